@@ -1,5 +1,5 @@
-# Every tool is a Go module pinned in tools.mod, lint.mod or mutation.mod, or a program under
-# tools/: Go and git are all that has to be installed.
+# Every tool is a Go module pinned in tools/modules, or a program below tools: Go and git are all
+# that has to be installed.
 
 .DEFAULT_GOAL := help
 
@@ -45,6 +45,10 @@ lint: bin/buf bin/golangci-lint third_party ## Lint the Go code and the protos.
 .PHONY: test
 test: ## Run all tests.
 	go test ./...
+
+.PHONY: quick
+quick: bin/golangci-lint ## Check what has changed since the branch left main (or BASE): format, vet, lint and unit tests.
+	go run ./tools/quick $(if $(BASE),-base $(BASE))
 
 .PHONY: race
 race: ## Run all tests with the race detector, in random order.
@@ -106,6 +110,10 @@ tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
 trace: ## Show which tests cover which requirement.
 	go test -json ./... | go run ./tools/trace
 
+.PHONY: trace-docs
+trace-docs: ## Rewrite docs/requirements.md from tests/requirements.txt and the names of the tests.
+	go run ./tools/trace -doc docs/requirements.md
+
 .PHONY: ci
 ci: ## Run everything that is run for each change.
 	.ci/run
@@ -118,14 +126,14 @@ web/node_modules: web/package-lock.json
 	npm --prefix web ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-bin/buf: tools.mod tools.sum
-	go build -modfile=tools.mod -o bin/ tool
+bin/buf: tools/modules/tools.mod tools/modules/tools.sum
+	go build -modfile=tools/modules/tools.mod -o bin/ tool
 	@touch $@
 
-bin/golangci-lint: lint.mod lint.sum
-	go build -modfile=lint.mod -o bin/ tool
+bin/golangci-lint: tools/modules/lint.mod tools/modules/lint.sum
+	go build -modfile=tools/modules/lint.mod -o bin/ tool
 	@touch $@
 
-bin/gremlins: mutation.mod mutation.sum
-	go build -modfile=mutation.mod -o bin/ tool
+bin/gremlins: tools/modules/mutation.mod tools/modules/mutation.sum
+	go build -modfile=tools/modules/mutation.mod -o bin/ tool
 	@touch $@

@@ -41,7 +41,7 @@ func runExample(t *testing.T, folder string, env map[string]string, team, text s
 			t.Error(err)
 		}
 	}()
-	c, err := client.NewTeam("http://"+running.HTTP, client.Config{})
+	c, err := client.NewTeam("http://"+running.HTTP, "")
 	if err != nil {
 		t.Fatal(err)
 	}

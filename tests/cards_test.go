@@ -57,11 +57,11 @@ func TestA_10_ForgedCardOfAMember(t *testing.T) {
 		"signed by the operator": {func(c *a2av1.AgentCard) { _ = operator.Sign(c) }, a2av1.TaskState_TASK_STATE_COMPLETED, ""},
 		"signed by a forger with a jku": {
 			func(c *a2av1.AgentCard) { _ = forger.Sign(c) },
-			a2av1.TaskState_TASK_STATE_FAILED, `signature by the trusted key "2026-11" does not fit`,
+			a2av1.TaskState_TASK_STATE_FAILED, `signature by the trusted key "2026-11" does not match`,
 		},
 		"changed after signing": {
 			func(c *a2av1.AgentCard) { _ = operator.Sign(c); c.Description = "Everything." },
-			a2av1.TaskState_TASK_STATE_FAILED, "the card is not as it was signed",
+			a2av1.TaskState_TASK_STATE_FAILED, "the card was changed after it was signed",
 		},
 		"signatures taken off": {func(*a2av1.AgentCard) {}, a2av1.TaskState_TASK_STATE_FAILED, "the card is not signed"},
 	} {

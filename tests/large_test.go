@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/nesting"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -190,7 +191,7 @@ func TestA_01_DataThatOthersCanRead(t *testing.T) {
 			for _, task := range list.GetTasks() {
 				for _, m := range task.GetHistory() {
 					for _, p := range m.GetParts() {
-						if a2a.TooDeep(p.GetData()) {
+						if nesting.TooDeep(p.GetData()) {
 							t.Errorf("%s: %s has data that is too deep", c.Binding(), task.GetId())
 						}
 						found = found || task.GetId() == stored.GetTask().GetId() && strings.Contains(p.GetUrl(), "/tasks/"+task.GetId()+"/parts/")

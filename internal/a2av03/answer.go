@@ -9,14 +9,14 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// What clients of 0.3 send and read, beyond what servers read and send.
+// What only clients of 0.3 encode and decode: requests, and the responses to them.
 
-// Is reports whether a version, as a card or a call says it, is 0.3.
+// Is reports whether a version, as a card or a call names it, is 0.3.
 func Is(version string) bool {
 	return version == Version || strings.HasPrefix(version, Version+".")
 }
 
-// ReadAnswer reads what a send is answered with: a task or a message.
+// ReadAnswer decodes the response to a send: a task or a message.
 func (f Form) ReadAnswer(b []byte) (*a2av1.SendMessageResponse, error) {
 	r, err := f.ReadEvent(b)
 	switch {
@@ -30,7 +30,7 @@ func (f Form) ReadAnswer(b []byte) (*a2av1.SendMessageResponse, error) {
 	return nil, wire.Invalid("kind", "must be task or message")
 }
 
-// pageNames are what the fields of a page of tasks are called.
+// pageNames returns the names of the fields in a page of tasks.
 func (f Form) pageNames() (next, total, size string) {
 	if f == REST {
 		return "nextPageToken", "totalSize", "pageSize"
@@ -38,7 +38,7 @@ func (f Form) pageNames() (next, total, size string) {
 	return "next_page_token", "total_size", "page_size"
 }
 
-// ReadTasks reads a page of tasks.
+// ReadTasks decodes a page of tasks.
 func (f Form) ReadTasks(b []byte) (*a2av1.ListTasksResponse, error) {
 	n, err := parse(f, b)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f Form) ReadTasks(b []byte) (*a2av1.ListTasksResponse, error) {
 	return r, n.fault
 }
 
-// WriteList renders a tasks/list, in the form of the official Go SDK.
+// WriteList encodes the parameters of tasks/list in the form of the official Go SDK.
 func WriteList(req *a2av1.ListTasksRequest) ([]byte, error) {
 	o := object{}
 	o.text("context_id", req.GetContextId())
@@ -75,10 +75,10 @@ func WriteList(req *a2av1.ListTasksRequest) ([]byte, error) {
 	return render(o)
 }
 
-// Word is the word for a state; State reads it.
+// Word returns the name of a state. State parses it.
 func (f Form) Word(s a2av1.TaskState) string { return f.words().states[s] }
 
-// WritePushRequest renders the webhook of a task that is to be set.
+// WritePushRequest encodes the request to set a webhook of a task.
 func (f Form) WritePushRequest(p *a2av1.TaskPushNotificationConfig) ([]byte, error) {
 	if f == RPC {
 		return f.WritePush(p)
@@ -89,7 +89,8 @@ func (f Form) WritePushRequest(p *a2av1.TaskPushNotificationConfig) ([]byte, err
 	return render(o)
 }
 
-// WritePushID renders which webhook of which task is meant; an empty id is any.
+// WritePushID encodes the IDs of a task and a webhook; without a webhook ID the server
+// chooses one.
 func WritePushID(task, id string) ([]byte, error) {
 	o := object{}
 	o.text("id", task)
@@ -97,7 +98,7 @@ func WritePushID(task, id string) ([]byte, error) {
 	return render(o)
 }
 
-// ReadTaskPush reads the webhook of a task, as servers answer with it.
+// ReadTaskPush decodes the webhook of a task in a response.
 func (f Form) ReadTaskPush(b []byte) (*a2av1.TaskPushNotificationConfig, error) {
 	n, err := parse(f, b)
 	if err != nil {
@@ -126,7 +127,7 @@ func (n node) taskPush() *a2av1.TaskPushNotificationConfig {
 	return p
 }
 
-// ReadPushes reads the webhooks of a task.
+// ReadPushes decodes the webhooks of a task.
 func (f Form) ReadPushes(b []byte) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
 	if f == RPC {
 		if len(b) == 0 {

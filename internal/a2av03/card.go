@@ -7,19 +7,19 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// cardVersion is what cards say: all of the number.
+// cardVersion is the protocolVersion of cards, with the patch number.
 const cardVersion = "0.3.0"
 
-// Bindings, as cards of both versions name them.
+// Names of the bindings in cards of both versions.
 const (
 	bindingRPC  = "JSONRPC"
 	bindingREST = "HTTP+JSON"
 )
 
-// WriteCard renders a card as both versions: what 1.0 wants, and beside it what
-// 0.3 wants. Readers of either ignore the other's. A card that offers nothing
-// over HTTP is written as the one of 1.0. Its signatures are those of the card of
-// 1.0: who verifies them drops the fields that 1.0 does not know.
+// WriteCard encodes a card for both versions: the fields of 1.0 and of 0.3 side by side.
+// Readers of one version ignore the fields of the other. A card without HTTP interfaces is
+// encoded for 1.0 only. The signatures are those of the 1.0 card; a verifier drops fields
+// that 1.0 does not define.
 func WriteCard(card *a2av1.AgentCard) ([]byte, error) {
 	b, err := wire.Marshal(card)
 	if err != nil {
@@ -46,8 +46,8 @@ func WriteCard(card *a2av1.AgentCard) ([]byte, error) {
 	return render(o)
 }
 
-// interfaces returns those of 0.3 that exist because those of 1.0 do, in the same
-// order. Their URLs name the tenant.
+// interfaces returns the 0.3 interfaces of a card, one for each HTTP interface of 1.0, in
+// the same order. Their URLs include the tenant.
 func interfaces(card *a2av1.AgentCard) []object {
 	var list []object
 	for _, i := range card.GetSupportedInterfaces() {
@@ -66,7 +66,7 @@ func requirement(r *a2av1.SecurityRequirement) *structpb.Value {
 	return o.value()
 }
 
-// addSchemes says of each scheme what it is in the words of 0.3, those of OpenAPI.
+// addSchemes adds to each security scheme its fields in 0.3, which are those of OpenAPI.
 func addSchemes(to *structpb.Struct, schemes map[string]*a2av1.SecurityScheme) {
 	for name, s := range schemes {
 		o := object(to.GetFields()[name].GetStructValue().GetFields())
@@ -97,8 +97,8 @@ func addSchemes(to *structpb.Struct, schemes map[string]*a2av1.SecurityScheme) {
 	}
 }
 
-// ReadCard reads a card of 1.0, of 0.3 or of both. What it offers over 0.3 comes
-// behind what it offers otherwise, as interfaces of that version.
+// ReadCard decodes a card of 1.0, of 0.3 or of both. Interfaces of 0.3 are appended to
+// those of 1.0 and have that version.
 func ReadCard(b []byte) (*a2av1.AgentCard, error) {
 	card := &a2av1.AgentCard{}
 	if err := wire.Unmarshal(b, card); err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// data is what an error of 0.3 says besides its text: an object, since clients of
-// 0.3 can read no list.
+// data is the data of an error in 0.3. It is an object, because clients of 0.3 cannot
+// decode a list.
 type data struct {
 	Reason  string          `json:"reason,omitempty"`
 	Domain  string          `json:"domain,omitempty"`
 	Details json.RawMessage `json:"details,omitempty"`
 }
 
-// Error is the JSON-RPC form of a status.
+// Error converts a status to a JSON-RPC error of 0.3.
 func Error(st *status.Status) *wire.RPCError {
 	return Plain(st, wire.RPCErrorOf(st))
 }
 
-// Plain is an error of 1.0 as 0.3 has it.
+// Plain converts a JSON-RPC error of 1.0 for status st to one of 0.3.
 func Plain(st *status.Status, e *wire.RPCError) *wire.RPCError {
 	info := wire.InfoOf(st)
 	if info == nil && len(e.Data) == 0 {
@@ -35,7 +35,7 @@ func Plain(st *status.Status, e *wire.RPCError) *wire.RPCError {
 	return &wire.RPCError{Code: e.Code, Message: e.Message, Data: b}
 }
 
-// ReadError is the status that an error of 0.3 stands for.
+// ReadError converts a JSON-RPC error of 0.3 to a status.
 func ReadError(e *wire.RPCError) *status.Status {
 	var d data
 	if json.Unmarshal(e.Data, &d) == nil && d.Details != nil {
@@ -44,9 +44,9 @@ func ReadError(e *wire.RPCError) *status.Status {
 	return wire.ParseRPCError(&wire.RPCError{Code: code(e.Code), Message: e.Message})
 }
 
-// ReadRESTError is the status that an answer or an event below /v1 stands for: it
-// holds the error of 1.0, the one of JSON-RPC, bare or as its member, a message
-// alone, or says no more than its HTTP status.
+// ReadRESTError converts the error in a response or an event below /v1 to a status. The
+// body may be an error of 1.0, a JSON-RPC error, an object with a JSON-RPC error, or an
+// object with a message; otherwise the HTTP status decides.
 func ReadRESTError(httpStatus int, body []byte) *status.Status {
 	st := wire.ParseRESTError(httpStatus, body)
 	var e wire.RPCError
@@ -61,8 +61,8 @@ func ReadRESTError(httpStatus int, body []byte) *status.Status {
 	return status.New(st.Code(), e.Message)
 }
 
-// readMember is the status of an error of JSON-RPC that is a member of the body, st
-// where there is none.
+// readMember returns the status of the JSON-RPC error that is a member of the body, or st
+// if there is none.
 func readMember(body []byte, st *status.Status) *status.Status {
 	var e wire.RPCResponse
 	if json.Unmarshal(body, &e) == nil && e.Error != nil && e.Error.Code < 0 && e.Error.Message != "" {
@@ -71,7 +71,7 @@ func readMember(body []byte, st *status.Status) *status.Status {
 	return st
 }
 
-// code is what the official Go SDK's own codes mean.
+// code maps the error codes that only the official Go SDK uses to ours.
 func code(rpc int) int {
 	switch rpc {
 	case -31401:
@@ -82,8 +82,9 @@ func code(rpc int) int {
 	return rpc
 }
 
-// className is what clients in Python call an error of the protocol, in the type of
-// an answer: TaskNotFoundError for TASK_NOT_FOUND; nothing for errors of our own.
+// className returns the name of the error class in Python clients, which is the type of the
+// answer: TaskNotFoundError for TASK_NOT_FOUND. It returns "" for errors that A2A does not
+// define.
 func className(st *status.Status) string {
 	info := wire.InfoOf(st)
 	if info.GetDomain() != wire.DomainA2A || info.GetReason() == "" {
@@ -96,9 +97,9 @@ func className(st *status.Status) string {
 	return name + "Error"
 }
 
-// RESTError renders st as the body of an answer below /v1: the error that
-// clients of JSON-RPC know, and beside it the one of 1.0 for those that look there,
-// and the type for those that know errors by their class.
+// RESTError encodes a status as the body of a response below /v1. The body has the error
+// for clients that expect JSON-RPC errors, the one of 1.0, and the type for clients that
+// choose an error class by it.
 func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	b, err := wire.RESTError(st, httpStatus)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package a2av03 translates between A2A 1.0, which the server thinks in, and the
-// two JSON forms of A2A 0.3, both ways. It translates and judges the form;
-// what a call means is decided where it is for 1.0.
+// Package a2av03 converts between the messages of A2A 1.0, which the server uses, and the
+// two JSON forms of A2A 0.3. It checks the encoding only; the handler of 1.0 checks the
+// content.
 //
-// What 0.3 has no place for is left out: the tenant, and the media type and the
-// file name of a part that is text or data. Data that is no object is wrapped as
-// the official SDKs do it.
+// Fields that 0.3 does not have are dropped: the tenant, and the media type and file name
+// of text and data parts. Data that is not an object is wrapped in the way of the official
+// SDKs.
 package a2av03
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Version is the version of the protocol, as A2A-Version says it.
+// Version is the protocol version in A2A-Version.
 const Version = "0.3"
 
-// RESTBase is where REST is served at an address: below /v1, which some cards name and
-// most do not.
+// RESTBase returns the base URL of REST, which ends with /v1. Some cards include /v1 in the
+// address, most do not.
 func RESTBase(address string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/v1") + "/v1"
 }
@@ -28,19 +28,19 @@ func RESTBase(address string) string {
 // Form is one of the JSON forms of 0.3.
 type Form int
 
-// The forms.
+// The two forms of 0.3.
 const (
-	// RPC is the form of JSON-RPC: objects that say their kind, words in lower case.
+	// RPC is the form of JSON-RPC: objects have a kind, and enum values are in lower case.
 	RPC Form = iota
-	// REST is the form below /v1: the ProtoJSON of a2a.v1.
+	// REST is the form below /v1: the ProtoJSON of package a2a.v1.
 	REST
 )
 
-// words are what the forms call the same thing by.
+// words are the names that differ between the forms.
 type words struct {
 	user, agent string
-	parts       string // of a message
-	push        string // in the configuration of a send
+	parts       string // the field for the parts of a message
+	push        string // the field for the webhook in the configuration of a send
 	states      map[a2av1.TaskState]string
 }
 
@@ -63,7 +63,7 @@ var kebabStates = map[a2av1.TaskState]string{
 	a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:  "auth-required",
 }
 
-// protoStates are the names of a2a.v1, which has two l in one of them.
+// protoStates are the names in a2a.v1, which spells CANCELLED with two l.
 var protoStates = map[a2av1.TaskState]string{
 	a2av1.TaskState_TASK_STATE_UNSPECIFIED:    "TASK_STATE_UNSPECIFIED",
 	a2av1.TaskState_TASK_STATE_SUBMITTED:      "TASK_STATE_SUBMITTED",
@@ -76,11 +76,12 @@ var protoStates = map[a2av1.TaskState]string{
 	a2av1.TaskState_TASK_STATE_AUTH_REQUIRED:  "TASK_STATE_AUTH_REQUIRED",
 }
 
-// wrapped marks, in the metadata of a part, data that is no object and stands
-// below "value": the word of the official SDKs.
+// wrapped is the metadata key of a part whose data is not an object and is therefore stored
+// under "value". The official SDKs define it.
 const wrapped = "data_part_compat"
 
-// parse reads a JSON object; nothing is an empty one. The error is INVALID_REQUEST.
+// parse decodes a JSON object; an empty text counts as an empty object. The error is
+// INVALID_REQUEST.
 func parse(f Form, b []byte) (node, error) {
 	s := &structpb.Struct{}
 	if len(b) > 0 {
@@ -91,5 +92,5 @@ func parse(f Form, b []byte) (node, error) {
 	return node{reader: &reader{form: f}, fields: s.GetFields()}, nil
 }
 
-// render is the JSON of an object, in one line.
+// render encodes an object as JSON on one line.
 func render(o object) ([]byte, error) { return wire.Marshal(&structpb.Struct{Fields: o}) }

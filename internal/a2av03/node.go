@@ -18,21 +18,22 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// reader reads one text, and keeps the first thing that is wrong with it.
+// reader holds the first error in a text that is decoded.
 type reader struct {
 	form  Form
 	fault error
 }
 
-// node is an object of the text that is read, and where it is. Null is as good as
-// nothing.
+// node is an object in the decoded text, with its path. A null field counts as missing. The
+// methods return zero values for missing fields, and record an error for fields of the
+// wrong type.
 type node struct {
 	*reader
 	path   string
 	fields map[string]*structpb.Value
 }
 
-// wrong notes that a field is not what it should be.
+// wrong records an error for a field, unless there is one already.
 func (n node) wrong(name, problem string) {
 	if n.fault == nil {
 		n.fault = wire.Invalid(n.at(name), problem)
@@ -48,7 +49,7 @@ func (n node) at(name string) string {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// get returns a field, nil without it. ProtoJSON has two names for it.
+// get returns a field, nil if it is missing. REST accepts both of its ProtoJSON names.
 func (n node) get(name string) *structpb.Value {
 	v, ok := n.fields[name]
 	if !ok && n.form == REST {
@@ -70,7 +71,7 @@ func (n node) text(name string) string {
 	return v.GetStringValue()
 }
 
-// needText is a text that must be there, if only as an empty one.
+// needText returns a required text, which may be empty.
 func (n node) needText(name string) string {
 	if !n.has(name) {
 		n.wrong(name, "is required")
@@ -86,7 +87,7 @@ func (n node) flag(name string) bool {
 	return v.GetBoolValue()
 }
 
-// number is a whole number, nil without one.
+// number returns a 32-bit integer, nil if it is missing.
 func (n node) number(name string) *int32 {
 	v := n.get(name)
 	if v == nil {
@@ -101,7 +102,7 @@ func (n node) number(name string) *int32 {
 	return &i
 }
 
-// object returns a field that is an object; ok reports whether it is there.
+// object returns a field that is an object. ok reports whether it exists.
 func (n node) object(name string) (_ node, ok bool) {
 	v := n.get(name)
 	if v == nil {
@@ -144,7 +145,7 @@ func (n node) texts(name string) []string {
 	return texts
 }
 
-// data is an object that is kept as it is.
+// data returns an object without decoding it.
 func (n node) data(name string) *structpb.Struct {
 	if _, ok := n.object(name); !ok {
 		return nil
@@ -152,7 +153,7 @@ func (n node) data(name string) *structpb.Struct {
 	return n.get(name).GetStructValue()
 }
 
-// raw is bytes in base64, of either alphabet and with padding or without.
+// raw decodes base64 in the standard or the URL alphabet, with or without padding.
 func (n node) raw(name string) []byte {
 	s := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(n.text(name), "="))
 	b, err := base64.RawStdEncoding.DecodeString(s)
@@ -162,7 +163,7 @@ func (n node) raw(name string) []byte {
 	return b
 }
 
-// kind checks the kind that an object says to be of, where it says one.
+// kind checks the kind of an object, if it has one.
 func (n node) kind(want string) {
 	if n.form == RPC && n.has("kind") && n.text("kind") != want {
 		n.wrong("kind", fmt.Sprintf("must be %q", want))
@@ -193,7 +194,7 @@ func (n node) state() a2av1.TaskState {
 	return 0
 }
 
-// time is a point in time, in UTC where it names no zone.
+// time returns a time, see ReadTime.
 func (n node) time(name string) *timestamppb.Timestamp {
 	if !n.has(name) {
 		return nil
@@ -205,7 +206,7 @@ func (n node) time(name string) *timestamppb.Timestamp {
 	return t
 }
 
-// ReadTime reads a time; without a zone it is UTC. The error is INVALID_REQUEST, and
+// ReadTime parses a time; without a zone it is in UTC. The error is INVALID_REQUEST and
 // names the field.
 func ReadTime(field, text string) (*timestamppb.Timestamp, error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {

@@ -20,7 +20,7 @@ func (n node) message() *a2av1.Message {
 	return m
 }
 
-// messageAt is a message that may be there.
+// messageAt returns an optional message.
 func (n node) messageAt(name string) *a2av1.Message {
 	if o, ok := n.object(name); ok {
 		return o.message()
@@ -41,7 +41,7 @@ func (n node) part() *a2av1.Part {
 	return p
 }
 
-// partKind is what a part says it is, or in ProtoJSON what it holds.
+// partKind returns the kind of a part. In REST it follows from the field that is set.
 func (n node) partKind() string {
 	if n.form == RPC {
 		kind := n.text("kind")
@@ -53,7 +53,7 @@ func (n node) partKind() string {
 	return n.one("text", "file", "data")
 }
 
-// one is the only one of some fields that is there.
+// one returns which one of some fields is set. It is an error if none or several are.
 func (n node) one(names ...string) string {
 	var there string
 	for _, name := range names {
@@ -89,7 +89,7 @@ func (n node) file(p *a2av1.Part) {
 	}
 }
 
-// structured reads data, which is an object, or another value that was wrapped.
+// structured sets the data of a part, and unwraps data that is not an object.
 func (n node) structured(p *a2av1.Part) {
 	if n.form == REST {
 		n, _ = n.object("data")
@@ -162,7 +162,7 @@ func (n node) artifactUpdate() *a2av1.TaskArtifactUpdateEvent {
 	return u
 }
 
-// event is what a stream tells, or a send answers with.
+// event decodes an event of a stream, or the response to a send.
 func (n node) event() *a2av1.StreamResponse {
 	if n.form == REST {
 		at, _ := n.object(n.one("task", "message", "statusUpdate", "artifactUpdate"))
@@ -186,7 +186,7 @@ func (n node) named(kind string) *a2av1.StreamResponse {
 	return nil
 }
 
-// ReadEvent reads what a stream tells, or a send answers with.
+// ReadEvent decodes an event of a stream, or the response to a send.
 func (f Form) ReadEvent(b []byte) (*a2av1.StreamResponse, error) {
 	n, err := parse(f, b)
 	if err != nil {
@@ -196,7 +196,7 @@ func (f Form) ReadEvent(b []byte) (*a2av1.StreamResponse, error) {
 	return r, n.fault
 }
 
-// ReadTask reads a task.
+// ReadTask decodes a task.
 func (f Form) ReadTask(b []byte) (*a2av1.Task, error) {
 	n, err := parse(f, b)
 	if err != nil {

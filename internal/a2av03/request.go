@@ -7,8 +7,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// ReadSend reads a message/send or message/stream. Who does not say "blocking"
-// waits, except that ProtoJSON leaves out what is false.
+// ReadSend decodes the parameters of message/send or message/stream. In JSON-RPC a missing
+// "blocking" means true; in REST it means false, because ProtoJSON omits false values.
 func (f Form) ReadSend(b []byte) (*a2av1.SendMessageRequest, error) {
 	n, err := parse(f, b)
 	if err != nil {
@@ -16,7 +16,7 @@ func (f Form) ReadSend(b []byte) (*a2av1.SendMessageRequest, error) {
 	}
 	name := "message"
 	if f == REST && !n.has(name) && n.has("request") {
-		name = "request" // what a2a.v1 calls the field; message is only its name in JSON
+		name = "request" // the proto name of the field, whose JSON name is message
 	}
 	req := &a2av1.SendMessageRequest{Message: n.messageAt(name), Metadata: n.data("metadata")}
 	if c, ok := n.object("configuration"); ok {
@@ -36,7 +36,7 @@ func (n node) configuration() *a2av1.SendMessageConfiguration {
 	return c
 }
 
-// push reads a webhook without its task.
+// push decodes a webhook without its task.
 func (n node) push() *a2av1.TaskPushNotificationConfig {
 	p := &a2av1.TaskPushNotificationConfig{Id: n.text("id"), Url: n.text("url"), Token: n.text("token")}
 	if a, ok := n.object("authentication"); ok {
@@ -46,12 +46,12 @@ func (n node) push() *a2av1.TaskPushNotificationConfig {
 			a.wrong("schemes", "must name a scheme, such as Bearer")
 			return p
 		}
-		p.Authentication.Scheme = schemes[0] // they are alternatives
+		p.Authentication.Scheme = schemes[0] // schemes are alternatives
 	}
 	return p
 }
 
-// ReadTaskQuery reads a tasks/get.
+// ReadTaskQuery decodes the parameters of tasks/get.
 func ReadTaskQuery(b []byte) (*a2av1.GetTaskRequest, error) {
 	n, err := parse(RPC, b)
 	if err != nil {
@@ -61,7 +61,7 @@ func ReadTaskQuery(b []byte) (*a2av1.GetTaskRequest, error) {
 	return req, n.fault
 }
 
-// ReadCancel reads a tasks/cancel.
+// ReadCancel decodes the parameters of tasks/cancel.
 func ReadCancel(b []byte) (*a2av1.CancelTaskRequest, error) {
 	n, err := parse(RPC, b)
 	if err != nil {
@@ -71,7 +71,7 @@ func ReadCancel(b []byte) (*a2av1.CancelTaskRequest, error) {
 	return req, n.fault
 }
 
-// ReadResubscribe reads a tasks/resubscribe.
+// ReadResubscribe decodes the parameters of tasks/resubscribe.
 func ReadResubscribe(b []byte) (*a2av1.SubscribeToTaskRequest, error) {
 	n, err := parse(RPC, b)
 	if err != nil {
@@ -81,9 +81,10 @@ func ReadResubscribe(b []byte) (*a2av1.SubscribeToTaskRequest, error) {
 	return req, n.fault
 }
 
-// ReadList reads a tasks/list: no method of 0.3, but the official Go SDK has it.
+// ReadList decodes the parameters of tasks/list, which 0.3 does not define but the official
+// Go SDK calls.
 func ReadList(b []byte) (*a2av1.ListTasksRequest, error) {
-	n, err := parse(REST, b) // for its two names
+	n, err := parse(REST, b) // accepts camel case and snake case
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +103,7 @@ func ReadList(b []byte) (*a2av1.ListTasksRequest, error) {
 	return req, n.fault
 }
 
-// ReadPush reads the webhook of a task that is to be set. In ProtoJSON the task is
-// known from elsewhere.
+// ReadPush decodes the request to set a webhook of a task. In REST the task is in the path.
 func (f Form) ReadPush(b []byte) (*a2av1.TaskPushNotificationConfig, error) {
 	n, err := parse(f, b)
 	if err != nil {
@@ -128,7 +128,8 @@ func (f Form) ReadPush(b []byte) (*a2av1.TaskPushNotificationConfig, error) {
 	return p, n.fault
 }
 
-// ReadPushID reads which webhook of which task is meant; an empty id is any.
+// ReadPushID decodes the IDs of a task and a webhook. An empty webhook ID means any
+// webhook.
 func ReadPushID(b []byte) (task, id string, err error) {
 	n, err := parse(RPC, b)
 	if err != nil {
@@ -138,7 +139,7 @@ func ReadPushID(b []byte) (task, id string, err error) {
 	return task, id, n.fault
 }
 
-// WriteSend renders a message/send or message/stream.
+// WriteSend encodes the parameters of message/send or message/stream.
 func (f Form) WriteSend(req *a2av1.SendMessageRequest) ([]byte, error) {
 	o := object{"message": f.message(req.GetMessage())}
 	o.data("metadata", req.GetMetadata())
@@ -154,7 +155,7 @@ func (f Form) WriteSend(req *a2av1.SendMessageRequest) ([]byte, error) {
 	return render(o)
 }
 
-// WriteTaskQuery renders a tasks/get.
+// WriteTaskQuery encodes the parameters of tasks/get.
 func WriteTaskQuery(req *a2av1.GetTaskRequest) ([]byte, error) {
 	o := object{}
 	o.text("id", req.GetId())
@@ -162,7 +163,7 @@ func WriteTaskQuery(req *a2av1.GetTaskRequest) ([]byte, error) {
 	return render(o)
 }
 
-// WriteTaskID renders a tasks/cancel or tasks/resubscribe.
+// WriteTaskID encodes the parameters of tasks/cancel or tasks/resubscribe.
 func WriteTaskID(id string, metadata *structpb.Struct) ([]byte, error) {
 	o := object{}
 	o.text("id", id)
@@ -170,7 +171,7 @@ func WriteTaskID(id string, metadata *structpb.Struct) ([]byte, error) {
 	return render(o)
 }
 
-// State reads a word for a state.
+// State parses the name of a state.
 func (f Form) State(word string) (a2av1.TaskState, error) {
 	n := node{&reader{form: f}, "", map[string]*structpb.Value{"state": structpb.NewStringValue(word)}}
 	s := n.state()

@@ -10,13 +10,11 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// object is an object that is rendered.
+// object is a JSON object to be encoded. Its methods set fields, but omit empty values.
 type object map[string]*structpb.Value
 
 func (o object) value() *structpb.Value { return structpb.NewStructValue(&structpb.Struct{Fields: o}) }
 
-// text sets a field, and leaves it out where there is nothing to say; so do the
-// others.
 func (o object) text(name, s string) {
 	if s != "" {
 		o[name] = structpb.NewStringValue(s)
@@ -63,7 +61,7 @@ func each[T any](items []T, of func(T) *structpb.Value) []*structpb.Value {
 	return values
 }
 
-// of begins an object that says its kind, where the form wants it.
+// of returns an object of a kind; REST objects have no kind field.
 func (f Form) of(kind string) object {
 	if f == REST {
 		return object{}
@@ -192,7 +190,7 @@ func (f Form) artifactUpdate(u *a2av1.TaskArtifactUpdateEvent) *structpb.Value {
 	return o.value()
 }
 
-// WriteEvent renders what a stream tells; final says that nothing follows.
+// WriteEvent encodes an event of a stream. final marks the last one.
 func (f Form) WriteEvent(r *a2av1.StreamResponse, final bool) ([]byte, error) {
 	name, v := "", (*structpb.Value)(nil)
 	switch p := r.GetPayload().(type) {
@@ -211,7 +209,7 @@ func (f Form) WriteEvent(r *a2av1.StreamResponse, final bool) ([]byte, error) {
 	return render(v.GetStructValue().GetFields())
 }
 
-// WriteAnswer renders what a send answers with.
+// WriteAnswer encodes the response to a send.
 func (f Form) WriteAnswer(r *a2av1.SendMessageResponse) ([]byte, error) {
 	if m := r.GetMessage(); m != nil {
 		return f.WriteEvent(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: m}}, true)
@@ -219,12 +217,12 @@ func (f Form) WriteAnswer(r *a2av1.SendMessageResponse) ([]byte, error) {
 	return f.WriteEvent(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: r.GetTask()}}, true)
 }
 
-// WriteTask renders a task. It is also what a webhook that was set over 0.3 gets.
+// WriteTask encodes a task. Webhooks that were set over 0.3 receive it, too.
 func (f Form) WriteTask(t *a2av1.Task) ([]byte, error) {
 	return render(f.task(t).GetStructValue().GetFields())
 }
 
-// WriteTasks renders a page of tasks.
+// WriteTasks encodes a page of tasks.
 func (f Form) WriteTasks(r *a2av1.ListTasksResponse) ([]byte, error) {
 	o := object{"tasks": list(each(r.GetTasks(), f.task))}
 	next, total, size := f.pageNames()
@@ -234,7 +232,7 @@ func (f Form) WriteTasks(r *a2av1.ListTasksResponse) ([]byte, error) {
 	return render(o)
 }
 
-// push renders a webhook without its task.
+// push encodes a webhook without its task.
 func push(p *a2av1.TaskPushNotificationConfig) *structpb.Value {
 	o := object{}
 	o.text("id", p.GetId())
@@ -259,12 +257,12 @@ func (f Form) push(p *a2av1.TaskPushNotificationConfig) *structpb.Value {
 	return o.value()
 }
 
-// WritePush renders the webhook of a task.
+// WritePush encodes the webhook of a task.
 func (f Form) WritePush(p *a2av1.TaskPushNotificationConfig) ([]byte, error) {
 	return render(f.push(p).GetStructValue().GetFields())
 }
 
-// WritePushes renders the webhooks of a task.
+// WritePushes encodes the webhooks of a task.
 func (f Form) WritePushes(r *a2av1.ListTaskPushNotificationConfigsResponse) ([]byte, error) {
 	configs := each(r.GetConfigs(), f.push)
 	if f == RPC {

@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// agents are those that are served, and those that another replica has just made.
+// agents finds the agents that are served, including teams that another replica has just added.
 type agents struct {
 	*Live
 	teams *manage.Manager
@@ -24,8 +24,8 @@ var (
 
 // Find implements a2a.Finder.
 func (a agents) Find(ctx context.Context, id string) (agent.Agent, error) {
-	if a.current.Load().pinned(id) == nil {
-		if err := a.teams.Look(ctx); err != nil {
+	if a.current.Load().pinned(id) == nil { // another replica may have added it
+		if err := a.teams.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -59,15 +60,15 @@ func serveLocal(t *testing.T, def *config.Config) *Running {
 // process gives an agent of a server a message and tells its run.
 func process(ctx context.Context, t *testing.T, r *Running, id, text string) (*Transcript, string, error) {
 	t.Helper()
-	return tell(ctx, t, r, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)})
+	return processRequest(ctx, t, r, &teamv1.ProcessRequest{AgentId: id, Message: agent.UserMessage(uuid.NewString(), text)})
 }
 
-// tell makes a call and tells its run until the call ends.
-func tell(ctx context.Context, t *testing.T, r *Running, req *teamv1.ProcessRequest) (*Transcript, string, error) {
+// processRequest makes a call and prints its run until the call ends.
+func processRequest(ctx context.Context, t *testing.T, r *Running, req *teamv1.ProcessRequest) (*Transcript, string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
+	c, err := client.NewTeam("http://"+r.HTTP, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func TestLoopback(t *testing.T) {
 func TestServeRefuses(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil)
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
-		_, err := Serve(t.Context(), def, Serving{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		_, err := Serve(t.Context(), def, ServeConfig{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth") {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -220,7 +221,7 @@ func TestPublicAddresses(t *testing.T) {
 	text := strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1) +
 		"server: {public_url: \"https://team.example/desk\", public_grpc: \"team.example:443\"}\n"
 	def := define(t, text, nil)
-	served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func TestPublicAddresses(t *testing.T) {
 		{served, []string{"https://team.example/desk/desk/rpc", "https://team.example/desk/desk", "team.example:443"}},
 		{local, []string{"http://" + local.HTTP + "/desk/rpc", "http://" + local.HTTP + "/desk", local.GRPC}},
 	} {
-		card, _, err := client.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+tt.server.HTTP+"/desk", a2aclient.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +260,7 @@ func TestA_10_TheFileOrdersInterfaces(t *testing.T) {
 		"grpc: off":                           "JSONRPC HTTP+JSON",
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {"+settings+"}\n", nil)
-		flags := Serving{HTTP: "127.0.0.1:0", Log: zap.NewNop()}
+		flags := ServeConfig{HTTP: "127.0.0.1:0", Log: zap.NewNop()}
 		if !strings.Contains(settings, "grpc") {
 			flags.GRPC = "127.0.0.1:0"
 		}
@@ -267,7 +268,7 @@ func TestA_10_TheFileOrdersInterfaces(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", settings, err)
 		}
-		card, _, err := client.ReadCard(t.Context(), "http://"+served.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+served.HTTP+"/desk", a2aclient.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +296,7 @@ func TestA_25_TheFileTurnsItOff(t *testing.T) {
 		"": true, "server: {protocol: {}}": true, "server: {protocol: {v0_3: true}}": true, "server: {protocol: {v0_3: false}}": false,
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+settings+"\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +322,7 @@ func TestA_21_TheFileNamesOrigins(t *testing.T) {
 		"{cors: {origins: [https://another.example]}}": http.StatusForbidden,
 	} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +352,7 @@ func TestA_21_TheFileNamesOrigins(t *testing.T) {
 func TestA_03_TheFileIsStrict(t *testing.T) {
 	for settings, want := range map[string]int{"{}": http.StatusOK, "{strict_version: false}": http.StatusOK, "{strict_version: true}": http.StatusBadRequest} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: "+settings+"}\n", nil)
-		served, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		served, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,21 +391,21 @@ func TestA_09_StreamsOfTheFile(t *testing.T) {
 // TestA_01_TheFileRequiresTheExtension: cards say so, and calls without it are refused.
 func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {protocol: {require_team_run: true}}\n", nil)
-	s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	s, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	url := "http://" + s.HTTP + "/desk"
-	card, _, err := client.ReadCard(t.Context(), url, client.Config{})
+	card, _, err := a2aclient.ReadCard(t.Context(), url, a2aclient.Config{})
 	if e := card.GetCapabilities().GetExtensions(); err != nil || len(e) != 1 || !e[0].GetRequired() {
 		t.Errorf("card: %v, %v", e, err)
 	}
 	for _, uris := range [][]string{nil, {a2a.TeamRunURI}} {
-		c, err := client.Open(t.Context(), url, client.Config{Extensions: uris})
+		c, err := a2aclient.Open(t.Context(), url, a2aclient.Config{Extensions: uris})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Send(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
+		_, err = c.SendMessage(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
 		if (err == nil) != (len(uris) == 1) || err != nil && !strings.Contains(err.Error(), a2a.TeamRunURI) {
 			t.Errorf("with %v: %v", uris, err)
 		}
@@ -422,11 +423,11 @@ func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 func TestA_18_PushIsSwitchedOffInTheFile(t *testing.T) {
 	for settings, want := range map[string]bool{"{}": true, "{push: {}}": true, "{push: {enabled: true}}": true, "{push: {enabled: false}}": false} {
 		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: "+settings+"\n", nil)
-		s, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		s, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		card, _, err := client.ReadCard(t.Context(), "http://"+s.HTTP+"/desk", client.Config{})
+		card, _, err := a2aclient.ReadCard(t.Context(), "http://"+s.HTTP+"/desk", a2aclient.Config{})
 		if err != nil || card.GetCapabilities().GetPushNotifications() != want {
 			t.Errorf("server: %s: %v, %v", settings, card.GetCapabilities(), err)
 		}
@@ -463,7 +464,7 @@ func TestDotEnv(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadDotEnv(path)
-		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  the value has an opening quote and does not end with it") || strings.Contains(err.Error(), "secret") {
+		if exitCode(err) != ExitConfig || !strings.Contains(err.Error(), ".env:2:1  the closing quote is missing") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -16,113 +16,115 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Calling says how an agent is called, whatever for.
-type Calling struct {
-	// Binding is grpc, rest or jsonrpc; empty is what the card names first.
+// CallFlags are the flags that all call commands share.
+type CallFlags struct {
+	// Binding is grpc, rest or jsonrpc; "" means the first one that the card names.
 	Binding string
-	// Protocol is 1.0 or 0.3; empty is 1.0 where the card offers it, else 0.3.
+	// Protocol is 1.0 or 0.3; "" means 1.0 if the card offers it, else 0.3.
 	Protocol string
-	// Tenant is the agent to reach; empty is the card's.
+	// Tenant is the agent to call; "" means the tenant of the card.
 	Tenant string
 	// Extensions are the URIs of extensions to activate.
 	Extensions []string
-	// Headers are sent along, each as NAME=VALUE.
+	// Headers are added to each request, as NAME=VALUE.
 	Headers []string
-	// Trusted are files with keys, of which one must have signed the card.
+	// Trusted are files with public keys, one of which must have signed the card.
 	Trusted []string
-	// Raw shows what goes over the wire.
+	// Raw prints requests and responses as they are sent.
 	Raw bool
-	// Timeout of the whole call; 0 is none.
+	// Timeout limits the whole call; 0 means no limit.
 	Timeout time.Duration
 }
 
-// bindings are the words of --binding.
-var bindings = map[string]string{"": "", "grpc": client.GRPC, "rest": client.REST, "jsonrpc": client.JSONRPC}
+// bindings maps the values of --binding to those of the client.
+var bindings = map[string]string{"": "", "grpc": a2aclient.GRPC, "rest": a2aclient.REST, "jsonrpc": a2aclient.JSONRPC}
 
-// config is how the agent at target is called.
-func (s *Shell) config(target string, f *Calling) (client.Config, error) {
-	cfg := s.client()
-	var known bool
+// config returns the client configuration for the agent at target.
+func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
+	cfg := a2aclient.Config{Token: s.Token, AnyGRPCPort: true}
+	binding, known := bindings[strings.ToLower(f.Binding)]
 	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
-	switch cfg.Binding, known = bindings[strings.ToLower(f.Binding)]; {
+	switch {
 	case !known:
 		return cfg, usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
-	case f.Protocol != "" && f.Protocol != client.V10 && f.Protocol != client.V03:
+	case f.Protocol != "" && f.Protocol != a2aclient.V1 && f.Protocol != a2aclient.V03:
 		return cfg, usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
-	case f.Protocol == client.V03 && (cfg.Binding == client.GRPC || noCard):
+	case f.Protocol == a2aclient.V03 && (binding == a2aclient.GRPC || noCard):
 		return cfg, usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
-	case noCard && cfg.Binding != "" && cfg.Binding != client.GRPC:
+	case noCard && binding != "" && binding != a2aclient.GRPC:
 		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
 		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
-	case unsent(cfg.Token):
-		return cfg, usagef("--token: expected one without line breaks or other control characters")
-	case slices.ContainsFunc(f.Extensions, unsent):
+	case hasControl(cfg.Token):
+		return cfg, usagef("--token: expected a token without line breaks or other control characters")
+	case slices.ContainsFunc(f.Extensions, hasControl):
 		return cfg, usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
 	case f.Timeout < 0:
 		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
 	}
-	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Headers = f.Tenant, f.Protocol, f.Extensions, http.Header{}
+	if binding != "" {
+		cfg.Bindings = []string{binding}
+	}
+	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Header = f.Tenant, f.Protocol, f.Extensions, http.Header{}
 	for _, h := range f.Headers {
 		name, value, ok := strings.Cut(h, "=")
 		switch {
 		case !ok || !headerName.MatchString(name):
 			return cfg, usagef("--header %s: expected NAME=VALUE", h)
-		case unsent(value):
+		case hasControl(value):
 			return cfg, usagef("--header %s: expected a value without line breaks or other control characters", name)
 		}
-		cfg.Headers.Add(name, value)
+		cfg.Header.Add(name, value)
 	}
 	if f.Raw {
 		cfg.Raw = plain{s.Talk}
 	}
 	var err error
-	cfg.Verify, err = s.verifier(f.Trusted)
+	cfg.Verifier, err = s.verifier(f.Trusted)
 	return cfg, err
 }
 
 var headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
 
-// unsent reports whether a value cannot be sent in a header.
-func unsent(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
+// hasControl reports whether a value contains control characters, which a header must not contain.
+func hasControl(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
 
 func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// errLate is the cause of the end of a call that takes too long.
-var errLate = errors.New("--timeout")
+// errTimeout is the cause with which a call is canceled after --timeout.
+var errTimeout = errors.New("--timeout")
 
-// calling opens the agent at target and does something with it in the time there is.
-func (s *Shell) calling(ctx context.Context, target string, f *Calling, do func(context.Context, *client.Client) error) error {
+// withClient connects to the agent at target and calls do, within the timeout.
+func (s *Shell) withClient(ctx context.Context, target string, f *CallFlags, do func(context.Context, *a2aclient.Client) error) error {
 	cfg, err := s.config(target, f)
 	if err != nil {
 		return err
 	}
-	return f.inTime(ctx, func(ctx context.Context) error {
-		c, err := client.Open(ctx, target, cfg)
+	return f.withTimeout(ctx, func(ctx context.Context) error {
+		c, err := a2aclient.Open(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
 		defer c.Close() //nolint:errcheck // everything was read
-		if err := f.reaches(c); err != nil {
+		if err := f.checkTenant(c); err != nil {
 			return err
 		}
 		return do(ctx, c)
 	})
 }
 
-// inTime does something in the time there is, and says so when that was too short or
-// somebody interrupted it.
-func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) error {
+// withTimeout calls do and translates a timeout or an interrupt into an error for the user.
+func (f *CallFlags) withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if f.Timeout > 0 { // no deadline: over gRPC the server would be told, and answer first
-		defer time.AfterFunc(f.Timeout, func() { cancel(errLate) }).Stop()
+	if f.Timeout > 0 { // not a context deadline: gRPC would send it to the server, which would answer first
+		defer time.AfterFunc(f.Timeout, func() { cancel(errTimeout) }).Stop()
 	}
 	err := do(ctx)
 	switch {
@@ -130,27 +132,27 @@ func (f *Calling) inTime(ctx context.Context, do func(context.Context) error) er
 		return err
 	case ctx.Err() == nil:
 		return lined{err}
-	case errors.Is(context.Cause(ctx), errLate):
+	case errors.Is(context.Cause(ctx), errTimeout):
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
 	return ErrInterrupted
 }
 
-// reaches says why the tenant cannot be reached, if it cannot.
-func (f *Calling) reaches(c *client.Client) error {
+// checkTenant returns an error if the connection cannot reach the tenant.
+func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
 	switch bound := c.Bound(); {
 	case f.Tenant == "":
 		return nil
-	case c.Version == client.V03:
+	case c.Version() == a2aclient.V03:
 		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return usagef("--tenant %s: over %s the card's address is that of %s alone; name the agent in the URL", f.Tenant, c.Binding, bound)
+		return usagef("--tenant %s: over %s the card's address is that of %s alone; name the agent in the URL", f.Tenant, c.Binding(), bound)
 	}
 	return nil
 }
 
-// again is how the task is followed from here on, as a command.
-func (f *Calling) again(target, id string, after int64) string {
+// resumeCommand returns the command that shows the events of the task after a cursor.
+func (f *CallFlags) resumeCommand(target, id string, after int64) string {
 	var b strings.Builder
 	b.WriteString("team-server call subscribe")
 	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
@@ -167,8 +169,8 @@ func (f *Calling) again(target, id string, after int64) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
 
-// shellWord is a text as one word of a shell: ids are a stranger's, and commands that are
-// shown are pasted.
+// shellWord quotes a text as a single shell word. Ids come from other servers, and users paste the
+// commands that are shown.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -176,8 +178,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Call sends a message to any A2A server and prints the answer. The text "-" is what
-// stands on standard input.
+// Call sends a message to any A2A server and prints the answer. If text is "-", standard input is
+// sent.
 func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 	if text == "-" {
 		var err error
@@ -189,11 +191,11 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 	if err != nil {
 		return err
 	}
-	return s.calling(ctx, target, &f.Calling, func(ctx context.Context, c *client.Client) error {
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
 		if f.Stream {
-			return s.follow(c.Stream(ctx, req), target, &f.Calling)
+			return s.follow(c.StreamMessage(ctx, req), target, &f.CallFlags)
 		}
-		resp, err := c.Send(ctx, req)
+		resp, err := c.SendMessage(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -201,10 +203,10 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 	})
 }
 
-// maxInput bounds what is read from standard input and from files, in bytes.
+// maxInput is the maximum size of standard input and of files to send, in bytes.
 const maxInput = 16 << 20
 
-// read reads standard input; the end of its last line is none of the text.
+// read reads standard input without its trailing newline.
 func (s *Shell) read() (string, error) {
 	if s.In == nil {
 		return "", usagef("there is no standard input to read")
@@ -219,7 +221,7 @@ func (s *Shell) read() (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-// answer prints what a send was answered with.
+// answer prints the response to a sent message.
 func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 	if s.JSON {
 		if err := s.print(resp); err != nil || resp.GetTask() == nil {
@@ -234,7 +236,7 @@ func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 	return s.task(resp.GetTask())
 }
 
-// task prints the answer of a task and says how it stands.
+// task prints the artifacts of a task and its state.
 func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
@@ -244,23 +246,23 @@ func (s *Shell) task(t *a2av1.Task) error {
 	return s.state(t.GetId(), t.GetStatus())
 }
 
-// ofMember reports whether an artifact is what a member of the team said, not
-// the answer.
+// ofMember reports whether an artifact is the output of a member of the team rather than the
+// answer.
 func ofMember(a *a2av1.Artifact) bool { return a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" }
 
-// stateWord is a state as people read it.
+// stateWord returns a state in words.
 func stateWord(state a2av1.TaskState) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "TASK_STATE_")), "_", " ")
 }
 
-// state says how a task stands. One that has not come to a good end, and is not
-// left to go on either, is a failure.
+// state prints the state of a task. It returns ErrFailed unless the task has completed or is still
+// running.
 func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
-	told := fmt.Sprintf("task %s  %s", line(id), stateWord(status.GetState()))
-	if text := agent.Text(status.GetMessage()); text != "" {
-		told += "  " + below(text)
+	text := fmt.Sprintf("task %s  %s", line(id), stateWord(status.GetState()))
+	if message := agent.Text(status.GetMessage()); message != "" {
+		text += "  " + below(message)
 	}
-	s.sayf("%s", told)
+	s.sayf("%s", text)
 	switch status.GetState() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
@@ -272,10 +274,10 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 	return ErrFailed
 }
 
-// follow prints a stream as it comes. Of a task that goes on when it breaks off, it
-// says how it is followed further.
-func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *Calling) error {
-	p := &streamed{out: s.text()}
+// follow prints the events of a stream as they arrive. If the stream ends before the task does, it
+// prints the command that shows the rest.
+func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *CallFlags) error {
+	p := &streamPrinter{out: s.text()}
 	if s.JSON {
 		p.out = io.Discard
 	}
@@ -285,7 +287,7 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 		}
 		if err != nil {
 			p.end()
-			s.goesOn(p, target, f)
+			s.hintRest(p, target, f)
 			return err
 		}
 		p.show(resp)
@@ -297,53 +299,53 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 	case p.last == nil:
 		return errors.New("the stream ended before an answer")
 	}
-	talk := s
+	shell := s
 	if s.JSON {
-		talk = quiet()
+		shell = quiet()
 	}
-	if err := talk.state(p.id, p.last); err != nil {
+	if err := shell.state(p.id, p.last); err != nil {
 		return err
 	}
-	if s.goesOn(p, target, f) {
-		return ErrFailed // what comes next must not take it for done
+	if s.hintRest(p, target, f) {
+		return ErrFailed // a script must not continue as if the task were done
 	}
 	return nil
 }
 
-// goesOn says how a task is followed that has not come to rest, and whether it is one.
-func (s *Shell) goesOn(p *streamed, target string, f *Calling) bool {
+// hintRest prints how to see the rest of a task that is still running, and reports whether it is.
+func (s *Shell) hintRest(p *streamPrinter, target string, f *CallFlags) bool {
 	switch p.last.GetState() {
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		s.rest(p.id, p.seq, target, f)
 		return true
-	default: // there is no task, or nothing follows
+	default: // no task, or no more events without input
 		return false
 	}
 }
 
-// rest says how the rest of a task is seen, behind a cursor if it is not 0.
-func (s *Shell) rest(id string, after int64, target string, f *Calling) {
-	s.sayf("task %s goes on; to see the rest: %s", line(id), line(f.again(target, id, after)))
+// rest prints the command that shows the rest of a task, after a cursor unless it is 0.
+func (s *Shell) rest(id string, after int64, target string, f *CallFlags) {
+	s.sayf("task %s is still running; to see the rest: %s", line(id), line(f.resumeCommand(target, id, after)))
 }
 
-// quiet is a shell that says nothing.
+// quiet returns a shell that prints nothing.
 func quiet() *Shell { return &Shell{Out: io.Discard, Talk: io.Discard} }
 
-// streamed prints the pieces of an answer.
-type streamed struct {
+// streamPrinter prints the pieces of an answer as they arrive.
+type streamPrinter struct {
 	out  io.Writer
 	id   string
 	last *a2av1.TaskStatus
-	seq  int64 // cursor of the newest piece; 0 where the server has none
+	seq  int64 // cursor of the latest event; 0 if the server sends none
 
-	answered bool // by a message
+	answered bool // the response was a message
 
-	newest string            // artifact of which something was printed last
-	shown  map[string]string // of each artifact
-	open   bool              // the line has no end yet
+	newest string            // id of the artifact that was printed last
+	shown  map[string]string // text printed so far, by artifact id
+	open   bool              // the last line has no newline yet
 }
 
-func (p *streamed) show(resp *a2av1.StreamResponse) {
+func (p *streamPrinter) show(resp *a2av1.StreamResponse) {
 	switch k := resp.GetPayload().(type) {
 	case *a2av1.StreamResponse_Message:
 		p.answered = true
@@ -363,10 +365,9 @@ func (p *streamed) show(resp *a2av1.StreamResponse) {
 	}
 }
 
-// artifact prints what is new of an artifact: a piece that adds to it, or all of it
-// that was not printed yet. What adds to nothing that was printed last begins a line
-// of its own.
-func (p *streamed) artifact(a *a2av1.Artifact, more bool) {
+// artifact prints the new text of an artifact: an appended piece, or the part of a replacement that
+// was not printed yet. Text that does not continue the last output begins on a new line.
+func (p *streamPrinter) artifact(a *a2av1.Artifact, more bool) {
 	if ofMember(a) {
 		return
 	}
@@ -392,14 +393,14 @@ func (p *streamed) artifact(a *a2av1.Artifact, more bool) {
 	p.open = p.open || text != ""
 }
 
-func (p *streamed) end() {
+func (p *streamPrinter) end() {
 	if p.open {
 		fmt.Fprintln(p.out)
 	}
 	p.open = false
 }
 
-// print prints a message as JSON in one line.
+// print prints a message as one line of JSON.
 func (s *Shell) print(m proto.Message) error {
 	data, err := wire.Marshal(m)
 	if err != nil {

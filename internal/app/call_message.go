@@ -20,35 +20,36 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Send says what is sent, and what is wanted back.
+// Send holds the flags of a command that sends a message.
 type Send struct {
-	Calling
-	// MessageID of the message; empty makes one.
+	CallFlags
+	// MessageID is the id of the message; "" generates one.
 	MessageID string
-	// Context and Task are what is gone on with.
+	// Context and Task are the ids of the conversation and the task to continue.
 	Context, Task string
-	// References are tasks that the message speaks of.
+	// References are the ids of tasks that the message refers to.
 	References []string
-	// Files are sent behind the text, then Data, each JSON, and what URLs name.
+	// Files, Data and URLs are sent after the text, in this order. Data is JSON.
 	Files, Data, URLs []string
-	// Metadata of the request: a JSON object.
+	// Metadata is the metadata of the request, a JSON object.
 	Metadata string
-	// Accept are the media types that the answer may have.
+	// Accept lists the media types that the client accepts.
 	Accept []string
-	// History is the most messages of the history that come back; nil is the server's.
+	// History is the maximum number of history messages in the response; nil means the server's
+	// default.
 	History *int32
-	// Push is a webhook that is told of the task, PushToken what it is shown.
+	// Push is the URL of a webhook for updates of the task, PushToken the token that is sent to it.
 	Push, PushToken string
-	// Stream shows the answer as it comes.
+	// Stream prints the answer as it arrives.
 	Stream bool
-	// Immediately does not wait for the end.
+	// Immediately returns before the task has ended.
 	Immediately bool
 }
 
-// Parts reports whether there is something to send besides the text.
+// Parts reports whether there is anything to send besides the text.
 func (f *Send) Parts() bool { return len(f.Files)+len(f.Data)+len(f.URLs) > 0 }
 
-// request is the request to send a text and what goes with it.
+// request returns the request that sends text and the other parts.
 func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 	m := &a2av1.Message{
 		MessageId: f.MessageID, Role: a2av1.Role_ROLE_USER, ContextId: f.Context, TaskId: f.Task, ReferenceTaskIds: f.References,
@@ -86,8 +87,7 @@ func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 	return req, nil
 }
 
-// parts are the text and what goes with it. Beside something else an empty text is
-// none.
+// parts returns the parts of the message. An empty text is left out if there are other parts.
 func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 	var parts []*a2av1.Part
 	if text != "" || !f.Parts() {
@@ -121,7 +121,8 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 	return parts, nil
 }
 
-// filePart is a file with its name, and with a media type by that or by what it holds.
+// filePart returns a part with the content and name of a file. The media type is derived from the
+// name, or from the content if the name does not determine it.
 func filePart(name string) (*a2av1.Part, error) {
 	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if err != nil {
@@ -142,13 +143,13 @@ func filePart(name string) (*a2av1.Part, error) {
 	return &a2av1.Part{Content: &a2av1.Part_Raw{Raw: data}, Filename: filepath.Base(name), MediaType: kind}, nil
 }
 
-// bare is a media type without parameters.
+// bare returns a media type without its parameters.
 func bare(mediaType string) string {
 	kind, _, _ := strings.Cut(mediaType, ";")
 	return strings.TrimSpace(kind)
 }
 
-// reason is why a file cannot be read, without its name.
+// reason returns why a file cannot be read, without the path.
 func reason(err error) error {
 	if e, ok := err.(*os.PathError); ok { //nolint:errorlint // as os.Open returns it
 		return e.Err
@@ -156,6 +157,7 @@ func reason(err error) error {
 	return err
 }
 
+// parseJSON parses the value of a flag into m.
 func parseJSON(flag, expected, text string, m proto.Message) error {
 	if err := wire.Unmarshal([]byte(text), m); err != nil {
 		return usagef("%s %s: expected %s", flag, text, expected)
@@ -163,7 +165,7 @@ func parseJSON(flag, expected, text string, m proto.Message) error {
 	return nil
 }
 
-// webhook checks the address of one.
+// webhook checks the URL of a webhook.
 func webhook(what, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -172,8 +174,7 @@ func webhook(what, address string) error {
 	return nil
 }
 
-// content is what parts hold, for people: texts as they are, of files what they are,
-// data as JSON.
+// content formats parts for people: text unchanged, data as JSON, and a description of each file.
 func content(parts []*a2av1.Part) string {
 	var all []string
 	for _, p := range parts {
@@ -201,7 +202,7 @@ func partContent(p *a2av1.Part) string {
 	return p.GetText()
 }
 
-// filled are the texts that say something.
+// filled returns the texts that are not empty.
 func filled(texts ...string) []string {
 	var all []string
 	for _, t := range texts {

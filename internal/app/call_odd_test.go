@@ -36,7 +36,7 @@ func shell() (s *Shell, out, talk *bytes.Buffer) {
 	return &Shell{Out: out, Talk: talk}, out, talk
 }
 
-// A stream is a success only when it has told how the task stands, and that is at rest.
+// A stream is a success only if it ends with a status in which the task does not work.
 func TestA_12_StreamsThatEndEarly(t *testing.T) {
 	const (
 		working  = `{"statusUpdate":{"taskId":"t1","status":{"state":"TASK_STATE_WORKING"}}}`
@@ -54,7 +54,7 @@ func TestA_12_StreamsThatEndEarly(t *testing.T) {
 		{"nothing, JSON-RPC", "JSONRPC", "1.0", nil, ExitFailed, "the stream ended before an answer\n"},
 		{"nothing, 0.3", "JSONRPC", "0.3.0", nil, ExitFailed, "the stream ended before an answer\n"},
 		{"no status", "HTTP+JSON", "1.0", []string{artifact}, ExitFailed, "the stream ended before an answer\n"},
-		{"a task that goes on", "HTTP+JSON", "1.0", []string{artifact, working}, ExitFailed, "task t1  working\ntask t1 goes on; to see the rest: team-server call subscribe "},
+		{"a task that goes on", "HTTP+JSON", "1.0", []string{artifact, working}, ExitFailed, "task t1  working\ntask t1 is still running; to see the rest: team-server call subscribe "},
 		{"the end", "HTTP+JSON", "1.0", []string{artifact, working, done}, ExitOK, "task t1  completed\n"},
 		{"a message", "HTTP+JSON", "1.0", []string{message}, ExitOK, ""},
 	} {
@@ -95,7 +95,7 @@ func TestA_21_TextsOfOthersAreText(t *testing.T) {
 		out, say string
 	}{
 		"card": {
-			func(s *Shell) error { return s.CallCard(t.Context(), rest(""), false, &Calling{}) },
+			func(s *Shell) error { return s.CallCard(t.Context(), rest(""), false, &CallFlags{}) },
 			"odd\ufffd[31m forged  1\ufffd\n\ufffd]0;t\ufffdsaid HTTP+JSON 1.0\n\n  HTTP+JSON  1.0  http://", "",
 		},
 		"send": {
@@ -118,7 +118,7 @@ func TestA_21_TextsOfOthersAreText(t *testing.T) {
 		},
 		"get": {
 			func(s *Shell) error {
-				return s.CallGet(t.Context(), rest(steering), "t1\x1b[2J\nforged", nil, &Calling{})
+				return s.CallGet(t.Context(), rest(steering), "t1\x1b[2J\nforged", nil, &CallFlags{})
 			},
 			"task     t1\ufffd[2J forged\ncontext  c forged\nstate    failed\nmessage  \ufffd[1mno\n  forged\nartifact n forged\n" +
 				"  \ufffd[2Jhigh\ttide\n  forged not\ufffd\n  [file f forged x\ufffd 0 bytes]\n  [file http://h/ forged]\nagent    m forged\n  hi\n  forged\n", "",
@@ -131,19 +131,19 @@ func TestA_21_TextsOfOthersAreText(t *testing.T) {
 		},
 		"webhooks": {
 			func(s *Shell) error {
-				return s.CallPushList(t.Context(), rest(`{"configs":[{"id":"p\u001b\nforged","url":"http://h/\nforged"}]}`), "t1", &Calling{})
+				return s.CallPushList(t.Context(), rest(`{"configs":[{"id":"p\u001b\nforged","url":"http://h/\nforged"}]}`), "t1", &CallFlags{})
 			},
 			"p\ufffd forged", "1 webhook of task t1\n",
 		},
 		"webhook": {
 			func(s *Shell) error {
-				return s.CallPushGet(t.Context(), rest(`{"id":"p\u001b","taskId":"t\nforged","url":"http://h/\nforged","authentication":{"scheme":"B\nforged"}}`), "t1", "p", &Calling{})
+				return s.CallPushGet(t.Context(), rest(`{"id":"p\u001b","taskId":"t\nforged","url":"http://h/\nforged","authentication":{"scheme":"B\nforged"}}`), "t1", "p", &CallFlags{})
 			},
 			"webhook  p\ufffd\ntask     t forged\nurl      http://h/ forged\nauth     B forged ***\n", "",
 		},
 		"error": {
 			func(s *Shell) error {
-				return s.CallGet(t.Context(), odd(t, "JSONRPC", "1.0", "application/json", refusal), "t1", nil, &Calling{})
+				return s.CallGet(t.Context(), odd(t, "JSONRPC", "1.0", "application/json", refusal), "t1", nil, &CallFlags{})
 			},
 			"", "UNSUPPORTED_OPERATION: \ufffd[31mno forged\n",
 		},
@@ -161,7 +161,7 @@ data: {"taskId":"t1","event":{"seq":"2","agent":"a","ended":{"outcome":"OUTCOME_
 		},
 		"raw": {
 			func(s *Shell) error {
-				return s.CallGet(t.Context(), rest("\x1b[2J"), "t1", nil, &Calling{Raw: true})
+				return s.CallGet(t.Context(), rest("\x1b[2J"), "t1", nil, &CallFlags{Raw: true})
 			},
 			"", "> GET ",
 		},
@@ -196,9 +196,9 @@ func TestA_21_JSONIsExact(t *testing.T) {
 
 // What no header can hold is a fault of the command line, and is not shown.
 func TestA_21_WhatHeadersCannotHold(t *testing.T) {
-	for want, f := range map[string]*Calling{
+	for want, f := range map[string]*CallFlags{
 		"--header X: expected a value without line breaks or other control characters": {Headers: []string{"X=s3same\nb"}},
-		"--token: expected one without line breaks or other control characters":        {},
+		"--token: expected a token without line breaks or other control characters":    {},
 		`--extension "a\nb": expected a URI`:                                           {Extensions: []string{"a\nb"}},
 	} {
 		s, _, talk := shell()

@@ -5,21 +5,21 @@ import (
 	"fmt"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Push says how a webhook is told of a task.
+// Push holds the flags that configure a webhook for a task.
 type Push struct {
-	Calling
-	// ID of the configuration; empty is the server's choice.
+	CallFlags
+	// ID is the id of the configuration; "" lets the server choose one.
 	ID string
-	// Token is what the receiver is shown.
+	// Token is sent to the webhook with each notification.
 	Token string
-	// Scheme and Credentials are how the server authenticates itself there.
+	// Scheme and Credentials authenticate the server to the webhook.
 	Scheme, Credentials string
 }
 
-// CallPushSet has a webhook told of a task.
+// CallPushSet registers a webhook for updates of a task.
 func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f *Push) error {
 	if err := webhook("WEBHOOK", address); err != nil {
 		return err
@@ -31,8 +31,8 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 	if f.Scheme != "" {
 		req.Authentication = &a2av1.AuthenticationInfo{Scheme: f.Scheme, Credentials: f.Credentials}
 	}
-	return s.calling(ctx, target, &f.Calling, func(ctx context.Context, c *client.Client) error {
-		made, err := c.SetPush(ctx, req)
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+		made, err := c.CreateTaskPushNotificationConfig(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 }
 
 // CallPushGet prints a webhook of a task.
-func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *Calling) error {
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		p, err := c.Push(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id})
+func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		p, err := c.GetTaskPushNotificationConfig(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id})
 		if err != nil {
 			return err
 		}
@@ -51,12 +51,12 @@ func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *Cal
 	})
 }
 
-// CallPushList prints all webhooks of a task.
-func (s *Shell) CallPushList(ctx context.Context, target, task string, f *Calling) error {
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
+// CallPushList prints all webhooks of a task, page by page.
+func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
 		req := &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: f.Tenant, TaskId: task}
 		for n := 0; ; {
-			page, err := c.Pushes(ctx, req)
+			page, err := c.ListTaskPushNotificationConfigs(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *Callin
 				s.sayf("%s of task %s", count(n, "webhook"), task)
 				return nil
 			case req.GetPageToken():
-				return fmt.Errorf("the server sends the same page token again and again: %s", next)
+				return fmt.Errorf("the server returned the same page token twice: %s", next)
 			default:
 				req.PageToken = next
 			}
@@ -85,18 +85,17 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *Callin
 }
 
 // CallPushDelete deletes a webhook of a task.
-func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *Calling) error {
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		if err := c.DeletePush(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
+func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		if err := c.DeleteTaskPushNotificationConfig(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
 			return err
 		}
-		s.sayf("webhook %s of task %s is gone", id, task)
+		s.sayf("webhook %s of task %s deleted", id, task)
 		return nil
 	})
 }
 
-// showPush prints a webhook: of its secrets, that there are some. As JSON it is
-// printed as it came.
+// showPush prints a webhook. Secrets are masked in text; JSON is printed as received.
 func (s *Shell) showPush(p *a2av1.TaskPushNotificationConfig) error {
 	if s.JSON {
 		return s.print(p)

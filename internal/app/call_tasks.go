@@ -10,17 +10,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// CallGet prints a task. history is the most messages of its history; nil is what the
-// server sends.
-func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *Calling) error {
+// CallGet prints a task. history is the maximum number of history messages; nil means the server's
+// default.
+func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *CallFlags) error {
 	if history != nil && *history < 0 {
 		return usagef("--history %d: expected 0 or more", *history)
 	}
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		t, err := c.Task(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
 		if err != nil {
 			return err
 		}
@@ -28,10 +28,10 @@ func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, 
 	})
 }
 
-// CallCancel asks for a task to be stopped, and prints it.
-func (s *Shell) CallCancel(ctx context.Context, target, id string, f *Calling) error {
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		t, err := c.Cancel(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
+// CallCancel cancels a task and prints it.
+func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
 		if err != nil {
 			return err
 		}
@@ -39,17 +39,17 @@ func (s *Shell) CallCancel(ctx context.Context, target, id string, f *Calling) e
 	})
 }
 
-// CallSubscribe prints what comes of a task, behind a cursor if after is not 0.
-func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *Calling) error {
+// CallSubscribe prints the events of a task, starting after a cursor unless after is 0.
+func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *CallFlags) error {
 	if after < 0 {
 		return usagef("--after %d: expected the number of an event, above 0", after)
 	}
-	return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-		return s.follow(c.Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		return s.follow(c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
 	})
 }
 
-// showTask prints all that a task holds.
+// showTask prints everything that a task contains.
 func (s *Shell) showTask(t *a2av1.Task) error {
 	if s.JSON {
 		return s.print(t)
@@ -68,6 +68,7 @@ func (s *Shell) showTask(t *a2av1.Task) error {
 	return nil
 }
 
+// since returns the time of the last status change, or "".
 func since(t *a2av1.Task) string {
 	if at := t.GetStatus().GetTimestamp(); at != nil {
 		return at.AsTime().Format(time.RFC3339)
@@ -95,29 +96,30 @@ func (s *Shell) history(t *a2av1.Task) {
 	}
 }
 
-// indented is a text whose lines stand below what they belong to.
+// indented indents all lines of a text.
 func indented(text string) string {
 	return "  " + below(text) + "\n"
 }
 
-// List says which tasks are listed.
+// List holds the flags of the command that lists tasks.
 type List struct {
-	Calling
-	// Context and Status are those of the tasks; empty is any.
+	CallFlags
+	// Context and Status select tasks; "" matches all.
 	Context, Status string
-	// After is the time since when they have changed, RFC 3339; empty is any.
+	// After selects tasks that changed after this RFC 3339 time; "" matches all.
 	After string
-	// PageSize is 1 to 100; nil is the server's. PageToken names a page.
+	// PageSize is 1 to 100; nil means the server's default. PageToken selects a page.
 	PageSize  *int32
 	PageToken string
-	// All lists all pages from there on.
+	// All prints all pages, beginning with PageToken.
 	All bool
-	// Artifacts lists these too, History messages up to this number; nil is none.
+	// Artifacts prints the artifacts too. History is the number of history messages to print; nil
+	// prints none.
 	Artifacts bool
 	History   *int32
 }
 
-// states are the words of --status.
+// states are the values of --status.
 var states = []a2av1.TaskState{
 	a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_COMPLETED,
 	a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED,
@@ -159,15 +161,15 @@ func (f *List) request() (*a2av1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// CallList prints tasks, a line for each.
+// CallList prints tasks, one per line.
 func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
 	req, err := f.request()
 	if err != nil {
 		return err
 	}
-	return s.calling(ctx, target, &f.Calling, func(ctx context.Context, c *client.Client) error {
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
 		for seen := 0; ; {
-			page, err := c.Tasks(ctx, req)
+			page, err := c.ListTasks(ctx, req)
 			if err != nil {
 				return err
 			}
@@ -184,14 +186,14 @@ func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
 				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), line(next))
 				return nil
 			case next == req.GetPageToken():
-				return fmt.Errorf("the server sends the same page token again and again: %s", next)
+				return fmt.Errorf("the server returned the same page token twice: %s", next)
 			}
 			req.PageToken = next
 		}
 	})
 }
 
-// count is how many there are of something.
+// count returns a number with its noun.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

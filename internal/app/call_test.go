@@ -40,7 +40,7 @@ func TestStreamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			p := &streamed{out: &out}
+			p := &streamPrinter{out: &out}
 			for _, r := range tt.pieces {
 				p.show(r)
 			}
@@ -74,11 +74,11 @@ func TestContent(t *testing.T) {
 
 // The command that follows a task calls it as it was called.
 func TestAgain(t *testing.T) {
-	f := &Calling{Binding: "rest", Protocol: "0.3", Tenant: "desk", Headers: []string{"Authorization=secret"}}
-	if got, want := f.again("http://h/desk", "t1", 7), "team-server call subscribe --binding rest --protocol 0.3 --tenant desk --after 7 http://h/desk t1"; got != want {
+	f := &CallFlags{Binding: "rest", Protocol: "0.3", Tenant: "desk", Headers: []string{"Authorization=secret"}}
+	if got, want := f.resumeCommand("http://h/desk", "t1", 7), "team-server call subscribe --binding rest --protocol 0.3 --tenant desk --after 7 http://h/desk t1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := (&Calling{}).again("http://h", "t1", 0), "team-server call subscribe http://h t1"; got != want {
+	if got, want := (&CallFlags{}).resumeCommand("http://h", "t1", 0), "team-server call subscribe http://h t1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -11,15 +11,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
-	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Card prints the card of a team, or of the agent at a URL. With files of trusted
-// keys it prints nothing of a card that none of them signed, and else only what they
-// signed.
-func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
+// Card prints the card of a team, or of the agent at a URL. With trusted keys, it fails unless one
+// of them signed the card, and prints only the signed content.
+func (s *Shell) Card(ctx context.Context, target string, f *CallFlags) error {
 	if !strings.Contains(target, "://") {
-		if _, err := s.config(target, f); err != nil { // before a server is started
+		if _, err := s.config(target, f); err != nil { // report wrong flags before starting a server
 			return err
 		}
 		base, stop, err := s.reach(ctx, "")
@@ -32,12 +31,12 @@ func (s *Shell) Card(ctx context.Context, target string, f *Calling) error {
 	return s.CallCard(ctx, target, false, f)
 }
 
-// CallCard prints the card of the agent at a URL: the public one, or the one for
-// callers who are known.
-func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *Calling) error {
+// CallCard prints the card of the agent at a URL: the public card, or the extended card for
+// authenticated callers.
+func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *CallFlags) error {
 	if extended {
-		return s.calling(ctx, target, f, func(ctx context.Context, c *client.Client) error {
-			card, err := c.ExtendedCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
+		return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+			card, err := c.GetExtendedAgentCard(ctx, &a2av1.GetExtendedAgentCardRequest{Tenant: f.Tenant})
 			if err != nil {
 				return err
 			}
@@ -48,19 +47,19 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 	if err != nil {
 		return err
 	}
-	return f.inTime(ctx, func(ctx context.Context) error {
-		card, raw, err := client.ReadCard(ctx, target, cfg)
+	return f.withTimeout(ctx, func(ctx context.Context) error {
+		card, raw, err := a2aclient.ReadCard(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
-		if cfg.Verify != nil {
+		if cfg.Verifier != nil {
 			raw = nil // it may hold more than was signed
 		}
 		return s.showCard(card, raw)
 	})
 }
 
-// showCard prints a card; raw is its JSON as it came, nil for the JSON of the card.
+// showCard prints a card. raw is its JSON as received; nil means the encoded card.
 func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	switch {
 	case s.JSON && raw == nil:
@@ -89,9 +88,9 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	return nil
 }
 
-// verifier verifies cards by the keys in files, and says which key it was; nil: no
-// file, nothing is verified.
-func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCard, error), error) {
+// verifier returns a Verifier that trusts the keys in files and prints the id of the
+// key that signed a card. It returns nil if there are no files.
+func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 	var keys [][]byte
 	for _, name := range files {
 		data, err := os.ReadFile(name) //nolint:gosec // the user names the file
@@ -106,15 +105,23 @@ func (s *Shell) verifier(files []string) (func(*a2av1.AgentCard) (*a2av1.AgentCa
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	trust, err := cardsign.NewTrust(keys...)
+	trust, err := a2aclient.NewVerifier(keys...)
 	if err != nil {
 		return nil, err
 	}
-	return func(card *a2av1.AgentCard) (*a2av1.AgentCard, error) {
-		signed, kid, err := trust.Verify(card)
-		if err == nil {
-			s.sayf("signed by %q, which is trusted", kid)
-		}
-		return signed, err
-	}, nil
+	return reportingVerifier{trust, s}, nil
+}
+
+// reportingVerifier is a Verifier that prints the id of the key that signed a card.
+type reportingVerifier struct {
+	a2aclient.Verifier
+	shell *Shell
+}
+
+func (t reportingVerifier) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
+	signed, kid, err := t.Verifier.Verify(card)
+	if err == nil {
+		t.shell.sayf("card signed by trusted key %q", kid)
+	}
+	return signed, kid, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/client"
 )
 
-// collaborate makes a call about collaborations of the server that --server names.
+// collaborate calls do with a client for the server that --server names.
 func (s *Shell) collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
 	c, err := s.manager("collab")
 	if err != nil {
@@ -21,30 +21,30 @@ func (s *Shell) collaborate(ctx context.Context, do func(context.Context, *clien
 	return do(ctx, c)
 }
 
-// StartCollaboration has a team begin to work, and prints the id.
+// StartCollaboration starts a collaboration and prints its id.
 func (s *Shell) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) error {
 	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		resp, err := c.Start(ctx, req)
 		if err != nil || s.JSON {
 			return s.printed(err, resp)
 		}
-		s.sayf("%s, to be done by %s", resp.GetWorkflowStatus(), resp.GetEstimatedCompletion().AsTime().Local().Format("15:04:05"))
+		s.sayf("%s, expected to complete by %s", resp.GetWorkflowStatus(), resp.GetEstimatedCompletion().AsTime().Local().Format("15:04:05"))
 		_, err = fmt.Fprintln(s.Out, resp.GetCollaborationId())
 		return err
 	})
 }
 
-// CollaborationStatus prints how one stands.
+// CollaborationStatus prints the status of a collaboration.
 func (s *Shell) CollaborationStatus(ctx context.Context, id string) error {
 	return s.show(ctx, id, (*client.Team).Collaboration)
 }
 
-// PauseCollaboration has nothing more of one begin, and prints how it stands.
+// PauseCollaboration pauses a collaboration and prints its status. Work that is running finishes.
 func (s *Shell) PauseCollaboration(ctx context.Context, id string) error {
 	return s.show(ctx, id, (*client.Team).Pause)
 }
 
-// ResumeCollaboration has a paused one go on, and prints how it stands.
+// ResumeCollaboration resumes a paused collaboration and prints its status.
 func (s *Shell) ResumeCollaboration(ctx context.Context, id string) error {
 	return s.show(ctx, id, (*client.Team).Resume)
 }
@@ -65,7 +65,7 @@ func (s *Shell) show(ctx context.Context, id string, call func(*client.Team, con
 	})
 }
 
-// StopCollaboration ends one, and prints its result.
+// StopCollaboration stops a collaboration and prints its result.
 func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) error {
 	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		resp, err := c.Stop(ctx, req)
@@ -81,7 +81,7 @@ func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollabora
 	})
 }
 
-// ListCollaborations prints the caller's; of a team unless it is empty.
+// ListCollaborations prints the caller's collaborations; team restricts them unless it is "".
 func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
 	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		list, err := c.Collaborations(ctx, team)
@@ -95,7 +95,7 @@ func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
 	})
 }
 
-// printed prints an answer for machines, unless there was an error.
+// printed prints a message as JSON, or returns err if it is not nil.
 func (s *Shell) printed(err error, m proto.Message) error {
 	if err != nil {
 		return err

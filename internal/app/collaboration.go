@@ -10,14 +10,14 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// definitions are those of the teams that are served, and of those that runs began with.
+// definitions returns the teams that are served, and teams as they were when a run began.
 type definitions struct {
 	*manage.Manager
 	live *Live
 }
 
-// Definition implements collab.Teams: what is on record of a revision is enough, be it
-// that it cannot be built any more.
+// Definition implements collab.Teams. A stored definition is returned even if it can no longer be
+// built.
 func (d definitions) Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error) {
 	if revision == "" || revision == d.live.Revision(id) {
 		return d.live.Definition().Server.GetTeams()[id], nil
@@ -25,7 +25,7 @@ func (d definitions) Definition(ctx context.Context, id, revision string) (*team
 	body, err := d.live.definitions.Definition(ctx, revision)
 	switch {
 	case errors.Is(err, a2a.ErrNotFound):
-		return nil, nil //nolint:nilnil // it is not known any more
+		return nil, nil //nolint:nilnil // the definition was deleted
 	case err != nil:
 		return nil, a2a.StoreError(id, err)
 	}

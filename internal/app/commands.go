@@ -22,11 +22,11 @@ import (
 type DevFlags struct {
 	// HTTP and GRPC are the addresses to listen on.
 	HTTP, GRPC string
-	// Store is where tasks are kept. DB is short for a file: one of the two.
+	// Store is the URL of the store. DB is short for a SQLite file; only one of them may be set.
 	Store, DB string
 }
 
-// url is the store that the flags name; empty is none.
+// url returns the URL of the store, or "" if the flags name none.
 func (f *DevFlags) url() (string, error) {
 	switch {
 	case f.DB != "" && f.Store != "":
@@ -39,8 +39,8 @@ func (f *DevFlags) url() (string, error) {
 	return f.Store, checkStore("store", f.Store)
 }
 
-// Dev serves a file, a folder or, without a path, the demo on this machine, and
-// reloads it when it changes, until ctx ends.
+// Dev serves a file or folder, or the demo if path is "", and reloads it when it changes. It
+// returns when ctx ends.
 func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	url, err := f.url()
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
 		return err
 	}
-	if !signal.Ignored(syscall.SIGHUP) { // its terminal was closed
+	if !signal.Ignored(syscall.SIGHUP) { // the terminal was closed
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
@@ -69,7 +69,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 }
 
 // Serve serves a file until ctx ends.
-func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
+func (s *Shell) Serve(ctx context.Context, file string, c ServeConfig) error {
 	if err := checkStore("store", c.Store); err != nil {
 		return err
 	}
@@ -92,15 +92,14 @@ func (s *Shell) Serve(ctx context.Context, file string, c Serving) error {
 	return running.Wait()
 }
 
-// ignoreHangups logs SIGHUP and ignores it; by default the signal ends a process. stop
-// restores the default.
+// ignoreHangups logs SIGHUP instead of ending the process. stop restores the default.
 func ignoreHangups(log *zap.Logger) (stop func()) {
 	hangups, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		defer close(done)
 		for range hangups {
-			log.Warn("SIGHUP is ignored: the configuration is read at the start; restart the server to serve a changed one")
+			log.Warn("SIGHUP ignored: the configuration is read only at start; restart the server to apply changes")
 		}
 	}()
 	return func() {

@@ -20,28 +20,28 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Dev serves a file on this machine and reloads it when it changes; without a
-// file the demo.
+// Dev is a development server. It serves a file, or the demo without one, and reloads the file when
+// it changes.
 type Dev struct {
-	// Path of the file or folder; empty is the demo.
+	// Path is the file or folder; "" means the demo.
 	Path string
-	// DotEnv is a .env file with variables, which is reloaded too; empty is none.
+	// DotEnv is the path of a .env file with variables, which is reloaded too; "" means none.
 	DotEnv string
-	// HTTP and GRPC are the addresses; empty takes those of the file, and
-	// without these the default ones or, where they are taken, others near them.
+	// HTTP and GRPC are the addresses. If "", the addresses in the file apply, else the defaults.
+	// If a default port is in use, the next free one is used.
 	HTTP, GRPC string
-	// Store is where tasks are kept; empty is memory, whatever the file says.
+	// Store is the URL of the store; "" means memory, even if the file names a store.
 	Store string
-	// Log of the server.
+	// Log is the log of the server. It must not be nil.
 	Log *zap.Logger
-	// Say tells the user something, in a line.
+	// Say prints a line for the user. It must not be nil.
 	Say func(format string, args ...any)
 
-	read   *readings // by the last load
-	faults string    // that keep the file from being reloaded, as they were told; empty is none
+	read   *readings // the files that the last load read
+	faults string    // the faults that prevent a reload, as printed; "" means none
 }
 
-// Demo is the definition that is served without a file.
+// Demo returns the configuration that is served without a file.
 func Demo() (*config.Config, error) {
 	return config.Loader{Files: demo.Files}.Load("team.yaml")
 }
@@ -53,7 +53,7 @@ func (d *Dev) load() (*config.Config, error) {
 	d.read = &readings{}
 	env := Env{}
 	if d.DotEnv != "" {
-		d.read.keep(d.DotEnv)
+		d.read.record(d.DotEnv)
 		var err error
 		if env, err = ReadDotEnv(d.DotEnv); err != nil {
 			return nil, err
@@ -62,7 +62,7 @@ func (d *Dev) load() (*config.Config, error) {
 	return config.Loader{Env: env.Lookup, Files: d.read}.Load(d.Path)
 }
 
-// Start starts the server; it runs until ctx ends.
+// Start starts the server, which runs until ctx ends.
 func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	def, err := d.load()
 	if err != nil {
@@ -96,14 +96,14 @@ func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (s
 	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
-// listen listens on the address that is asked for. Nobody asked for the default
-// one: where it is taken, another is as good.
-func (d *Dev) listen(ctx context.Context, flag, asked, byDefault string) (net.Listener, error) {
-	if address := cmp.Or(asked, byDefault); !Loopback(address) {
+// listen listens on the configured address. A default port that is in use is replaced by a free
+// one.
+func (d *Dev) listen(ctx context.Context, flag, inputRequired, byDefault string) (net.Listener, error) {
+	if address := cmp.Or(inputRequired, byDefault); !Loopback(address) {
 		return nil, fmt.Errorf("dev listens on loopback only, not on %s.  Use --%s 127.0.0.1:0, or team-server serve with API keys", address, flag)
 	}
-	if asked != "" {
-		return Listen(ctx, flag, asked)
+	if inputRequired != "" {
+		return Listen(ctx, flag, inputRequired)
 	}
 	l, taken, err := ListenNear(ctx, flag, byDefault)
 	if err == nil && taken != "" {
@@ -112,7 +112,7 @@ func (d *Dev) listen(ctx context.Context, flag, asked, byDefault string) (net.Li
 	return l, err
 }
 
-// Run reloads the file when it changes, until the server has stopped.
+// Run reloads the file when it changes. It returns when the server has stopped.
 func (d *Dev) Run(ctx context.Context, r *Running) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -124,7 +124,7 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 				return d.read
 			}
 			if err := watch(ctx, d.read, load, d.Say); err != nil {
-				d.Say("changes are not noticed: %v", err)
+				d.Say("file changes are not detected: %v", err)
 			}
 		})
 	}
@@ -134,23 +134,23 @@ func (d *Dev) Run(ctx context.Context, r *Running) error {
 	return err
 }
 
-// reload takes the file as it is now, unless there are faults in it, and returns
-// what is served of it.
+// reload loads the file and serves it unless it has faults. It returns the configuration that is
+// served afterwards.
 func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *config.Config {
 	def, err := d.load()
 	switch {
 	case err != nil:
-		d.refuse("not reloaded; the agents stay as they were:\n" + err.Error())
+		d.refuse("not reloaded; the running agents are unchanged:\n" + err.Error())
 		return before
 	case def.Same(before):
 		if d.faults != "" {
 			d.faults = ""
-			d.Say("the faults are gone; the agents stay as they were")
+			d.Say("the faults are fixed; the running agents are unchanged")
 		}
 		return before
 	}
 	if err := r.Teams.Refresh(ctx, def); err != nil {
-		d.refuse("not reloaded; the agents stay as they were: " + err.Error())
+		d.refuse("not reloaded; the running agents are unchanged: " + err.Error())
 		return before
 	}
 	d.faults = ""
@@ -161,7 +161,7 @@ func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *co
 	return def
 }
 
-// refuse tells why the file is not reloaded, unless that was the last that was told.
+// refuse prints why the file is not reloaded, unless that was already printed.
 func (d *Dev) refuse(faults string) {
 	if faults != d.faults {
 		d.faults = faults
@@ -169,7 +169,7 @@ func (d *Dev) refuse(faults string) {
 	}
 }
 
-// Banner is what a newcomer wants to know.
+// Banner returns the text that dev prints at start: teams, addresses, and a command to try.
 func (d *Dev) Banner(r *Running) string {
 	teams, id := r.Live.Teams(), r.Live.Default()
 	if id == "" && len(teams) > 0 {
@@ -200,11 +200,11 @@ func (d *Dev) Banner(r *Running) string {
 	if d.Path == "" {
 		fmt.Fprintf(&b, "  %-9s copy examples/demo, change it, and: team-server dev FOLDER\n", "Own team")
 	}
-	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are kept in %s.\n\n", d.place())
+	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are stored in %s.\n\n", d.place())
 	return b.String()
 }
 
-// place is where tasks are kept, in words.
+// place describes where tasks are stored.
 func (d *Dev) place() string {
 	if d.Store == "" || inMemory(d.Store) {
 		return "memory (--db team.db keeps them)"
@@ -212,7 +212,7 @@ func (d *Dev) place() string {
 	return store.Redacted(d.Store)
 }
 
-// describe is a team in a line.
+// describe returns a line about a team.
 func describe(id string, t *teamv1.TeamConfig) string {
 	if t == nil {
 		return id

@@ -73,8 +73,8 @@ func TestDevTellsChangesOnce(t *testing.T) {
 	busy(t, filepath.Join(dir, "team.db"))
 	for _, step := range []struct{ text, says string }{
 		{"version: v1\nteems: {}\n", `unknown key "teems"`},
-		{"version: v1\ntools: 1\n", "not reloaded; the agents stay as they were:"},
-		{fmt.Sprintf(parrot, "one"), "the faults are gone; the agents stay as they were"},
+		{"version: v1\ntools: 1\n", "not reloaded; the running agents are unchanged:"},
+		{fmt.Sprintf(parrot, "one"), "the faults are fixed; the running agents are unchanged"},
 		{fmt.Sprintf(parrot, "two"), "reloaded " + file + ": parrot"},
 		{fmt.Sprintf(parrot, "two") + "# a comment\n", ""},
 		{fmt.Sprintf(parrot, "three"), "reloaded " + file + ": parrot"},
@@ -136,7 +136,7 @@ func TestWatch(t *testing.T) {
 	load := func() *readings {
 		read := &readings{}
 		for _, f := range files {
-			read.keep(f)
+			read.record(f)
 		}
 		loads <- read
 		return read
@@ -179,7 +179,7 @@ func TestWatch(t *testing.T) {
 		change()
 		select {
 		case read := <-loads:
-			if maps.Equal(read.then(), before.then()) {
+			if maps.Equal(read.recorded(), before.recorded()) {
 				t.Fatal("loads what has not changed")
 			}
 			before = read

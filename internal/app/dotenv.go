@@ -10,26 +10,25 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// Env is the environment of the process, and behind it a .env file.
+// Env holds the variables of a .env file. Variables of the process take precedence.
 type Env map[string]string
 
-// dotEnv is the file that dev, run, validate and test read variables from; serve does
-// not read it.
+// dotEnv is the file that dev, run, validate and test read variables from. serve does not read it.
 const dotEnv = ".env"
 
-// withDotEnv returns a loader that reads variables from the process and from .env in
-// the working folder.
+// withDotEnv returns a loader that takes variables from the process and from .env in the working
+// directory.
 func withDotEnv() (config.Loader, error) {
 	env, err := ReadDotEnv(dotEnv)
 	return config.Loader{Env: env.Lookup}, err
 }
 
-// variableName is the name of a variable.
+// variableName matches the name of a variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ReadDotEnv reads a .env file: lines NAME=value, # comments, an optional
-// export, quotes around a value. A file that does not exist is empty. The error is
-// config.Faults. They do not show lines of the file, which holds secrets.
+// ReadDotEnv reads a .env file: lines of the form NAME=value, optionally with export before the
+// name and quotes around the value, and # comments. A file that does not exist is treated as empty.
+// Faults are returned as config.Faults; they do not quote the file, which holds secrets.
 func ReadDotEnv(path string) (Env, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user's own file
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,14 +47,14 @@ func ReadDotEnv(path string) (Env, error) {
 		name = strings.TrimSpace(name)
 		if !ok || !variableName.MatchString(name) {
 			faults = append(faults, config.Fault{
-				File: path, Line: i + 1, Col: 1, Message: "expected NAME=value", Hint: "a name has letters, digits and _, and begins with no digit",
+				File: path, Line: i + 1, Col: 1, Message: "expected NAME=value", Hint: "a name consists of letters, digits and _, and does not begin with a digit",
 			})
 			continue
 		}
 		if value, ok = unquote(strings.TrimSpace(value)); !ok {
 			faults = append(faults, config.Fault{
-				File: path, Line: i + 1, Col: 1, Message: "the value has an opening quote and does not end with it",
-				Hint: "close it at the end of the line; a comment has a line of its own",
+				File: path, Line: i + 1, Col: 1, Message: "the closing quote is missing",
+				Hint: "close the quote at the end of the line; put comments on lines of their own",
 			})
 			continue
 		}
@@ -67,7 +66,8 @@ func ReadDotEnv(path string) (Env, error) {
 	return env, nil
 }
 
-// unquote returns a value without the quotes around it. ok is false if they do not close.
+// unquote returns a value without the quotes around it. ok is false if the closing quote is
+// missing.
 func unquote(s string) (value string, ok bool) {
 	if s == "" || s[0] != '"' && s[0] != '\'' {
 		return s, true
@@ -78,7 +78,7 @@ func unquote(s string) (value string, ok bool) {
 	return s[1 : len(s)-1], true
 }
 
-// Lookup returns a variable: the process's own comes first.
+// Lookup returns a variable of the process, or else of the .env file.
 func (e Env) Lookup(name string) (string, bool) {
 	if v, ok := os.LookupEnv(name); ok {
 		return v, true

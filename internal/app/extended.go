@@ -5,7 +5,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// ExtendedCards returns the extended cards of an agent or team, as the file has them.
+// ExtendedCards returns the extended cards that the configuration has for an agent or team.
 func (l *Live) ExtendedCards(id string) []a2a.ExtendedCard {
 	server := l.Definition().Server
 	var from []*teamv1.ExtendedCard

@@ -10,12 +10,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ErrInterrupted is the error of a command that a signal ended.
+// ErrInterrupted is returned by a command that was ended by a signal.
 var ErrInterrupted = errors.New("interrupted")
 
 // failure is an error as -o json prints it.
@@ -24,7 +24,7 @@ type failure struct {
 	Reason   string            `json:"reason,omitempty"`
 	Message  string            `json:"message"`
 	Details  map[string]string `json:"details,omitempty"`
-	Faults   config.Faults     `json:"faults,omitempty"` // faults of a configuration
+	Faults   config.Faults     `json:"faults,omitempty"` // faults of the configuration, if that is the error
 	ExitCode int               `json:"exitCode"`
 }
 
@@ -40,7 +40,7 @@ func (s *Shell) newFailure(err error, exitCode int) failure {
 		f.Message = strings.TrimPrefix(f.Message, e.Reason+": ")
 	case exitCode == ExitUsage:
 		f.Reason = agent.ReasonInvalidRequest
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, a2aclient.ErrUnreachable):
 		f.Reason = agent.ReasonUnavailable
 	case errors.Is(err, ErrInterrupted):
 		f.Reason = agent.ReasonCanceled
@@ -57,8 +57,8 @@ func (s *Shell) printFailure(f failure) {
 	}
 }
 
-// words returns the text of an error. It adds what to do where the command line knows
-// more about that than the server.
+// words returns the text of an error, with a hint where the command line knows more about the cause
+// than the server.
 func (s *Shell) words(err error) string {
 	var e *agent.Error
 	switch {

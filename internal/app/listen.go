@@ -11,13 +11,13 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Addresses that are listened on where nothing else is said.
+// Default addresses.
 const (
 	DefaultHTTP = server.DefaultHTTP
 	DefaultGRPC = server.DefaultGRPC
 )
 
-// checkAddresses makes flags that name no address usage errors; empty is none given.
+// checkAddresses returns a usage error for an invalid address. "" is valid and means the default.
 func checkAddresses(ctx context.Context, http, grpc string) error {
 	for _, f := range []struct{ flag, address, example string }{{"http", http, DefaultHTTP}, {"grpc", grpc, DefaultGRPC}} {
 		if f.flag == "grpc" && f.address == Off {
@@ -30,11 +30,11 @@ func checkAddresses(ctx context.Context, http, grpc string) error {
 	return nil
 }
 
-// Off as the address of gRPC disables gRPC.
+// Off as the gRPC address disables gRPC.
 const Off = "off"
 
-// isAddress reports whether a text is HOST:PORT, as it is listened on: the host may
-// be missing, and the port the name of a service.
+// isAddress reports whether text is a HOST:PORT to listen on. The host may be empty, and the port
+// may be the name of a service.
 func isAddress(ctx context.Context, text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil || port == "" {
@@ -44,7 +44,7 @@ func isAddress(ctx context.Context, text string) bool {
 	return err == nil
 }
 
-// Listen listens on an address. The error says what to do where the port is taken.
+// Listen listens on an address. If that fails, the error tells the user what to do.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
@@ -68,7 +68,7 @@ func cannotListen(flag, address string, err error) error {
 	return listenError{fmt.Sprintf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port", address, why, flag), err}
 }
 
-// listenError says why an address cannot be had, without the words of its cause.
+// listenError is the reason why listening failed. Its text leaves out the text of the cause.
 type listenError struct {
 	text  string
 	cause error
@@ -77,8 +77,8 @@ type listenError struct {
 func (e listenError) Error() string { return e.text }
 func (e listenError) Unwrap() error { return e.cause }
 
-// ListenNear is Listen, but takes the next free port where the one named is taken.
-// taken is the address that was not to be had.
+// ListenNear is like Listen, but if the port is in use, it listens on the next free port and
+// returns the address in use as taken.
 func ListenNear(ctx context.Context, flag, address string) (l net.Listener, taken string, err error) {
 	l, err = Listen(ctx, flag, address)
 	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
@@ -118,7 +118,7 @@ func addressOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// Loopback reports whether an address can be reached from this machine only.
+// Loopback reports whether an address is reachable only from this machine.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package app puts the parts together: a definition and its agents, the task
-// handler, the server and its listeners. It is the only place that knows them all.
+// Package app connects the parts of the server: configurations, agents, the task handler, listeners
+// and stores. It also implements the commands of the command line.
 package app
 
 import (
@@ -23,29 +23,29 @@ import (
 	"github.com/agentteams/team-server/pkg/upstream"
 )
 
-// Definitions keep what runs are tied to; the stores do.
+// Definitions stores the definitions that runs began with. The stores implement it.
 type Definitions interface {
-	// PutDefinition keeps a content under its name. What is known is not changed.
+	// PutDefinition stores a definition under its revision. If it is already stored, nothing
+	// changes except that it is kept for longer.
 	PutDefinition(ctx context.Context, revision string, body []byte) error
-	// Definition returns a content. a2a.ErrNotFound.
+	// Definition returns a stored definition, or a2a.ErrNotFound.
 	Definition(ctx context.Context, revision string) ([]byte, error)
 }
 
-// Live is the agents that are served. A reload swaps all of them at once; a run
-// goes on with the definition that it began with, also after a restart. Safe for
-// concurrent use.
+// Live holds the agents that are served. A reload replaces all of them at once; a run continues
+// with the definition that it began with, even after a restart. It is safe for concurrent use.
 type Live struct {
 	log         *zap.Logger
 	egress      *egress.Dialer
-	calls       *upstream.Guard // of all definitions: a reload makes no agent work again
+	calls       *upstream.Guard // shared by all definitions, so that a reload does not reset circuit breakers
 	definitions Definitions
-	boards      board.Store // nil: there are none
+	boards      board.Store // nil if the store has no boards
 	clock       func() time.Time
-	current     atomic.Pointer[scene] // stored under mu
-	restoring   chan struct{}         // held by who restores a definition
+	current     atomic.Pointer[servedSet] // stored under mu
+	restoring   chan struct{}             // semaphore of size 1: one definition is restored at a time
 
 	mu     sync.Mutex
-	others []*revision // that runs use or may use again, the last used last; guarded by mu
+	others []*revision // not served, but used by runs or kept for reuse; most recently used last; guarded by mu
 }
 
 var (
@@ -53,7 +53,7 @@ var (
 	_ manage.Live = (*Live)(nil)
 )
 
-// NewLive builds the agents of a definition.
+// NewLive builds the agents of a configuration.
 func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Live, error) {
 	out, err := egress.New(egress.Config{})
 	if err != nil {
@@ -68,9 +68,8 @@ func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Liv
 	return l, nil
 }
 
-// Swap builds the agents of another file and serves those alone from now on.
-// What was served before is closed when no run is driven by it any more. On an
-// error nothing changes.
+// Swap builds the agents of another configuration and serves only those from now on. The previous
+// agents are closed once no run uses them. If it fails, nothing changes.
 func (l *Live) Swap(def *config.Config) error {
 	p, err := l.Prepare(def, nil)
 	if err != nil {
@@ -80,19 +79,19 @@ func (l *Live) Swap(def *config.Config) error {
 	return nil
 }
 
-// Revision names the definition of an agent that is served; empty for none.
+// Revision returns the revision of the definition of an agent that is served, or "".
 func (l *Live) Revision(id string) string { return l.current.Load().pinned(id).revision(id) }
 
-// Get returns an agent by its id, or an *agent.Error.
+// Get returns an agent by id. The error is an *agent.Error.
 func (l *Live) Get(id string) (agent.Agent, error) { return l.current.Load().of(id).registry.Get(id) }
 
-// Health returns how an agent is, as last known; it never blocks.
+// Health returns the last known health of an agent. It does not block.
 func (l *Live) Health(id string) *teamv1.Health { return l.current.Load().of(id).registry.Health(id) }
 
 // IDs returns the ids of all agents, sorted.
 func (l *Live) IDs() []string { return slices.Sorted(maps.Keys(l.current.Load().by)) }
 
-// Definition returns what is served.
+// Definition returns the configuration that is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
 
 // PlanOf implements board.Teams.
@@ -102,7 +101,7 @@ func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
 	}
 	for _, s := range config.Plan(l.Definition().Server.GetTeams()[id]) {
 		it := &teamv1.WorkItem{Title: s.ID, DependsOn: s.After}
-		if s.Member != "" { // else people do it
+		if s.Member != "" { // otherwise a person does it
 			it.Assignee = &teamv1.BoardActor{Agent: s.Member}
 		}
 		items = append(items, it)
@@ -110,7 +109,7 @@ func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
 	return items
 }
 
-// served is Definition; nil before there is one.
+// served is like Definition but returns nil before the first Swap.
 func (l *Live) served() *config.Config {
 	if s := l.current.Load(); s != nil {
 		return s.def
@@ -118,8 +117,8 @@ func (l *Live) served() *config.Config {
 	return nil
 }
 
-// Default returns the agent that calls without a tenant reach: the configured
-// one, else the only team of the file, else none.
+// Default returns the agent that handles calls without a tenant: the configured one, else the only
+// team of the configuration file. It returns "" if there is no such agent.
 func (l *Live) Default() string {
 	def := l.Definition()
 	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
@@ -131,7 +130,7 @@ func (l *Live) Default() string {
 	return ""
 }
 
-// Teams returns the ids of the teams, sorted; without any those of the agents.
+// Teams returns the ids of the teams, sorted. Without teams, it returns the ids of the agents.
 func (l *Live) Teams() []string {
 	var ids []string
 	for id := range l.Definition().Server.GetTeams() {
@@ -144,7 +143,7 @@ func (l *Live) Teams() []string {
 	return ids
 }
 
-// Close closes everything that is still open. No run may be left.
+// Close closes all agents. No run may be active.
 func (l *Live) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ agents: {talker: {model: m, instructions: Talk.}}
 	r := serveLocal(t, define(t, text, nil))
 	chat := func(want string) {
 		t.Helper()
-		run, talk, err := tell(t.Context(), t, r, &teamv1.ProcessRequest{AgentId: "talker", ContextId: "c", Message: agent.UserMessage(uuid.NewString(), "hi")})
+		run, talk, err := processRequest(t.Context(), t, r, &teamv1.ProcessRequest{AgentId: "talker", ContextId: "c", Message: agent.UserMessage(uuid.NewString(), "hi")})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, talk)
 		}

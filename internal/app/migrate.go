@@ -17,8 +17,8 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
-// Migrate copies everything that one store holds to another, empty one, and says
-// how much that was. No server may use the two meanwhile.
+// Migrate copies the content of a store to another, empty store and prints the number of rows. No
+// server may use the stores meanwhile.
 func (s *Shell) Migrate(ctx context.Context, from, to string) error {
 	if err := migratable(from, to); err != nil {
 		return err
@@ -56,7 +56,8 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 	return rows, nil
 }
 
-// openMigrated opens a side of a copy. snapshot leaves a SQLite file as it is.
+// openMigrated opens the source or target of a copy. snapshot opens a SQLite file without changing
+// it.
 func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*sqlstore.Store, error) {
 	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
@@ -66,14 +67,14 @@ func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*s
 	return opened, nil
 }
 
-// migratable refuses what cannot be copied, or should not.
+// migratable returns an error if the stores cannot or must not be copied.
 func migratable(from, to string) error {
 	if from == "" || to == "" {
 		return UsageError{errors.New("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")}
 	}
 	for _, side := range []struct{ flag, url string }{{"from", from}, {"to", to}} {
 		if inMemory(side.url) {
-			return UsageError{fmt.Errorf("--%s memory: what is in memory goes with its process; name sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
+			return UsageError{fmt.Errorf("--%s memory: a memory store ends with its process; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
 		}
 		if err := checkStore(side.flag, side.url); err != nil {
 			return err
@@ -84,14 +85,14 @@ func migratable(from, to string) error {
 	}
 	if file, ok := strings.CutPrefix(from, store.SQLite); ok {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no file %s to copy from; check the path", file)
+			return fmt.Errorf("the file %s does not exist; check the path", file)
 		}
 	}
 	return nil
 }
 
-// place is where a store is, as far as its URL tells: whoever asks for it, and
-// by whichever path.
+// place returns a canonical name of a store, without the user and independent of the path used, so
+// that two URLs of the same store are recognized.
 func place(raw string) string {
 	if file, ok := strings.CutPrefix(raw, store.SQLite); ok {
 		if path, err := filepath.Abs(file); err == nil {

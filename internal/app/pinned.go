@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// keepAgain is after what time a definition is put on record once more: a
-	// store may drop one that no run is tied to.
+	// keepAgain is the interval after which a definition is stored again, because a
+	// store may delete definitions that no run refers to.
 	keepAgain = 10 * time.Minute
-	// maxRestored is how many restored definitions stay built while no run is
-	// driven by them.
+	// maxRestored is the number of restored definitions that are kept in memory while
+	// no run uses them.
 	maxRestored = 16
 )
 
-// Pins returns the revisions of an agent and of all that it is built from. Its
-// definition is on record when it returns.
+// Pins returns the revisions of an agent and of everything it is built from. The definition is
+// stored before Pins returns.
 func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	r := l.current.Load().of(id)
 	p := r.pinned[id]
@@ -49,9 +49,9 @@ func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	return p.pins, nil
 }
 
-// Pinned returns an agent as it was when a run began: the one that is served if
-// its definition is still that, else one built from the definition on record,
-// with the addresses and keys of the file that is served.
+// Pinned returns an agent as it was when a run began. If its definition has changed since, the
+// agent is built from the stored definition, with the addresses and keys of the current
+// configuration. The caller must call release when it no longer uses the agent.
 func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
 	r, err := l.acquire(ctx, id, pins.GetRevisions()[id])
 	if err != nil {
@@ -64,8 +64,8 @@ func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agen
 	return a, sync.OnceFunc(func() { l.release(r) }), nil
 }
 
-// acquire returns the revision that has an agent as it was, in use. Of many that
-// come for one definition together the first builds it.
+// acquire returns the revision that has the agent at the named revision, and counts a use of it.
+// Concurrent callers wait for one of them to restore it.
 func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) {
 	if r := l.loaded(id, name); r != nil {
 		return r, nil
@@ -82,8 +82,8 @@ func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) 
 	return l.restore(ctx, id, name)
 }
 
-// loaded returns a revision that is there, in use; a run that is tied to none
-// takes what is served.
+// loaded returns a revision that is in memory and counts a use of it, or returns nil. An empty name
+// means the agent that is served.
 func (l *Live) loaded(id, name string) *revision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,16 +101,16 @@ func (l *Live) loaded(id, name string) *revision {
 	return nil
 }
 
-// restore builds a definition on record, and returns it in use.
+// restore builds a stored definition and counts a use of it.
 func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) {
 	body, err := l.definitions.Definition(ctx, name)
 	switch {
 	case errors.Is(err, a2a.ErrNotFound):
-		return nil, interrupted(id, errors.New("its definition is not on record any more"))
+		return nil, interrupted(id, errors.New("its definition is no longer stored"))
 	case err != nil:
 		return nil, fmt.Errorf("read definition %s: %w", name, err)
 	case config.Revision(body) != name:
-		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the definition of %q on record is damaged", id)
+		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the stored definition of %q is damaged", id)
 	}
 	served := l.current.Load()
 	def, err := served.def.Restore(body)
@@ -119,8 +119,8 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	}
 	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})
 	if err != nil {
-		l.log.Warn("definition on record cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
-		return nil, interrupted(id, errors.New("its definition on record cannot be built any more"))
+		l.log.Warn("stored definition cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
+		return nil, interrupted(id, errors.New("its stored definition can no longer be built"))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,13 +129,13 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	return r, nil
 }
 
-// interrupted ends a run that cannot go on.
+// interrupted returns the error of a run that cannot continue.
 func interrupted(id string, why error) error {
 	return agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
-		"the run cannot go on with %q as it began: %v", id, why).Because(why)
+		"the run cannot continue with %q as it began: %v", id, why).Because(why)
 }
 
-// release ends a use.
+// release ends a use of a revision.
 func (l *Live) release(r *revision) {
 	l.mu.Lock()
 	r.uses--
@@ -144,8 +144,9 @@ func (l *Live) release(r *revision) {
 	l.closeAll(idle)
 }
 
-// sweep takes out what no run uses and none will, and of what may be used again
-// what was not used for longest. The caller holds mu, and closes them after.
+// sweep removes revisions that are not in use: all retired ones, and of the others the least
+// recently used beyond maxRestored. It returns them; the caller, who holds mu, closes them after
+// unlocking.
 func (l *Live) sweep() []*revision {
 	spare := -maxRestored
 	for _, r := range l.others {
@@ -154,11 +155,11 @@ func (l *Live) sweep() []*revision {
 		}
 	}
 	var idle []*revision
-	for before := -1; len(idle) > before; { // those that went may have been the last use of others
+	for before := -1; len(idle) > before; { // removing a revision may end the last use of others
 		before = len(idle)
 		l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
-			again := !r.retired && spare <= 0
-			if r.uses > 0 || again {
+			resumeCommand := !r.retired && spare <= 0
+			if r.uses > 0 || resumeCommand {
 				return false
 			}
 			if !r.retired {
@@ -177,7 +178,7 @@ func (l *Live) sweep() []*revision {
 func (l *Live) closeAll(idle []*revision) {
 	for _, r := range idle {
 		if err := r.close(); err != nil {
-			l.log.Warn("agents that nobody uses any more did not close", zap.Error(err))
+			l.log.Warn("closing unused agents", zap.Error(err))
 		}
 	}
 }

@@ -60,10 +60,10 @@ func ask(t *testing.T, r *Running) *Transcript {
 }
 
 // answer answers the question of a run and returns how that ended.
-func answer(t *testing.T, r *Running, asked *Transcript, text string) *Transcript {
+func answer(t *testing.T, r *Running, inputRequired *Transcript, text string) *Transcript {
 	t.Helper()
-	run, talk, err := tell(t.Context(), t, r, &teamv1.ProcessRequest{
-		AgentId: "company", TaskId: asked.TaskID, Question: asked.Questions[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), text),
+	run, talk, err := processRequest(t.Context(), t, r, &teamv1.ProcessRequest{
+		AgentId: "company", TaskId: inputRequired.TaskID, Question: inputRequired.Questions[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), text),
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, talk)
@@ -111,7 +111,7 @@ func TestReloadKeepsWaitingRuns(t *testing.T) {
 // serveOn serves a definition with its tasks in a file.
 func serveOn(t *testing.T, def *config.Config, url string) *Running {
 	t.Helper()
-	r, err := Serve(t.Context(), def, Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: url, Log: zap.NewNop()})
+	r, err := Serve(t.Context(), def, ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: url, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestS_50_RestartKeepsWaitingRuns(t *testing.T) {
 
 	r = serveOn(t, define(t, "version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n", nil), store.SQLite+path)
 	run := answer(t, r, third, "green")
-	if want := `the run cannot go on with "company" as it began: agent "near" is not configured any more; model "real" of provider openai is not configured any more`; run.Err.GetReason() != agent.ReasonInterrupted || run.Err.GetMessage() != want {
+	if want := `the run cannot continue with "company" as it began: agent "near" is no longer configured; model "real" of provider openai is no longer configured`; run.Err.GetReason() != agent.ReasonInterrupted || run.Err.GetMessage() != want {
 		t.Errorf("the run ended with %v", run.Err)
 	}
 	stopped(t, r)
@@ -176,7 +176,7 @@ teams:
 `
 	url := store.SQLite + filepath.Join(t.TempDir(), "team.db")
 	r := serveOn(t, define(t, busy, nil), url)
-	c, err := client.NewTeam("http://"+r.HTTP, client.Config{})
+	c, err := client.NewTeam("http://"+r.HTTP, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ teams:
 	stopped(t, r)
 	r = serveOn(t, define(t, strings.Replace(busy, "OLD", "NEW", 1), nil), url)
 	begun := time.Now()
-	run, talk, err := tell(t.Context(), t, r, &teamv1.ProcessRequest{AgentId: "desk", Message: message})
+	run, talk, err := processRequest(t.Context(), t, r, &teamv1.ProcessRequest{AgentId: "desk", Message: message})
 	if err != nil || run.TaskID != id {
 		t.Fatalf("task %q instead of %q: %v\n%s", run.TaskID, id, err, talk)
 	}
@@ -400,7 +400,7 @@ func TestMigrateToPostgreSQL(t *testing.T) {
 	to := pgtest.URL(t)
 	from := store.SQLite + filepath.Join(t.TempDir(), "team.db")
 	r := serveOn(t, file(t), from)
-	asked := ask(t, r)
+	inputRequired := ask(t, r)
 	stopped(t, r)
 	var out, talk strings.Builder
 	s := &Shell{Out: &out, Talk: &talk}
@@ -411,7 +411,7 @@ func TestMigrateToPostgreSQL(t *testing.T) {
 		t.Errorf("copied to a store with tasks: %v", err)
 	}
 	r = serveOn(t, file(t, renewed...), to)
-	says(t, answer(t, r, asked, "red"), "OLD got: OLD says red")
+	says(t, answer(t, r, inputRequired, "red"), "OLD got: OLD says red")
 	says(t, fresh(t, r), "NEW got: NEW says no more")
 	stopped(t, r)
 }

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain writes text for people, who may sit at a terminal: what could steer that is
-// not passed on. A piece of text must not end within a character.
+// plain is a writer for terminals: it replaces control characters. Each Write must contain complete
+// characters.
 type plain struct{ to io.Writer }
 
 // Write writes printable text.
@@ -19,7 +19,7 @@ func (p plain) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// printable is a text with U+FFFD for each control character but newline and tab.
+// printable replaces each control character except newline and tab by U+FFFD.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) && c != '\n' && c != '\t' {
@@ -29,15 +29,13 @@ func printable(text string) string {
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// line is a text of others where one line is meant: it cannot begin a line that looks
-// like one of ours.
+// line returns a foreign text as a single line, so that it cannot imitate a line of ours.
 func line(text string) string { return strings.ReplaceAll(printable(text), "\n", " ") }
 
-// below is a text of others in several lines, of which the first stands behind
-// something: the others are indented.
+// below indents all lines of a foreign text but the first, which follows other text.
 func below(text string) string { return strings.ReplaceAll(printable(text), "\n", "\n  ") }
 
-// lined is an error in one line.
+// lined is an error whose text is a single line.
 type lined struct{ error }
 
 // Error is the text of the error.

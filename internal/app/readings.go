@@ -10,30 +10,30 @@ import (
 	"sync"
 )
 
-// readings is a file system that keeps how its files were when they were read, also
-// those that were looked for and not there. Safe for concurrent use.
+// readings is a file system that records a fingerprint of each file when it is first opened or
+// looked up, even if the file does not exist. It is safe for concurrent use.
 type readings struct {
 	mu     sync.Mutex
-	prints map[string]string // by path; guarded by mu
+	prints map[string]string // fingerprints by path; guarded by mu
 }
 
 var _ fs.StatFS = (*readings)(nil)
 
-// Open implements fs.FS, but for any path of this machine.
+// Open implements fs.FS, except that it accepts any path of the machine.
 func (r *readings) Open(name string) (fs.File, error) {
-	r.keep(name)
+	r.record(name)
 	return os.Open(name) //nolint:gosec // the user names the file
 }
 
 // Stat implements fs.StatFS.
 func (r *readings) Stat(name string) (fs.FileInfo, error) {
-	r.keep(name)
+	r.record(name)
 	return os.Stat(name)
 }
 
-// keep keeps how a file is before it is read for the first time: what changes while it
-// is read has changed since.
-func (r *readings) keep(name string) {
+// record records the fingerprint of a file before it is read for the first time, so that a change
+// during the read is noticed.
+func (r *readings) record(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.prints[name]; known {
@@ -45,26 +45,26 @@ func (r *readings) keep(name string) {
 	r.prints[name] = fingerprint(name)
 }
 
-// then is how the files were, by path.
-func (r *readings) then() map[string]string {
+// recorded returns the recorded fingerprints by path.
+func (r *readings) recorded() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.prints)
 }
 
-// now is then, as it is now.
+// now returns the current fingerprints of the recorded files.
 func (r *readings) now() map[string]string {
-	prints := r.then()
+	prints := r.recorded()
 	for name := range prints {
 		prints[name] = fingerprint(name)
 	}
 	return prints
 }
 
-// folders are those to watch: of each file its folder, or what there is of that.
+// folders returns the folders to watch: that of each file, or its nearest existing ancestor.
 func (r *readings) folders() map[string]bool {
 	out := map[string]bool{}
-	for name := range r.then() {
+	for name := range r.recorded() {
 		dir := filepath.Dir(name)
 		for up := filepath.Dir(dir); up != dir && !isFolder(dir); up = filepath.Dir(dir) {
 			dir = up
@@ -79,14 +79,15 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// fingerprint tells contents apart, and what is no file that can be read.
+// fingerprint identifies the content of a file. For a path that is not a readable regular file, it
+// describes what is there instead.
 func fingerprint(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return err.Error()
 	case !info.Mode().IsRegular():
-		return info.Mode().Type().String() // a pipe would not end
+		return info.Mode().Type().String() // reading a pipe may never end
 	}
 	f, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 )
 
-// revision is a definition and what was built from it: the file as it was
-// loaded, an addition to it, or what a run on record is tied to.
+// revision is a configuration with the agents built from it: the configuration file, one addition
+// to it, or the stored definition of a run.
 type revision struct {
 	def      *config.Config
-	registry *manager.Manager // its agents, and those of others that they work with
+	registry *manager.Manager // its agents, and agents of other revisions that they work with
 	agents   *build.Agents
-	pinned   map[string]*pinned   // its own, by id
-	from     map[string]*revision // where it has agents from, by the name of the addition; empty is the file
+	pinned   map[string]*pinned   // its own agents, by id
+	from     map[string]*revision // revisions whose agents it uses, by name of the addition; "" is the file
 
-	uses    int  // runs that are driven by it, and revisions that have agents from it; guarded by Live.mu
-	retired bool // no further run is; guarded by Live.mu
+	uses    int  // runs that use it, and revisions that use its agents; guarded by Live.mu
+	retired bool // no new run may use it; guarded by Live.mu
 }
 
-// pinned is what a run of an agent is tied to.
+// pinned is what a run stores about the definition of its agent.
 type pinned struct {
-	pins *teamv1.Pins // shared: read only
-	kept atomic.Int64 // when it was last put on record, in nanoseconds; 0 is never
+	pins *teamv1.Pins // shared, read only
+	kept atomic.Int64 // time the definition was last stored, in Unix nanoseconds; 0 means never
 }
 
-// revision names the definition of an agent; empty for none.
+// revision returns the revision of the definition of an agent, or "".
 func (p *pinned) revision(id string) string {
 	if p == nil {
 		return ""
@@ -38,20 +38,21 @@ func (p *pinned) revision(id string) string {
 	return p.pins.GetRevisions()[id]
 }
 
-// plan is what a revision is built from.
+// plan describes what a revision is built from.
 type plan struct {
 	def *config.Config
-	// ids are those to build; nil is all that are used.
+	// ids are the agents to build; nil means all that are used.
 	ids map[string]bool
-	// have are the agents of others that they work with, by id; from are these others.
+	// have holds the agents of other revisions that they work with, by id. from holds these
+	// revisions, by name of the addition.
 	have map[string]*revision
 	from map[string]*revision
-	// known are revisions by id that the definition has by its origin, and not by its
-	// content as this program sees it.
+	// known overrides revisions, by id. A restored definition keeps the revision it was stored
+	// under, even if this version of the program would encode its content differently.
 	known map[string]string
 }
 
-// newRevision builds the agents of a definition.
+// newRevision builds the agents of a plan.
 func (l *Live) newRevision(p plan) (*revision, error) {
 	if p.ids == nil {
 		p.ids = p.def.Used
@@ -90,8 +91,7 @@ func (l *Live) fill(r *revision, p plan) error {
 	return err
 }
 
-// pin finds out what runs of each agent are tied to, and returns the names of
-// the definitions by id.
+// pin determines the pins of each agent and returns the revisions by id.
 func (r *revision) pin(p plan) (map[string]string, error) {
 	names, parts := map[string]string{}, map[string][]string{}
 	for id, other := range p.have {
@@ -114,13 +114,13 @@ func (r *revision) pin(p plan) (map[string]string, error) {
 	return names, nil
 }
 
-// is reports whether an agent has a revision here.
+// is reports whether the agent has the named revision here.
 func (r *revision) is(id, name string) bool {
 	p := r.pinned[id]
 	return p != nil && p.pins.GetRevisions()[id] == name
 }
 
-// close closes the connections. Nothing may use them any more.
+// close closes the agents and their connections. They must not be in use.
 func (r *revision) close() error {
 	r.registry.Close()
 	return errors.Join(r.agents.Close())

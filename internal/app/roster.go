@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// roster is a team of a file and who is in it, as JSON.
+// roster is a team with its members, for JSON output.
 type roster struct {
 	File    string `json:"file"`
 	ID      string `json:"id"`
@@ -22,8 +22,7 @@ type roster struct {
 	Members []seat `json:"members"`
 }
 
-// seat is a member: what it is called, what kind of agent it is, and what the file
-// says of it here.
+// seat is a member of a roster.
 type seat struct {
 	ID          string          `json:"id"`
 	Agent       string          `json:"agent"`
@@ -35,12 +34,13 @@ type seat struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"` // its other keys
 }
 
-// rosters are the teams of a definition by their ids, members by priority.
+// rosters returns the teams of a configuration, sorted by id, with their members sorted by
+// descending priority.
 func rosters(def *config.Config) ([]roster, error) {
 	var all []roster
 	for id, t := range def.Server.GetTeams() {
 		r := roster{File: def.File, ID: id, Name: t.GetName(), Mode: config.Mode(t), Members: []seat{}}
-		for i, m := range config.Members(t) { // a workflow's steps name members that are not listed
+		for i, m := range config.Members(t) { // steps of a workflow may name members that are not listed
 			listed := &teamv1.MemberConfig{}
 			if i < len(t.GetMembers()) {
 				listed = t.GetMembers()[i]
@@ -75,8 +75,8 @@ func newSeat(def *config.Config, m team.Member, listed *teamv1.MemberConfig) (se
 	return s, err
 }
 
-// kindOf is what an agent is made of; one with instructions alone takes the model
-// of its leader.
+// kindOf returns the kind of an agent. An agent with only instructions is a model agent, because it
+// uses the model of its leader.
 func kindOf(a *teamv1.AgentConfig, isAgent bool) string {
 	switch {
 	case !isAgent:

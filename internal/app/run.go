@@ -18,18 +18,18 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Run says how a task is run.
+// Run holds the flags of the run command.
 type Run struct {
-	// File is the configuration of the server in process.
+	// File is the configuration for the in-process server.
 	File string
-	// Context and Task are what is gone on with.
+	// Context and Task are the ids of the conversation and the task to continue.
 	Context, Task string
-	// Answers are given to the run's questions, in order.
+	// Answers are given to the questions of the run, in order.
 	Answers []string
 }
 
-// reach returns the address of the server to use, and what to call when done:
-// the one given, or one in process.
+// reach returns the address of the server that --server names, or starts one in this process. The
+// caller must call stop.
 func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(), err error) {
 	if s.Server != "" {
 		return s.Server, func() {}, nil
@@ -53,7 +53,7 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	}, nil
 }
 
-// definition loads a file, ./team.yaml, or the demo.
+// definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
 func (s *Shell) definition(file string) (*config.Config, error) {
 	if file == "" {
 		if _, err := os.Stat("team.yaml"); err != nil {
@@ -68,14 +68,14 @@ func (s *Shell) definition(file string) (*config.Config, error) {
 	return l.Load(file)
 }
 
-// Run runs one task of a team or agent and tells how it goes.
+// Run runs a task of a team or agent and prints its progress and result.
 func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	base, stop, err := s.reach(ctx, f.File)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	c, err := client.NewTeam(base, s.client())
+	c, err := client.NewTeam(base, s.Token)
 	if err != nil {
 		return UsageError{err}
 	}
@@ -86,9 +86,9 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	}
 	answers := f.Answers
 	for ; ; answers = answers[1:] {
-		if err := s.tell(ctx, c, req, t); err != nil {
+		if err := s.process(ctx, c, req, t); err != nil {
 			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
-				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &Calling{})
+				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
 			}
 			return err
 		}
@@ -108,16 +108,16 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		for _, a := range answers {
 			left += " --answer " + strconv.Quote(a)
 		}
-		s.sayf("not asked for:%s", left)
+		s.sayf("unused%s", left)
 	}
 	return err
 }
 
-// tell tells the events of a call. A stream that breaks off is an error.
-func (s *Shell) tell(ctx context.Context, c *client.Team, req *teamv1.ProcessRequest, t *Transcript) error {
+// process makes a call and prints its events. It returns an error if the stream breaks.
+func (s *Shell) process(ctx context.Context, c *client.Team, req *teamv1.ProcessRequest, t *Transcript) error {
 	for resp, err := range c.Process(ctx, req, t.Seq) {
 		if err != nil {
-			return asked(t, err)
+			return inputRequired(t, err)
 		}
 		if s.JSON {
 			if err := s.print(resp); err != nil {
@@ -129,8 +129,8 @@ func (s *Shell) tell(ctx context.Context, c *client.Team, req *teamv1.ProcessReq
 	return nil
 }
 
-// asked takes the error of an agent that asks for what it is: the run waits.
-func asked(t *Transcript, err error) error {
+// inputRequired turns the error of an agent that requires input into the state that the run waits.
+func inputRequired(t *Transcript, err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) && e.Reason == agent.ReasonInputRequired {
 		t.Waiting = true
@@ -139,20 +139,20 @@ func asked(t *Transcript, err error) error {
 	return err
 }
 
-// outcome prints the answer and the last line.
+// outcome prints the answer and the summary of a run.
 func (s *Shell) outcome(t *Transcript) error {
 	if !s.JSON && !t.Failed() {
 		fmt.Fprintln(s.text(), t.Answer)
 	}
 	s.sayf("%s", t.Summary())
-	if t.goesOn() && s.Server == "" {
-		s.sayf("what goes on as a task of its own ends here, with the server in process; start one with team-server dev")
+	if t.hasDetached() && s.Server == "" {
+		s.sayf("detached work stops with the in-process server; to let it finish, start a server with team-server dev")
 	}
 	switch {
 	case t.Waiting:
 		advice := "answer it with --task " + t.TaskID
 		if s.Server == "" {
-			advice = "the server in process ends here; give the answer beforehand with --answer, or start one with team-server dev"
+			advice = "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
 		}
 		if s.JSON {
 			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)

@@ -19,38 +19,36 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Running is a server that runs until its context ends.
+// Running is a server that was started.
 type Running struct {
-	// HTTP and GRPC are the addresses in use, HOST:PORT. GRPC is Off if gRPC is disabled.
+	// HTTP and GRPC are the addresses it listens on, HOST:PORT. GRPC is Off if gRPC is disabled.
 	HTTP, GRPC string
-	// Live is what it serves.
+	// Live holds the agents that it serves.
 	Live *Live
-	// Teams manages that.
+	// Teams manages the teams of Live.
 	Teams *manage.Manager
 
-	file *config.Config // as it was loaded at first
+	file *config.Config // the configuration it was started with
 
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // set before done is closed
 }
 
-// Wait waits until the server has stopped; it stops with the context it was
-// started with, or when its store fails.
+// Wait waits until the server has stopped. It stops when its context ends or its store fails.
 func (r *Running) Wait() error {
 	<-r.done
 	return r.err
 }
 
-// Stop stops the server and waits for it.
+// Stop stops the server and waits until it has stopped.
 func (r *Running) Stop() error {
 	r.cancel()
 	<-r.done
 	return r.err
 }
 
-// start serves until ctx ends. The store is closed last. On an error nothing is
-// left open.
+// start serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
 func start(ctx context.Context, live *Live, kept server.OpenedStore, c server.Config) (*Running, error) {
 	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
@@ -95,30 +93,31 @@ func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	return keys
 }
 
-// noPush reports whether the file switches push notifications off.
+// noPush reports whether the configuration turns push notifications off.
 func noPush(s *teamv1.ServerSettings) bool {
 	p := s.GetPush()
 	return p != nil && p.Enabled != nil && !p.GetEnabled()
 }
 
-// Serving says how a definition is served, where it is not as its file says.
-type Serving struct {
-	// HTTP and GRPC are the addresses; empty takes those of the file, else the default ones.
-	// GRPC may be Off, which disables gRPC.
+// ServeConfig overrides settings of the configuration file.
+type ServeConfig struct {
+	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
+	// Off, which disables gRPC.
 	HTTP, GRPC string
-	// Store is where tasks are kept; empty takes that of the file, else memory.
+	// Store is the URL of the store; "" means that of the file, else memory.
 	Store string
-	// Lease is how long a replica that is not heard of keeps its runs; 0 is the default.
+	// Lease is the time after which a replica that has stopped responding loses its runs; 0 means
+	// the default.
 	Lease time.Duration
-	// Replica names this process in the records of runs; empty is a name of no meaning.
+	// Replica names this process in the records of runs; "" generates a random name.
 	Replica string
-	// Log of the server.
+	// Log is the log of the server. It must not be nil.
 	Log *zap.Logger
 }
 
-// Serve serves a definition until ctx ends. It takes no other port than it is
-// told, and refuses to be reached from elsewhere without API keys.
-func Serve(ctx context.Context, def *config.Config, c Serving) (*Running, error) {
+// Serve serves a configuration until ctx ends. It does not try other ports, and it refuses to
+// listen on a non-loopback address without API keys.
+func Serve(ctx context.Context, def *config.Config, c ServeConfig) (*Running, error) {
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
 	keys := apiKeys(settings)
@@ -161,7 +160,7 @@ func noV03(s *teamv1.ServerSettings) bool {
 	return p != nil && p.V0_3 != nil && !p.GetV0_3()
 }
 
-// streams is how streams are served.
+// streams returns the settings of event streams.
 func streams(s *teamv1.StreamSettings) a2a.Streams {
 	rule := map[teamv1.StreamClose_Value]a2a.StreamClose{
 		teamv1.StreamClose_INTERRUPTED: a2a.CloseAtInterrupt, teamv1.StreamClose_END: a2a.CloseAtEnd,
@@ -169,13 +168,13 @@ func streams(s *teamv1.StreamSettings) a2a.Streams {
 	return a2a.Streams{PerTask: int(s.GetPerTask()), PerOwner: int(s.GetPerCaller()), Close: rule[s.GetClose()]}
 }
 
-// sayWhere logs where tasks are kept, and warns where that does not last.
+// sayWhere logs the store and warns if it is not persistent.
 func sayWhere(log *zap.Logger, url string) {
 	if inMemory(url) {
-		log.Warn("tasks are kept in memory: all of them are lost when this server stops; keep them with --store sqlite:FILE or postgres://…")
+		log.Warn("tasks are stored in memory and are lost when the server stops; keep them with --store sqlite:FILE or postgres://…")
 		return
 	}
-	log.Info("tasks are kept", zap.String("store", store.Redacted(url)))
+	log.Info("store opened", zap.String("store", store.Redacted(url)))
 }
 
 func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) {
@@ -193,17 +192,18 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
+// refuse returns the error for listening on a non-loopback address without API keys.
 func refuse(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is no address to listen on; expected HOST:PORT, for example 127.0.0.1:8080", address)
+		return fmt.Errorf("%q is not a valid address; expected HOST:PORT, for example 127.0.0.1:8080", address)
 	}
 	return fmt.Errorf("refusing to serve on %s without authentication.  "+
 		"Add server.auth, or listen on loopback behind a proxy that authenticates", cmp.Or(host, "0.0.0.0"))
 }
 
-// startWith builds the agents of a definition and serves them. On an error
-// nothing is left open.
+// startWith builds the agents of a configuration and serves them. If it fails, it closes the
+// listeners and the store.
 func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore, c server.Config) (*Running, error) {
 	live, err := NewLive(def, kept, c.Log.Named("agents"))
 	if err != nil {
@@ -222,8 +222,8 @@ func startWith(ctx context.Context, def *config.Config, kept server.OpenedStore,
 	return start(ctx, live, kept, c)
 }
 
-// StartLocal serves a definition on free loopback ports, with its tasks in
-// memory: for commands that need a server and were given none.
+// StartLocal serves a configuration on free loopback ports with a store in memory. Commands use it
+// when no server is given.
 func StartLocal(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, error) {
 	kept, err := server.OpenStore(ctx, store.MemoryURL, server.StoreConfig{})
 	if err != nil {

@@ -9,41 +9,41 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Shell is what all commands share. Data goes to Out, everything else to Talk.
+// Shell holds what all commands share. Data is written to Out, everything else to Talk.
 type Shell struct {
 	Out, Talk io.Writer
-	// In is read where a command is told to; nil is empty.
+	// In is the standard input; nil is treated as an error when a command reads it.
 	In io.Reader
-	// Server is the address of a running server; empty starts one in process.
+	// Server is the address of a running server; "" starts one in this process.
 	Server string
-	// Token is shown to the server.
+	// Token is the API key for the server; "" means none.
 	Token string
-	// JSON prints data for machines.
+	// JSON selects JSON output.
 	JSON bool
-	// Level of the log; nil is the command's own.
+	// Level is the log level; nil means the default of the command.
 	Level *zapcore.Level
 }
 
-// UsageError is a command line that cannot be followed.
+// UsageError is an error in the command line.
 type UsageError struct{ Err error }
 
-// Error says what is wrong with it.
+// Error returns the text of Err.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns Err.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// ErrFailed ends a command whose failure has been told already.
+// ErrFailed is returned by a command whose failure was already printed.
 var ErrFailed = errors.New("failed")
 
 // Exit codes.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1 // a run that failed, and everything else
+	ExitFailed      = 1 // a failed run, and every error without a code of its own
 	ExitUsage       = 2
 	ExitConfig      = 3
 	ExitTests       = 4 // tests failed
@@ -84,15 +84,15 @@ func exitCode(err error) int {
 		return ExitTests
 	case errors.Is(err, ErrInvalid), errors.As(err, &faults):
 		return ExitConfig
-	case errors.As(err, &usage), errors.Is(err, client.ErrAddress):
+	case errors.As(err, &usage), errors.Is(err, a2aclient.ErrAddress):
 		return ExitUsage
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, a2aclient.ErrUnreachable):
 		return ExitUnreachable
 	}
 	return ExitFailed
 }
 
-// log returns the log: lines for people in a terminal, JSON for machines.
+// log returns a logger that writes lines of text, or JSON with -o json.
 func (s *Shell) log(level zapcore.Level) *zap.Logger {
 	if s.Level != nil {
 		level = *s.Level
@@ -106,15 +106,12 @@ func (s *Shell) log(level zapcore.Level) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(s.Talk)), level))
 }
 
-// client is how a server is called.
-func (s *Shell) client() client.Config { return client.Config{Token: s.Token} }
-
 func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
 
-// text is where data for people goes.
+// text returns the writer for data in text form.
 func (s *Shell) text() io.Writer { return plain{s.Out} }
 
-// ready says on one line that the server answers, and where.
+// ready prints that the server accepts requests, and its addresses.
 func (s *Shell) ready(r *Running) error {
 	if s.JSON {
 		return json.NewEncoder(s.Out).Encode(struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// checkStore makes a flag that names no store a usage error.
+// checkStore returns a usage error if the value of a flag is not a store URL. "" is valid.
 func checkStore(flag, url string) error {
 	if url == "" || store.CheckURL(url) == nil {
 		return nil
@@ -20,11 +20,11 @@ func checkStore(flag, url string) error {
 	return UsageError{fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
 }
 
-// inMemory reports whether tasks go with the process.
+// inMemory reports whether a store is lost when the process ends.
 func inMemory(url string) bool { return url == store.MemoryURL }
 
-// openStore opens the store of a server with the settings of its file. lease is
-// the flag's; 0 is the default.
+// openStore opens the store of a server with the settings of its configuration. lease is the value
+// of the flag; 0 means the default.
 func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.OpenedStore, error) {
 	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, Log: log.Named("store")}
 	c.Deduplicate, _ = deduplicate(s)
@@ -34,8 +34,8 @@ func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease 
 	return server.OpenStore(ctx, url, c)
 }
 
-// deduplicate returns how long message ids are remembered, 0 for the default, and
-// whether deduplication is off.
+// deduplicate returns how long message ids are remembered, 0 for the default, and whether
+// deduplication is off.
 func deduplicate(s *teamv1.ServerSettings) (window time.Duration, off bool) {
 	if s.GetDeduplicate() == "off" {
 		return 0, true

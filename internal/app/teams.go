@@ -18,25 +18,25 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// manager calls the server that --server names.
+// manager returns a client for the server that --server names.
 func (s *Shell) manager(command string) (*client.Team, error) {
 	if s.Server == "" {
 		return nil, UsageError{fmt.Errorf("%s needs a running server: --server http://127.0.0.1:8080, or TEAM_SERVER", command)}
 	}
-	return client.NewTeam(s.Server, s.client())
+	return client.NewTeam(s.Server, s.Token)
 }
 
-// teamFile is a file of teams, as it is sent to a server.
+// teamFile is a file with teams to apply.
 type teamFile struct {
 	path  string
 	text  *config.Text
 	parts []config.Addition // a document for each team
 }
 
+// readTeamFile reads a file and splits it into one document per team.
 func readTeamFile(path string) (*teamFile, error) {
 	if path == "" {
 		return nil, UsageError{errors.New("name the file with the teams: -f FILE")}
@@ -55,18 +55,18 @@ func readTeamFile(path string) (*teamFile, error) {
 
 var textPlace = regexp.MustCompile(`^yaml:(\d+):(\d+)$`)
 
-// faults are those of the file in an error of the server, where it is about one.
+// faults converts an error of the server that concerns the file to config.Faults. Other errors are
+// returned unchanged.
 func (f *teamFile) faults(err error) error {
 	var e *agent.Error
-	var bad *a2a.Error
-	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || !errors.As(err, &bad) {
+	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || len(e.Violations) == 0 {
 		return err
 	}
 	var faults config.Faults
-	for _, v := range bad.Violations {
+	for _, v := range e.Violations {
 		message, hint, _ := strings.Cut(v.Description, "; ")
 		fault := config.Fault{File: f.path, Message: message, Hint: hint}
-		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // else its lines are others
+		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // the lines of a split document differ from those of the file
 			fault.Line, _ = strconv.Atoi(m[1])
 			fault.Col, _ = strconv.Atoi(m[2])
 		}
@@ -75,8 +75,8 @@ func (f *teamFile) faults(err error) error {
 	return faults
 }
 
-// ApplyTeams makes or changes each team of a file on the server; dry leaves it at
-// finding out whether that could be done.
+// ApplyTeams creates or updates each team of a file on the server. If dry is true, the server only
+// validates the changes.
 func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 	c, err := s.manager("teams apply")
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 	return nil
 }
 
-// apply makes or changes a team, and says what it did.
+// apply creates or updates a team and returns what it did.
 func apply(ctx context.Context, c *client.Team, part config.Addition, dry bool) (t *teamv1.Team, done string, err error) {
 	now, err := c.GetTeam(ctx, part.Name)
 	var e *agent.Error
@@ -129,7 +129,7 @@ func apply(ctx context.Context, c *client.Team, part config.Addition, dry bool) 
 	return t, "updated", err
 }
 
-// DiffTeams shows what ApplyTeams would change. It fails where there is something.
+// DiffTeams prints what ApplyTeams would change. It returns ErrFailed if there are changes.
 func (s *Shell) DiffTeams(ctx context.Context, path string) error {
 	c, err := s.manager("teams diff")
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Shell) DiffTeams(ctx context.Context, path string) error {
 	return nil
 }
 
-// GetTeam prints the definition of a team as it was applied.
+// GetTeam prints the YAML of a team as it was applied.
 func (s *Shell) GetTeam(ctx context.Context, id string) error {
 	c, err := s.manager("teams get")
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Shell) GetTeam(ctx context.Context, id string) error {
 	case s.JSON:
 		return s.print(t)
 	case t.GetYaml() == "":
-		return fmt.Errorf("team %q is defined in the file of the server; -o json shows the rest", id)
+		return fmt.Errorf("team %q is defined in the server's configuration file; use -o json to see its other properties", id)
 	}
 	_, err = fmt.Fprintln(s.Out, strings.TrimRight(t.GetYaml(), "\n"))
 	return err
@@ -195,7 +195,7 @@ func (s *Shell) ListTeams(ctx context.Context) error {
 	})
 }
 
-// DeleteTeam takes a team away.
+// DeleteTeam deletes a team.
 func (s *Shell) DeleteTeam(ctx context.Context, id string) error {
 	c, err := s.manager("teams delete")
 	if err != nil {
@@ -209,7 +209,8 @@ func (s *Shell) DeleteTeam(ctx context.Context, id string) error {
 	return nil
 }
 
-// ListAgents prints the agents and teams of the server; empty is any.
+// ListAgents prints the agents and teams of the server. skill and kind select agents; "" matches
+// all.
 func (s *Shell) ListAgents(ctx context.Context, skill, kind string) error {
 	c, err := s.manager("agents ls")
 	if err != nil {
@@ -225,11 +226,11 @@ func (s *Shell) ListAgents(ctx context.Context, skill, kind string) error {
 	})
 }
 
-// checks is how many agents are asked at the same time.
+// checks is the number of agents that CheckAgents checks concurrently.
 const checks = 8
 
-// CheckAgents has the server ask each agent how it is: a remote one is called, and
-// its card read. It fails where one is not well.
+// CheckAgents makes the server check the health of each agent and prints the results. For a remote
+// agent the server fetches its card. It returns ErrFailed if an agent is unhealthy.
 func (s *Shell) CheckAgents(ctx context.Context) error {
 	c, err := s.manager("agents check")
 	if err != nil {
@@ -272,7 +273,7 @@ func (s *Shell) CheckAgents(ctx context.Context) error {
 	return err
 }
 
-// table prints rows below a head, or each as JSON.
+// table prints rows below a header, or one JSON message per line.
 func table[M proto.Message](s *Shell, list []M, head string, row func(M) []string) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	if !s.JSON {
@@ -289,7 +290,7 @@ func table[M proto.Message](s *Shell, list []M, head string, row func(M) []strin
 	return w.Flush()
 }
 
-// lower is an enum value for people.
+// lower returns an enum value in lower case without its prefix.
 func lower(v fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(v.String(), prefix))
 }

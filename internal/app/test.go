@@ -16,27 +16,27 @@ import (
 	"github.com/agentteams/team-server/internal/scenario"
 )
 
-// ErrTests ends Test when scenarios failed.
+// ErrTests is returned by Test if a scenario failed.
 var ErrTests = errors.New("tests failed")
 
-// TestFlags say which scenarios are played, and how much is told of them.
+// TestFlags are the flags of the test command.
 type TestFlags struct {
-	// Run is a regular expression for TEAM NAME; empty is all.
+	// Run is a regular expression that is matched against "TEAM NAME"; "" matches all.
 	Run string
-	// Verbose tells each run as it went.
+	// Verbose prints a transcript of each run.
 	Verbose bool
 }
 
-// tested is the result as JSON.
-type tested struct {
-	Passed    int           `json:"passed"`
-	Failed    int           `json:"failed"`
-	Scenarios []playedJSON  `json:"scenarios"`
-	Faults    config.Faults `json:"faults"`
+// testReport is the JSON output of the test command.
+type testReport struct {
+	Passed    int              `json:"passed"`
+	Failed    int              `json:"failed"`
+	Scenarios []scenarioReport `json:"scenarios"`
+	Faults    config.Faults    `json:"faults"`
 }
 
-// playedJSON is the result of a scenario as JSON.
-type playedJSON struct {
+// scenarioReport is the JSON output for a scenario.
+type scenarioReport struct {
 	File     string             `json:"file"`
 	Line     int                `json:"line"`
 	Team     string             `json:"team"`
@@ -46,7 +46,7 @@ type playedJSON struct {
 	Failures []scenario.Failure `json:"failures,omitempty"`
 }
 
-// Test plays the scenarios of test files, or of those in folders.
+// Test plays the scenarios of test files, or of all test files in folders.
 func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	match, err := regexp.Compile(f.Run)
 	if err != nil {
@@ -55,27 +55,27 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	t := &tester{Shell: s, flags: f, result: tested{Scenarios: []playedJSON{}, Faults: config.Faults{}}}
+	t := &tester{Shell: s, flags: f, result: testReport{Scenarios: []scenarioReport{}, Faults: config.Faults{}}}
 	files, err := t.load(paths)
 	if err != nil {
 		return t.invalid(err)
 	}
 	all := scenario.Select(files, match)
 	if len(all) == 0 {
-		return UsageError{fmt.Errorf("--run %s matches no scenario; it is looked for in TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
+		return UsageError{fmt.Errorf("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
 	}
 	t.measure(all)
-	if err := scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.tell); err != nil {
+	if err := scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.report); err != nil {
 		return err
 	}
 	return t.end()
 }
 
-// tester tells results. Used by one goroutine.
+// tester prints results. It is not safe for concurrent use.
 type tester struct {
 	*Shell
 	flags      TestFlags
-	result     tested
+	result     testReport
 	team, name int // widths of the columns
 }
 
@@ -91,7 +91,7 @@ func (t *tester) load(paths []string) ([]*scenario.File, error) {
 	return scenario.LoadAll(l, names)
 }
 
-// invalid tells faults as JSON, where that is asked for.
+// invalid prints faults as JSON if JSON output is selected, and returns the error of the command.
 func (t *tester) invalid(err error) error {
 	if !t.JSON || !errors.As(err, &t.result.Faults) {
 		return err
@@ -99,7 +99,7 @@ func (t *tester) invalid(err error) error {
 	return errors.Join(ErrInvalid, json.NewEncoder(t.Out).Encode(t.result))
 }
 
-// measure makes the columns wide enough, within bounds.
+// measure determines the widths of the columns, up to a maximum.
 func (t *tester) measure(all []*scenario.Scenario) {
 	const most = 80
 	for _, s := range all {
@@ -108,8 +108,8 @@ func (t *tester) measure(all []*scenario.Scenario) {
 	}
 }
 
-// tell tells the result of a scenario.
-func (t *tester) tell(r *scenario.Result) error {
+// report prints the result of a scenario.
+func (t *tester) report(r *scenario.Result) error {
 	ok, word := len(r.Failures) == 0, "FAIL"
 	if ok {
 		t.result.Passed++
@@ -118,7 +118,7 @@ func (t *tester) tell(r *scenario.Result) error {
 		t.result.Failed++
 	}
 	if t.JSON {
-		t.result.Scenarios = append(t.result.Scenarios, playedJSON{
+		t.result.Scenarios = append(t.result.Scenarios, scenarioReport{
 			r.File.Path, r.Line, r.Team, r.Name, ok, r.Took.Round(time.Millisecond).Seconds(), r.Failures,
 		})
 		return nil
@@ -136,7 +136,7 @@ func (t *tester) tell(r *scenario.Result) error {
 	return nil
 }
 
-// transcripts tells how the runs of a scenario went.
+// transcripts prints a transcript of each run of a scenario.
 func (t *tester) transcripts(r *scenario.Result) {
 	for _, run := range r.Runs {
 		var b strings.Builder
@@ -153,7 +153,7 @@ func (t *tester) transcripts(r *scenario.Result) {
 	}
 }
 
-// end tells how many passed.
+// end prints the number of passed and failed scenarios.
 func (t *tester) end() error {
 	if t.JSON {
 		if err := json.NewEncoder(t.Out).Encode(t.result); err != nil {

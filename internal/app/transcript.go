@@ -13,27 +13,27 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Transcript tells a run as it happens: who works, who was chosen and why, and
-// how it ended. It is used by one goroutine.
+// Transcript prints the progress of a run: which members work, why they were chosen, and how they
+// ended. It is not safe for concurrent use.
 type Transcript struct {
-	// Talk gets the lines about the run.
+	// Talk receives the lines.
 	Talk io.Writer
-	// Zone of the times shown; nil is the local one.
+	// Zone is the time zone of the times printed; nil means the local one.
 	Zone *time.Location
 
-	// TaskID of the run.
+	// TaskID is the id of the task.
 	TaskID string
-	// Answer of the run, once it has ended well.
+	// Answer is the answer of the run, set when the run has ended.
 	Answer string
-	// Outcome of the run; unset while it goes on.
+	// Outcome is the outcome of the run; it is unspecified while the run is active.
 	Outcome teamv1.Outcome
-	// Err is why it did not succeed.
+	// Err is the reason why the run did not succeed, or nil.
 	Err *teamv1.Error
-	// Questions that are open: the run waits for people.
+	// Questions are the open questions to people.
 	Questions []*teamv1.Asked
-	// Seq is the sequence of the last event.
+	// Seq is the sequence number of the last event.
 	Seq int64
-	// Waiting: the run goes no further without an answer.
+	// Waiting reports whether the run cannot continue without an answer.
 	Waiting bool
 
 	view        *journal.View // nil before the first event
@@ -42,7 +42,7 @@ type Transcript struct {
 	first, last time.Time
 }
 
-// Event tells one event.
+// Event records an event and prints a line if it is of interest.
 func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	t.begin(taskID, ev)
 	switch k := ev.GetKind().(type) {
@@ -59,18 +59,18 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Answered:
 		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
-		t.line(ev, t.who(ev), "goes on as task %s", k.Spawned.GetTaskId()) // its end is told there
+		t.line(ev, t.who(ev), "goes on as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
 	case *teamv1.Event_Noted:
 		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
 		}
 	case *teamv1.Event_Checked:
 		t.checked(ev, k.Checked)
-	default: // texts and what only machines need
+	default: // text, and events that are only of technical interest
 	}
 }
 
-// checked tells what a middleware stopped, and which one failed.
+// checked prints that a middleware blocked a message or failed.
 func (t *Transcript) checked(ev *teamv1.Event, c *teamv1.Checked) {
 	switch {
 	case c.GetBlocked():
@@ -89,7 +89,7 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 		t.view = journal.New(t.TaskID, journal.Whole)
 	}
 	t.view.Apply(ev)
-	t.Waiting, t.Questions = t.view.Parked, nil
+	t.Waiting, t.Questions = t.view.Parked(), nil
 	for _, q := range t.view.Questions("") {
 		t.Questions = append(t.Questions, q.Event.GetAsked())
 	}
@@ -104,10 +104,10 @@ func (t *Transcript) begin(taskID string, ev *teamv1.Event) {
 	}
 }
 
-// people are who answers the questions of a run.
+// people stands for the person who answers a question.
 const people = "people"
 
-// kind is that of the step of an event.
+// kind returns the kind of the step that an event belongs to.
 func (t *Transcript) kind(ev *teamv1.Event) teamv1.Step_Kind {
 	if n := t.view.Node(ev.GetScope()); n != nil {
 		return n.Step.GetKind()
@@ -115,7 +115,7 @@ func (t *Transcript) kind(ev *teamv1.Event) teamv1.Step_Kind {
 	return teamv1.Step_KIND_UNSPECIFIED
 }
 
-// who is the path below the root.
+// who returns the path of the agent of an event, relative to the root.
 func (t *Transcript) who(ev *teamv1.Event) string {
 	if t.kind(ev) == teamv1.Step_KIND_HUMAN {
 		return people
@@ -127,8 +127,8 @@ func (t *Transcript) who(ev *teamv1.Event) string {
 	return path
 }
 
-// inner reports whether an event is of a step that no member works on: a turn of
-// a model, a call of a tool.
+// inner reports whether an event belongs to a model turn, a judgment or a tool call rather than to
+// a member.
 func (t *Transcript) inner(ev *teamv1.Event) bool {
 	switch t.kind(ev) {
 	case teamv1.Step_KIND_MODEL, teamv1.Step_KIND_JUDGE, teamv1.Step_KIND_TOOL:
@@ -138,7 +138,7 @@ func (t *Transcript) inner(ev *teamv1.Event) bool {
 	}
 }
 
-// scheduler is who decides in the scope of an event.
+// scheduler names the scheduler that made the decision of an event.
 func (t *Transcript) scheduler(ev *teamv1.Event) string {
 	if who := t.who(ev); who != t.root {
 		return who + "/scheduler"
@@ -155,8 +155,8 @@ func (t *Transcript) line(ev *teamv1.Event, who, format string, args ...any) {
 	fmt.Fprintf(t.Talk, "%s %-18s %s\n", ev.GetTime().AsTime().In(zone).Format("15:04:05"), who, text)
 }
 
-// decided tells a choice of members, a call of a tool, the end. Turns of a
-// model are told by what they cost.
+// decided prints a choice of members, a tool call, or the end of a run. Model turns are not
+// printed; the end of their step prints the tokens.
 func (t *Transcript) decided(ev *teamv1.Event, d *teamv1.Decided) {
 	var next []string
 	for _, s := range d.GetSteps() {
@@ -196,7 +196,7 @@ func allSkipped(steps []*teamv1.Step) bool {
 	return true
 }
 
-// choice is who was chosen and why: the rule that matched, or the reason in words.
+// choice formats a decision: the rule that matched, or the reason in words.
 func choice(d *teamv1.Decided, next string) string {
 	if d.GetRule() != "" {
 		return fmt.Sprintf("rule %q -> %s", d.GetRule(), next)
@@ -219,13 +219,13 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 	switch v := e.GetVerdict(); {
 	case t.who(ev) == people && e.GetError() == nil:
-		return // the answer has been told
+		return // the answer was printed
 	case v != nil && v.Score != nil: //nolint:protogetter // 0 is a score
 		t.line(ev, t.who(ev), "score     %g %s", v.GetScore(), v.GetFeedback())
 	case v != nil:
 		t.line(ev, t.who(ev), "no score  %s", v.GetFault())
 	case t.inner(ev) || n != nil && n.Spawned != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
-		return // whoever asked the model tells
+		return // the end of the member's step is printed instead
 	case e.GetError() != nil:
 		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
 	case tokens(e.GetSpent()) > 0:
@@ -235,7 +235,7 @@ func (t *Transcript) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	}
 }
 
-// spent is what the run cost, once it has ended; nil is nothing.
+// spent returns what the run consumed, or nil before it has ended.
 func (t *Transcript) spent() *teamv1.Spent {
 	if t.view == nil {
 		return nil
@@ -243,15 +243,15 @@ func (t *Transcript) spent() *teamv1.Spent {
 	return t.view.Top.End.GetSpent()
 }
 
-// goesOn reports whether some of the work became tasks of their own.
-func (t *Transcript) goesOn() (on bool) {
+// hasDetached reports whether a part of the work continues as a task of its own.
+func (t *Transcript) hasDetached() (on bool) {
 	if t.view != nil {
 		t.view.Top.Walk(func(n *journal.Node) { on = on || n.Spawned != nil })
 	}
 	return on
 }
 
-// Summary is the last line.
+// Summary returns the last line of the transcript.
 func (t *Transcript) Summary() string {
 	state := word(t.Outcome)
 	switch {
@@ -267,7 +267,7 @@ func (t *Transcript) Summary() string {
 	return s + fmt.Sprintf("  %.1fs", t.last.Sub(t.first).Seconds())
 }
 
-// Failed reports whether the run has ended without success.
+// Failed reports whether the run has not succeeded. It is true while the run is active.
 func (t *Transcript) Failed() bool {
 	return t.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && t.Outcome != teamv1.Outcome_OUTCOME_EMPTY
 }
@@ -281,7 +281,7 @@ func plural(n int, word string) string {
 
 func tokens(s *teamv1.Spent) int64 { return s.GetInputTokens() + s.GetOutputTokens() }
 
-// word is an outcome in a word.
+// word returns an outcome in words.
 func word(o teamv1.Outcome) string {
 	switch o {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED:

@@ -13,23 +13,23 @@ import (
 	"github.com/agentteams/team-server/internal/scenario"
 )
 
-// ErrInvalid ends Validate when it has printed what is wrong.
+// ErrInvalid is returned by Validate after it has printed the faults.
 var ErrInvalid = errors.New("invalid configuration")
 
-// validated is the result as JSON.
-type validated struct {
+// validation is the JSON output of the validate command.
+type validation struct {
 	Valid  bool          `json:"valid"`
 	Files  []string      `json:"files"`
 	Faults config.Faults `json:"faults"`
-	// Adjusted are limits that others make smaller, with the file they are in.
+	// Adjusted lists limits that a smaller limit overrides.
 	Adjusted []adjusted `json:"adjusted,omitempty"`
-	// Unheld are steps that ask roles which no key of their file has.
-	Unheld []keyed `json:"unheld,omitempty"`
-	// Unstaffed are members of teams none of which is enabled.
-	Unstaffed []keyed `json:"unstaffed,omitempty"`
-	// Reordered lists steps of workflows that begin later than in the previous version.
+	// Unheld lists human steps for roles that no API key of their file has.
+	Unheld []keyPath `json:"unheld,omitempty"`
+	// Unstaffed lists the members of teams without an enabled member.
+	Unstaffed []keyPath `json:"unstaffed,omitempty"`
+	// Reordered lists steps of workflows that begin later than in previous versions of the server.
 	Reordered []reordered `json:"reordered,omitempty"`
-	// Teams that the files define, with their members.
+	// Teams lists the teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
 
@@ -43,18 +43,18 @@ type reordered struct {
 	config.Reordered
 }
 
-// keyed is a key of a file, by its path.
-type keyed struct {
+// keyPath is a key of a file.
+type keyPath struct {
 	File string `json:"file"`
 	Path string `json:"path"`
 }
 
-// Validate finds everything that is wrong with files, or those in folders.
+// Validate checks files, or the configuration files in folders, and prints all faults.
 func (s *Shell) Validate(paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
 	}
-	result := validated{Files: []string{}, Faults: config.Faults{}}
+	result := validation{Files: []string{}, Faults: config.Faults{}}
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
@@ -90,16 +90,16 @@ func (s *Shell) Validate(paths []string) error {
 	return nil
 }
 
-// What validate says of a place that is no fault.
+// Notes about places that are not faults.
 const (
-	heldByNobody = "no key has one of these roles, so nobody can answer"
-	noneEnabled  = "none is enabled, so the team refuses all work"
+	heldByNobody = "no API key has any of these roles, so the question cannot be answered"
+	noneEnabled  = "no member is enabled, so the team rejects all requests"
 )
 
-// notes prints hints about a file without faults.
+// notes prints notes about a valid file.
 func (s *Shell) notes(file string, def *config.Config) {
 	for _, a := range def.Adjusted() {
-		fmt.Fprintf(s.Out, "  %s is %s, but %s holds: %s\n", a.Path, a.Set, a.Effective, a.Because)
+		fmt.Fprintf(s.Out, "  %s is %s, but %s applies: %s\n", a.Path, a.Set, a.Effective, a.Because)
 	}
 	for _, path := range def.Unheld() {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, heldByNobody)
@@ -116,16 +116,16 @@ func (s *Shell) notes(file string, def *config.Config) {
 	}
 }
 
-// add takes over what a good file has.
-func (v *validated) add(file string, def *config.Config) error {
+// add adds the notes and teams of a valid file.
+func (v *validation) add(file string, def *config.Config) error {
 	for _, a := range def.Adjusted() {
 		v.Adjusted = append(v.Adjusted, adjusted{file, a})
 	}
 	for _, path := range def.Unheld() {
-		v.Unheld = append(v.Unheld, keyed{file, path})
+		v.Unheld = append(v.Unheld, keyPath{file, path})
 	}
 	for _, path := range def.Unstaffed() {
-		v.Unstaffed = append(v.Unstaffed, keyed{file, path})
+		v.Unstaffed = append(v.Unstaffed, keyPath{file, path})
 	}
 	for _, r := range def.Reordered() {
 		v.Reordered = append(v.Reordered, reordered{file, r})
@@ -135,7 +135,7 @@ func (v *validated) add(file string, def *config.Config) error {
 	return err
 }
 
-// load reads a configuration; or, by its name, a test of one, which is none.
+// load loads a configuration file, or checks a test file and returns nil.
 func load(file string) (*config.Config, error) {
 	l, err := withDotEnv()
 	if err != nil {
@@ -156,8 +156,8 @@ func (s *Shell) verdict(file string, faults config.Faults) {
 	faults.Print(s.Out)
 }
 
-// files are those a path means: itself; of a folder its team.yaml, else all
-// YAML files that are no scripts and no tests.
+// files returns the files to check for a path: the path itself, or for a folder its team.yaml, else
+// all its YAML files except scripts and tests.
 func files(path string) []string {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -175,7 +175,7 @@ func files(path string) []string {
 		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") || scenario.IsTest(f) })...)
 	}
 	if len(out) == 0 {
-		return []string{path} // its fault says what was looked for
+		return []string{path} // its fault names the missing team.yaml
 	}
 	slices.Sort(out)
 	return out

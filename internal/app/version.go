@@ -2,8 +2,7 @@ package app
 
 import "runtime/debug"
 
-// Version is the version of the program: its module's, or the revision it was
-// built from.
+// Version returns the version of the program's module, or else the commit it was built from.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -11,15 +11,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long files must stay as they are before they are read anew: they are
-// written in pieces, and mounted configuration swaps links.
+// settle is how long files must remain unchanged before they are read again: files are written in
+// pieces, and mounted configuration swaps links.
 const settle = 100 * time.Millisecond
 
-// watch calls load whenever what was read has another content and that has come to
-// rest, until ctx ends; load returns what it read itself. Folders are watched, not
-// files, since a file is often replaced by another one of its name; what else happens
-// in them neither calls load nor keeps it from being called. say tells which folders
-// cannot be watched.
+// watch calls load when the content of a file that was read has changed and then remained unchanged
+// for settle. It returns when ctx ends. load returns the files that it read. watch observes folders
+// rather than files, because files are often replaced by others of the same name; other changes in
+// these folders have no effect. say reports folders that cannot be watched.
 func watch(ctx context.Context, read *readings, load func() *readings, say func(format string, args ...any)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -27,11 +26,11 @@ func watch(ctx context.Context, read *readings, load func() *readings, say func(
 	}
 	defer w.Close() //nolint:errcheck // nothing is lost
 	unwatched := map[string]bool{}
-	timer := time.NewTimer(0) // what changed since it was read is seen too
+	timer := time.NewTimer(0) // check for changes since the files were read
 	defer timer.Stop()
 	armed := true
 	arm := func() {
-		if !armed { // not anew: other files may change all the time
+		if !armed { // do not restart the timer: unrelated files may change continuously
 			timer.Reset(settle)
 			armed = true
 		}
@@ -53,22 +52,22 @@ func watch(ctx context.Context, read *readings, load func() *readings, say func(
 			for folder := range read.folders() {
 				switch err := w.Add(folder); {
 				case err == nil || unwatched[folder]:
-				case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+				case errors.Is(err, fs.ErrNotExist): // deleted since folders was called
 					arm()
 				default:
 					unwatched[folder] = true
-					say("changes in %s are not noticed: %v", folder, err)
+					say("changes in %s are not detected: %v", folder, err)
 				}
 			}
 			switch now := read.now(); {
-			case maps.Equal(now, read.then()):
+			case maps.Equal(now, read.recorded()):
 				last = nil
 			case !maps.Equal(now, last):
 				last = now
 				arm()
 			default:
 				read, last = load(), nil
-				arm() // there may be other folders, and changes meanwhile
+				arm() // the folders may differ, and files may have changed during load
 			}
 		}
 	}

@@ -17,24 +17,24 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Place is a board, and who is at it.
+// Place identifies a board and the actor of a call.
 type Place struct {
 	Key
-	// Actor is who acts.
+	// Actor is who makes the call.
 	Actor *teamv1.BoardActor
-	// Members are the ids of the team's members.
+	// Members are the IDs of the team's members.
 	Members []string
 }
 
-// Board answers the calls on boards. What an item, a message or a page may be is
-// checked here, for every caller alike. Safe for concurrent use.
+// Board implements the operations on boards. It validates requests the same way for all
+// callers. It is safe for concurrent use.
 type Board struct{ store Store }
 
-// New returns the boards of a store.
+// New returns the boards in a store.
 func New(s Store) *Board { return &Board{store: s} }
 
-// do makes a change. A call without an op has one all the same: what was committed
-// without our hearing of it is found by it.
+// do makes a change. A call without an op gets a unique one, so that the store finds the
+// change if it was committed but the response was lost.
 func (b *Board) do(ctx context.Context, p Place, op string, req proto.Message, f func(d *draft) (*Change, error)) (*teamv1.BoardEvent, error) {
 	digest, err := digestOf(p.Actor, req)
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *Board) do(ctx context.Context, p Place, op string, req proto.Message, f
 	return ev, storeError(err)
 }
 
-// digestOf tells one call from another.
+// digestOf returns a digest of a request and its actor. Equal calls have equal digests.
 func digestOf(actor *teamv1.BoardActor, req proto.Message) ([]byte, error) {
 	who, err := proto.MarshalOptions{Deterministic: true}.Marshal(actor)
 	if err != nil {
@@ -65,10 +65,10 @@ func digestOf(actor *teamv1.BoardActor, req proto.Message) ([]byte, error) {
 	return sum[:], nil
 }
 
-// item is the item of an event.
+// item returns the item of an event.
 func item(ev *teamv1.BoardEvent, err error) (*teamv1.WorkItem, error) { return ev.GetItem(), err }
 
-// AddWorkItem adds an item.
+// AddWorkItem adds a work item. The defaults are those of the constants below.
 func (b *Board) AddWorkItem(ctx context.Context, p Place, req *teamv1.AddWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkAdd(req); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (b *Board) AddWorkItem(ctx context.Context, p Place, req *teamv1.AddWorkIte
 	}))
 }
 
-// GetWorkItem returns an item.
+// GetWorkItem returns a work item. The error is WORK_ITEM_NOT_FOUND if it does not exist.
 func (b *Board) GetWorkItem(ctx context.Context, p Place, id string) (*teamv1.WorkItem, error) {
 	if !validID(id) {
 		return nil, notFound(id)
@@ -96,21 +96,21 @@ func (b *Board) GetWorkItem(ctx context.Context, p Place, id string) (*teamv1.Wo
 	return AsOf(it, b.store.Now()), nil
 }
 
-// ListWorkItems returns a page of items, and the token of the next one.
+// ListWorkItems returns a page of work items, and the token of the next page or "".
 func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWorkItemsRequest) ([]*teamv1.WorkItem, string, error) {
 	var bad faults
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())
-	bad.take(err)
+	bad.add(err)
 	bad.name("assignee", req.GetAssignee())
 	f := Filter{State: req.GetState(), Assignee: req.GetAssignee(), Limit: size + 1, ByPriority: req.GetClaimable()}
 	if req.GetClaimable() {
 		if f.State != 0 && f.State != teamv1.WorkItem_STATE_PENDING {
-			bad.Add("state", "has to be STATE_PENDING, or unset, with claimable")
+			bad.Add("state", "must be STATE_PENDING or unset with claimable")
 		}
 		f.State = teamv1.WorkItem_STATE_PENDING
 	}
 	f.AfterPriority, f.AfterNumber, err = readToken(req.GetPageToken())
-	bad.take(err)
+	bad.add(err)
 	if err := bad.Err(); err != nil {
 		return nil, "", err
 	}
@@ -123,7 +123,8 @@ func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWork
 	return page, fmt.Sprintf("%d.%d", last.GetPriority(), last.GetNumber()), nil
 }
 
-// Fitting is the beginning of a list, so many at most that have room together, as encoded.
+// Fitting returns the longest beginning of a list that has at most most elements and takes
+// at most room bytes when encoded.
 func Fitting[M proto.Message](list []M, most, room int) []M {
 	for i, m := range list {
 		if room -= proto.Size(m); i == most || room < 0 {
@@ -133,7 +134,8 @@ func Fitting[M proto.Message](list []M, most, room int) []M {
 	return list
 }
 
-// readToken reads the token of a page: behind which priority and number it begins.
+// readToken parses the token of a page of items: the priority and number of the last item
+// before it.
 func readToken(token string) (priority int32, number int64, err error) {
 	if token == "" {
 		return 0, 0, nil
@@ -149,7 +151,8 @@ func readToken(token string) (priority int32, number int64, err error) {
 	return int32(p), number, nil
 }
 
-// ClaimWorkItem takes an item.
+// ClaimWorkItem claims a work item for the actor until its lease expires. The error is
+// VERSION_CONFLICT if the item cannot be claimed.
 func (b *Board) ClaimWorkItem(ctx context.Context, p Place, req *teamv1.ClaimWorkItemRequest) (*teamv1.WorkItem, error) {
 	var bad faults
 	lease := defaultLease
@@ -166,7 +169,8 @@ func (b *Board) ClaimWorkItem(ctx context.Context, p Place, req *teamv1.ClaimWor
 	return item(b.do(ctx, p, req.GetOp(), req, func(d *draft) (*Change, error) { return d.claim(req.GetItemId(), req.GetVersion(), lease) }))
 }
 
-// UpdateWorkItem says what is new about an item.
+// UpdateWorkItem records progress on an item that the actor holds and renews its lease, or
+// adds dependencies to an item that is not claimed.
 func (b *Board) UpdateWorkItem(ctx context.Context, p Place, req *teamv1.UpdateWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkUpdate(req); err != nil {
 		return nil, err
@@ -174,7 +178,7 @@ func (b *Board) UpdateWorkItem(ctx context.Context, p Place, req *teamv1.UpdateW
 	return item(b.do(ctx, p, req.GetOp(), req, func(d *draft) (*Change, error) { return d.update(req) }))
 }
 
-// CompleteWorkItem ends an item with its result.
+// CompleteWorkItem completes an item that the actor holds, with its result.
 func (b *Board) CompleteWorkItem(ctx context.Context, p Place, req *teamv1.CompleteWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkCall(req.GetItemId(), req.GetOp(), text{"result", req.GetResult(), maxBody}); err != nil {
 		return nil, err
@@ -184,7 +188,8 @@ func (b *Board) CompleteWorkItem(ctx context.Context, p Place, req *teamv1.Compl
 	}))
 }
 
-// FailWorkItem gives an item back, or ends it.
+// FailWorkItem records that the work of the actor on an item failed. The item can be
+// claimed again, unless it has failed max_retries times.
 func (b *Board) FailWorkItem(ctx context.Context, p Place, req *teamv1.FailWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkCall(req.GetItemId(), req.GetOp(), text{"error", req.GetError(), maxNote}); err != nil {
 		return nil, err
@@ -194,7 +199,7 @@ func (b *Board) FailWorkItem(ctx context.Context, p Place, req *teamv1.FailWorkI
 	}))
 }
 
-// CancelWorkItem ends an item.
+// CancelWorkItem cancels a work item and skips those that depend on it.
 func (b *Board) CancelWorkItem(ctx context.Context, p Place, req *teamv1.CancelWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkCall(req.GetItemId(), req.GetOp()); err != nil {
 		return nil, err
@@ -202,7 +207,7 @@ func (b *Board) CancelWorkItem(ctx context.Context, p Place, req *teamv1.CancelW
 	return item(b.do(ctx, p, req.GetOp(), req, func(d *draft) (*Change, error) { return d.cancel(req.GetItemId(), req.GetVersion()) }))
 }
 
-// PostMessage leaves a message.
+// PostMessage adds a message to the board.
 func (b *Board) PostMessage(ctx context.Context, p Place, req *teamv1.PostMessageRequest) (*teamv1.BoardMessage, error) {
 	if err := checkMessage(p, req); err != nil {
 		return nil, err
@@ -213,18 +218,18 @@ func (b *Board) PostMessage(ctx context.Context, p Place, req *teamv1.PostMessag
 	return ev.GetMessage(), err
 }
 
-// ListMessages returns a page of messages, and the token of the next one.
+// ListMessages returns a page of messages, and the token of the next page or "".
 func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessagesRequest) ([]*teamv1.BoardMessage, string, error) {
 	var bad faults
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())
-	bad.take(err)
+	bad.add(err)
 	f := MessageFilter{Reader: req.GetReader(), Unread: req.GetUnread(), Limit: size + 1}
 	if f.Unread && f.Reader == "" {
 		f.Reader = Name(p.Actor)
 	}
 	bad.name("reader", f.Reader)
 	_, f.After, err = readToken(tokenOf(req.GetPageToken()))
-	bad.take(err)
+	bad.add(err)
 	if err := bad.Err(); err != nil {
 		return nil, "", err
 	}
@@ -235,7 +240,7 @@ func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessa
 	return list[:size], strconv.FormatInt(list[size-1].GetSeq(), 10), nil
 }
 
-// tokenOf is the token of a page of messages in the form of one of items.
+// tokenOf converts the token of a page of messages to the form that readToken parses.
 func tokenOf(token string) string {
 	if token == "" {
 		return ""
@@ -243,7 +248,8 @@ func tokenOf(token string) string {
 	return "0." + token
 }
 
-// AckMessages notes up to where the actor has read, and returns what is noted.
+// AckMessages records that the actor has read the messages up to one, and returns the
+// highest one recorded.
 func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessagesRequest) (int64, error) {
 	upTo := req.GetUpTo()
 	o, err := b.store.BoardOverview(ctx, p.Key)
@@ -251,36 +257,36 @@ func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessage
 		return 0, storeError(err)
 	}
 	if upTo < 0 || upTo > o.Seq {
-		return 0, invalid("upTo", "is %d, and the last event of the board is %d", upTo, o.Seq)
+		return 0, invalid("upTo", "is %d; the last event of the board is %d", upTo, o.Seq)
 	}
 	n, err := b.store.AckBoard(ctx, p.Key, Name(p.Actor), upTo)
 	return n, storeError(err)
 }
 
-// Overview returns how a board is.
+// Overview returns the overview of a board.
 func (b *Board) Overview(ctx context.Context, k Key) (Overview, error) {
 	o, err := b.store.BoardOverview(ctx, k)
 	return o, storeError(err)
 }
 
-// Events returns events of a board behind a sequence, some hundred.
+// Events returns events of a board after a sequence number, at most pageEvents.
 func (b *Board) Events(ctx context.Context, k Key, after int64) ([]*teamv1.BoardEvent, error) {
 	list, err := b.store.BoardEvents(ctx, k, after, pageEvents)
 	return list, storeError(err)
 }
 
 const (
-	// pageEvents is how many events are read at once.
+	// pageEvents is the maximum number of events that are read at once.
 	pageEvents = 256
 
 	defaultPriority = 3
 	defaultRetries  = 3
-	maxNeeds        = 32
+	maxNeeds        = 32 // dependencies of an item
 	defaultLease    = 5 * time.Minute
 	minLease        = time.Second
 	maxLease        = 24 * time.Hour
 )
 
-// in reports whether a name is one of the team: a member's, or the team's own for
-// its leader.
+// in reports whether a name is that of a member, or that of the team, which stands for its
+// leader.
 func (p Place) in(name string) bool { return name == p.Team || slices.Contains(p.Members, name) }

@@ -86,7 +86,7 @@ func (d *desk) fail(who, id string) error {
 	return err
 }
 
-// must wants calls to succeed.
+// must fails the test if a call failed.
 func (d *desk) must(errs ...error) {
 	d.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -108,7 +108,7 @@ func (d *desk) states() string {
 	return strings.Join(words, " ")
 }
 
-// is wants the items to stand so.
+// is checks the states of items.
 func (d *desk) is(want string) {
 	d.Helper()
 	if got := d.states(); got != want {
@@ -116,7 +116,7 @@ func (d *desk) is(want string) {
 	}
 }
 
-// refused wants an error to have a reason.
+// refused fails the test unless an error has a reason.
 func (d *desk) refused(err error, want string) {
 	d.Helper()
 	if got := reason(err); got != want {
@@ -180,7 +180,7 @@ func TestS_47_Cycle(t *testing.T) {
 	}
 	err := link("a", "c")
 	d.refused(err, agent.ReasonInvalidRequest)
-	if !strings.Contains(err.Error(), "addDependsOn[0] makes a circle: a -> c -> b -> a") {
+	if !strings.Contains(err.Error(), "addDependsOn[0] makes a cycle: a -> c -> b -> a") {
 		t.Error(err)
 	}
 	d.refused(link("a", "a"), agent.ReasonInvalidRequest)
@@ -299,27 +299,27 @@ func TestR_003_18_Limits(t *testing.T) {
 	_, _, badToken := d.ListMessages(d.ctx, as("x"), &teamv1.ListMessagesRequest{PageToken: "x"})
 	_, ahead := d.AckMessages(d.ctx, as("x"), &teamv1.AckMessagesRequest{UpTo: 1})
 	for field, err := range map[string]error{
-		"title is":      add(func(r *teamv1.AddWorkItemRequest) { r.Title = " " }),
-		"title has":     add(func(r *teamv1.AddWorkItemRequest) { r.Title = strings.Repeat("é", 201) }),
-		"description":   add(func(r *teamv1.AddWorkItemRequest) { r.Description = long }),
-		"itemId":        add(func(r *teamv1.AddWorkItemRequest) { r.ItemId = "a/b" }),
-		"priority":      add(func(r *teamv1.AddWorkItemRequest) { r.Priority = 6 }),
-		"maxRetries":    add(func(r *teamv1.AddWorkItemRequest) { r.MaxRetries = 11 }),
-		"dependsOn":     add(func(r *teamv1.AddWorkItemRequest) { r.DependsOn = make([]string, 33) }),
-		"op":            add(func(r *teamv1.AddWorkItemRequest) { r.Op = "a b" }),
-		"lease":         claim(time.Millisecond),
-		"lease must":    claim(25 * time.Hour),
-		"progress":      farUpdate,
-		"result":        longResult,
-		"error":         longError,
-		"pageSize":      bigPage,
-		"pageToken":     badToken,
-		"upTo":          ahead,
-		"text is":       say("", " ", 0),
-		"text has":      say("", long, 0),
-		"to \"nobody\"": say("nobody", "x", 0),
-		"to \"other/":   say("other/ann", "x", 0),
-		"replyTo":       say("", "x", 7),
+		"title is":         add(func(r *teamv1.AddWorkItemRequest) { r.Title = " " }),
+		"title has":        add(func(r *teamv1.AddWorkItemRequest) { r.Title = strings.Repeat("é", 201) }),
+		"description":      add(func(r *teamv1.AddWorkItemRequest) { r.Description = long }),
+		"itemId":           add(func(r *teamv1.AddWorkItemRequest) { r.ItemId = "a/b" }),
+		"priority":         add(func(r *teamv1.AddWorkItemRequest) { r.Priority = 6 }),
+		"maxRetries":       add(func(r *teamv1.AddWorkItemRequest) { r.MaxRetries = 11 }),
+		"dependsOn":        add(func(r *teamv1.AddWorkItemRequest) { r.DependsOn = make([]string, 33) }),
+		"op":               add(func(r *teamv1.AddWorkItemRequest) { r.Op = "a b" }),
+		"lease":            claim(time.Millisecond),
+		"lease must":       claim(25 * time.Hour),
+		"progress":         farUpdate,
+		"result":           longResult,
+		"error":            longError,
+		"pageSize":         bigPage,
+		"pageToken":        badToken,
+		"upTo":             ahead,
+		"text is":          say("", " ", 0),
+		"text has":         say("", long, 0),
+		"to is \"nobody\"": say("nobody", "x", 0),
+		"to is \"other/":   say("other/ann", "x", 0),
+		"replyTo":          say("", "x", 7),
 	} {
 		if reason(err) != agent.ReasonInvalidRequest || !strings.Contains(err.Error(), ": "+field) {
 			t.Errorf("%s: %v", field, err)

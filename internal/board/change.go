@@ -14,22 +14,22 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// draft is a board with a change that is being worked out: the items that were
-// looked at, and which of them have changed. One goroutine.
+// draft is a change of a board in progress: it caches the items that were read and records
+// which of them have changed. It is not safe for concurrent use.
 type draft struct {
 	view  View
 	actor *teamv1.BoardActor
 	now   time.Time
 	items map[string]*teamv1.WorkItem // by id; nil marks an id without an item
-	dirty []string                    // ids of those that have changed, in that order
-	drop  string
+	dirty []string                    // IDs of changed items, in the order of the changes
+	drop  string                      // ID of an ended item to delete; "" for none
 }
 
 func newDraft(v View, actor *teamv1.BoardActor) *draft {
 	return &draft{view: v, actor: actor, now: v.Now(), items: map[string]*teamv1.WorkItem{}}
 }
 
-// find returns an item as it is now, or nil if there is no such item.
+// find returns an item as it is now, nil if it does not exist.
 func (d *draft) find(id string) (*teamv1.WorkItem, error) {
 	if it, ok := d.items[id]; ok {
 		return it, nil
@@ -45,7 +45,8 @@ func (d *draft) find(id string) (*teamv1.WorkItem, error) {
 	return it, nil
 }
 
-// item returns an item that is there. WORK_ITEM_NOT_FOUND, VERSION_CONFLICT.
+// item returns an item. The errors are WORK_ITEM_NOT_FOUND and, if version is neither 0 nor
+// the current one, VERSION_CONFLICT.
 func (d *draft) item(id string, version int64) (*teamv1.WorkItem, error) {
 	it, err := d.find(id)
 	switch {
@@ -59,16 +60,17 @@ func (d *draft) item(id string, version int64) (*teamv1.WorkItem, error) {
 	return it, nil
 }
 
-// held returns an item that the actor holds.
+// held returns an item that the actor holds. The error is VERSION_CONFLICT if the actor
+// does not.
 func (d *draft) held(id string, version int64) (*teamv1.WorkItem, error) {
 	it, err := d.item(id, version)
 	if err == nil && (it.GetState() != teamv1.WorkItem_STATE_IN_PROGRESS || !proto.Equal(it.GetAssignee(), d.actor)) {
-		err = conflict(it, "is not held by %s (any more): it is %s; claim it first", Name(d.actor), standing(it))
+		err = conflict(it, "is not held by %s, or no longer; it is %s; claim it first", Name(d.actor), stateText(it))
 	}
 	return it, err
 }
 
-// touch notes that an item changes.
+// touch marks an item as changed.
 func (d *draft) touch(it *teamv1.WorkItem) {
 	if !slices.Contains(d.dirty, it.GetId()) {
 		d.dirty = append(d.dirty, it.GetId())
@@ -78,7 +80,7 @@ func (d *draft) touch(it *teamv1.WorkItem) {
 	d.items[it.GetId()] = it
 }
 
-// change is what has come of it; it is nil where err is not.
+// change returns the finished change. it is the item of the event, nil for a message.
 func (d *draft) change(kind teamv1.BoardEvent_Kind, it *teamv1.WorkItem) *Change {
 	c := &Change{Event: &teamv1.BoardEvent{Time: timestamppb.New(d.now), Kind: kind, Actor: d.actor, Item: it}, Delete: d.drop}
 	for _, id := range d.dirty {
@@ -90,7 +92,7 @@ func (d *draft) change(kind teamv1.BoardEvent_Kind, it *teamv1.WorkItem) *Change
 	return c
 }
 
-// add puts an item on the board.
+// add adds an item to the board.
 func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
 	if err := d.name(it); err != nil {
 		return nil, err
@@ -103,13 +105,14 @@ func (d *draft) add(it *teamv1.WorkItem) (*Change, error) {
 	if err := d.link(it, needs, "dependsOn"); err != nil {
 		return nil, err
 	}
-	if err := d.room(); err != nil { // what makes it may be what the new one waits for
+	if err := d.room(); err != nil { // after link, because room may delete an item that the new one depends on
 		return nil, err
 	}
 	return d.change(teamv1.BoardEvent_KIND_ADDED, it), nil
 }
 
-// room makes room for one more.
+// room deletes the oldest ended item if the board is full. The error is
+// INSUFFICIENT_RESOURCES if none has ended.
 func (d *draft) room() error {
 	n, ended, err := d.view.Count()
 	if err != nil || n < MaxItems {
@@ -117,13 +120,13 @@ func (d *draft) room() error {
 	}
 	if ended == "" {
 		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"the board has %d items that have not ended, as many as it may; complete or cancel some", n)
+			"the board has %d open items, the maximum; complete or cancel some", n)
 	}
 	d.drop = ended
 	return nil
 }
 
-// name gives an item an id that is free.
+// name assigns a free ID to an item.
 func (d *draft) name(it *teamv1.WorkItem) error {
 	given := it.GetId() != ""
 	if !given {
@@ -137,14 +140,14 @@ func (d *draft) name(it *teamv1.WorkItem) error {
 		case !taken:
 			return nil
 		case given:
-			return invalid("itemId", "%q is the id of another item; use a new one, or none", it.GetId())
+			return invalid("itemId", "is %q, the id of another item; use a new one, or omit it", it.GetId())
 		}
 		it.Id += "x"
 	}
 }
 
-// taken reports whether an id is that of an item, or of one that has made room while
-// what waited for it is open: that is not to wait for another one.
+// taken reports whether an ID is in use: by an item, or by a deleted item that open items
+// depend on, because they must not wait for another item.
 func (d *draft) taken(id string) (bool, error) {
 	if it, err := d.find(id); it != nil || err != nil {
 		return true, err
@@ -159,7 +162,7 @@ func (d *draft) taken(id string) (bool, error) {
 	return false, err
 }
 
-// link makes an unclaimed item wait for others.
+// link adds dependencies to an item that is not claimed.
 func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 	for i, need := range needs {
 		place := fmt.Sprintf("%s[%d]", field, i)
@@ -171,21 +174,21 @@ func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 		case err != nil:
 			return err
 		case other == nil:
-			return invalid(place, "%q is no item of this board", need)
+			return invalid(place, "names %q, which is not an item of this board", need)
 		case Ended(other.GetState()) && other.GetState() != teamv1.WorkItem_STATE_COMPLETED:
-			return invalid(place, "%q is %s, so what waits for it would never begin", need, stateName(other.GetState()))
+			return invalid(place, "names %q, which is %s, so the item would never start", need, stateName(other.GetState()))
 		}
 		path, err := d.path(other, it.GetId(), map[string]bool{})
 		if err != nil {
 			return err
 		}
 		if path != nil {
-			return invalid(place, "makes a circle: %s", strings.Join(append([]string{it.GetId()}, path...), " -> "))
+			return invalid(place, "makes a cycle: %s", strings.Join(append([]string{it.GetId()}, path...), " -> "))
 		}
 		it.DependsOn = append(it.DependsOn, need)
 	}
 	if len(it.GetDependsOn()) > maxNeeds {
-		return invalid(field, "would be %d items, the most are %d", len(it.GetDependsOn()), maxNeeds)
+		return invalid(field, "would have %d items; at most %d are allowed", len(it.GetDependsOn()), maxNeeds)
 	}
 	blocked, err := d.blocked(it)
 	if blocked {
@@ -194,8 +197,8 @@ func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 	return err
 }
 
-// path returns the ids of the items that lead from it, by what each waits for, to the
-// item to. It returns nil if there is no such path.
+// path returns the IDs of the items on a chain of dependencies from it to the item with ID
+// to, nil if there is none.
 func (d *draft) path(it *teamv1.WorkItem, to string, seen map[string]bool) ([]string, error) {
 	if it.GetId() == to {
 		return []string{to}, nil
@@ -220,7 +223,8 @@ func (d *draft) path(it *teamv1.WorkItem, to string, seen map[string]bool) ([]st
 	return nil, nil
 }
 
-// unmet are the items that one still waits for. What made room has completed.
+// unmet returns the IDs of the dependencies that are not completed. A dependency that was
+// deleted had completed.
 func (d *draft) unmet(it *teamv1.WorkItem) (ids []string, err error) {
 	for _, need := range it.GetDependsOn() {
 		other, err := d.find(need)
@@ -239,7 +243,7 @@ func (d *draft) blocked(it *teamv1.WorkItem) (bool, error) {
 	return len(ids) > 0, err
 }
 
-// claim has the actor hold an item.
+// claim claims an item for the actor.
 func (d *draft) claim(id string, version int64, lease time.Duration) (*Change, error) {
 	it, err := d.item(id, version)
 	if err != nil {
@@ -253,7 +257,7 @@ func (d *draft) claim(id string, version int64, lease time.Duration) (*Change, e
 		}
 		return nil, conflict(it, "waits for %s", strings.Join(ids, ", "))
 	case it.GetState() != teamv1.WorkItem_STATE_PENDING:
-		return nil, conflict(it, "cannot be claimed: it is %s", standing(it))
+		return nil, conflict(it, "cannot be claimed: it is %s", stateText(it))
 	}
 	it.State, it.Assignee, it.Lease = teamv1.WorkItem_STATE_IN_PROGRESS, d.actor, durationpb.New(lease)
 	it.Progress, it.Note = 0, ""
@@ -261,13 +265,13 @@ func (d *draft) claim(id string, version int64, lease time.Duration) (*Change, e
 	return d.change(teamv1.BoardEvent_KIND_CLAIMED, it), nil
 }
 
-// renew gives a claim its whole time again.
+// renew extends the lease of an item to its full duration from now.
 func (d *draft) renew(it *teamv1.WorkItem) {
 	it.LeaseExpires = timestamppb.New(d.now.Add(it.GetLease().AsDuration()))
 	d.touch(it)
 }
 
-// update says what is new about an item.
+// update records progress and renews the lease, or adds dependencies.
 func (d *draft) update(req *teamv1.UpdateWorkItemRequest) (*Change, error) {
 	if needs := req.GetAddDependsOn(); len(needs) > 0 {
 		it, err := d.item(req.GetItemId(), req.GetVersion())
@@ -275,7 +279,7 @@ func (d *draft) update(req *teamv1.UpdateWorkItemRequest) (*Change, error) {
 			return nil, err
 		}
 		if s := it.GetState(); s != teamv1.WorkItem_STATE_PENDING && s != teamv1.WorkItem_STATE_BLOCKED {
-			return nil, conflict(it, "cannot wait for more: it is %s", standing(it))
+			return nil, conflict(it, "cannot get more dependencies: it is %s", stateText(it))
 		}
 		if err := d.link(it, needs, "addDependsOn"); err != nil {
 			return nil, err
@@ -297,7 +301,7 @@ func (d *draft) update(req *teamv1.UpdateWorkItemRequest) (*Change, error) {
 	return d.change(teamv1.BoardEvent_KIND_UPDATED, it), nil
 }
 
-// complete ends an item with its result, and lets go what waited for it alone.
+// complete completes an item and makes those PENDING whose last open dependency it was.
 func (d *draft) complete(id string, version int64, result string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {
@@ -329,13 +333,13 @@ func (d *draft) complete(id string, version int64, result string) (*Change, erro
 	return d.change(teamv1.BoardEvent_KIND_COMPLETED, it), nil
 }
 
-// end ends an item; who held it stays.
+// end ends an item. The assignee remains.
 func (d *draft) end(it *teamv1.WorkItem, s teamv1.WorkItem_State) {
 	it.State, it.Lease, it.LeaseExpires = s, nil, nil
 	d.touch(it)
 }
 
-// fail gives an item back, or ends it where it has failed as often as it may.
+// fail makes an item PENDING again, or FAILED if it has failed max_retries times.
 func (d *draft) fail(id string, version int64, why string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {
@@ -355,14 +359,14 @@ func (d *draft) fail(id string, version int64, why string) (*Change, error) {
 	return d.change(teamv1.BoardEvent_KIND_FAILED, it), nil
 }
 
-// cancel ends an item.
+// cancel cancels an item and skips its dependents.
 func (d *draft) cancel(id string, version int64) (*Change, error) {
 	it, err := d.item(id, version)
 	if err != nil {
 		return nil, err
 	}
 	if Ended(it.GetState()) {
-		return nil, conflict(it, "has ended: it is %s", standing(it))
+		return nil, conflict(it, "has ended: it is %s", stateText(it))
 	}
 	d.end(it, teamv1.WorkItem_STATE_CANCELED)
 	if err := d.skip(id); err != nil {
@@ -371,7 +375,7 @@ func (d *draft) cancel(id string, version int64) (*Change, error) {
 	return d.change(teamv1.BoardEvent_KIND_CANCELED, it), nil
 }
 
-// skip ends what waits for an item, directly or not.
+// skip ends the items that depend on an item, directly or indirectly, as SKIPPED.
 func (d *draft) skip(id string) error {
 	ids, err := d.view.Dependents(id)
 	if err != nil {
@@ -393,7 +397,8 @@ func (d *draft) skip(id string) error {
 	return nil
 }
 
-// post leaves a message.
+// post adds a message. A reply without a recipient goes to the author of the original
+// message.
 func (d *draft) post(m *teamv1.BoardMessage) (*Change, error) {
 	if m.GetReplyTo() != 0 {
 		other, err := d.view.Message(m.GetReplyTo())
@@ -401,7 +406,7 @@ func (d *draft) post(m *teamv1.BoardMessage) (*Change, error) {
 		case err != nil:
 			return nil, err
 		case other == nil:
-			return nil, invalid("replyTo", "%d is no message of this board, or one that is not kept any more", m.GetReplyTo())
+			return nil, invalid("replyTo", "is %d, which is not a message of this board or has been deleted", m.GetReplyTo())
 		case m.GetTo() == "":
 			m.To = Name(other.GetFrom())
 		}

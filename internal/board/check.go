@@ -11,9 +11,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Sizes of texts, in bytes.
+// Maximum sizes of texts: titles in characters, others in bytes.
 const (
-	maxTitle = 200 // characters
+	maxTitle = 200
 	maxBody  = 16 << 10
 	maxNote  = 4 << 10
 )
@@ -25,18 +25,19 @@ var (
 
 func validID(id string) bool { return idPattern.MatchString(id) }
 
-// faults are those of a request.
+// faults collects the violations of a request.
 type faults struct{ a2a.Faults }
 
-// take adds those that another check has found.
-func (f *faults) take(err error) {
+// add adds the violations of another check.
+func (f *faults) add(err error) {
 	var e *a2a.Error
 	if errors.As(err, &e) {
 		f.Faults = append(f.Faults, e.Violations...)
 	}
 }
 
-// onItem is Err for a call on an item.
+// onItem returns Err for a call on an item; WORK_ITEM_NOT_FOUND if that is nil but the ID
+// is invalid.
 func (f *faults) onItem(id string) error {
 	if len(f.Faults) == 0 && !validID(id) {
 		return notFound(id)
@@ -44,7 +45,7 @@ func (f *faults) onItem(id string) error {
 	return f.Err()
 }
 
-// text is a field of a request with what it may hold.
+// text is a field of a request with its maximum length in bytes.
 type text struct {
 	field, value string
 	most         int
@@ -53,7 +54,7 @@ type text struct {
 func (f *faults) texts(op string, texts ...text) {
 	for _, t := range texts {
 		if len(t.value) > t.most {
-			f.Add(t.field, "has %d bytes, the most are %d", len(t.value), t.most)
+			f.Add(t.field, "has %d bytes; at most %d are allowed", len(t.value), t.most)
 		}
 	}
 	if !opPattern.MatchString(op) {
@@ -61,7 +62,7 @@ func (f *faults) texts(op string, texts ...text) {
 	}
 }
 
-// checkCall checks what all calls on an item have.
+// checkCall validates the fields that all calls on an item have, and texts.
 func checkCall(id, op string, texts ...text) error {
 	var f faults
 	f.texts(op, texts...)
@@ -74,16 +75,16 @@ func checkAdd(req *teamv1.AddWorkItemRequest) error {
 	case strings.TrimSpace(req.GetTitle()) == "":
 		f.Add("title", "is required")
 	case n > maxTitle:
-		f.Add("title", "has %d characters, the most are %d; put the rest into description", n, maxTitle)
+		f.Add("title", "has %d characters; at most %d are allowed; put the rest into description", n, maxTitle)
 	}
 	if req.GetItemId() != "" && !validID(req.GetItemId()) {
-		f.Add("itemId", "must be at most 63 letters, digits, _ and -, and begin with no -")
+		f.Add("itemId", "must be at most 63 letters, digits, _ and -, and must not begin with -")
 	}
 	if req.GetPriority() < 0 || req.GetPriority() > 5 {
-		f.Add("priority", "is %d, and must be 1 to 5", req.GetPriority())
+		f.Add("priority", "is %d; it must be 1 to 5", req.GetPriority())
 	}
 	if req.GetMaxRetries() < 0 || req.GetMaxRetries() > 10 {
-		f.Add("maxRetries", "is %d, and must be 1 to 10", req.GetMaxRetries())
+		f.Add("maxRetries", "is %d; it must be 1 to 10", req.GetMaxRetries())
 	}
 	f.needs("dependsOn", req.GetDependsOn())
 	f.texts(req.GetOp(), text{"description", req.GetDescription(), maxBody})
@@ -92,12 +93,12 @@ func checkAdd(req *teamv1.AddWorkItemRequest) error {
 
 func (f *faults) needs(field string, ids []string) {
 	if len(ids) > maxNeeds {
-		f.Add(field, "names %d items, the most are %d", len(ids), maxNeeds)
+		f.Add(field, "names %d items; at most %d are allowed", len(ids), maxNeeds)
 		return
 	}
 	for i, id := range ids {
 		if !validID(id) {
-			f.Add(fmt.Sprintf("%s[%d]", field, i), "%.64q is no item of this board", id)
+			f.Add(fmt.Sprintf("%s[%d]", field, i), "names %.64q, which is not an item of this board", id)
 		}
 	}
 }
@@ -105,10 +106,10 @@ func (f *faults) needs(field string, ids []string) {
 func checkUpdate(req *teamv1.UpdateWorkItemRequest) error {
 	var f faults
 	if req.Progress != nil && (req.GetProgress() < 0 || req.GetProgress() > 100) {
-		f.Add("progress", "is %d, and must be 0 to 100", req.GetProgress())
+		f.Add("progress", "is %d; it must be 0 to 100", req.GetProgress())
 	}
 	if len(req.GetAddDependsOn()) > 0 && (req.Progress != nil || req.GetNote() != "") {
-		f.Add("addDependsOn", "comes alone: an item that waits for more is held by nobody, who could say how far it is")
+		f.Add("addDependsOn", "cannot be combined with progress or note: dependencies are added to items that are not claimed, progress is reported on claimed ones")
 	}
 	f.needs("addDependsOn", req.GetAddDependsOn())
 	f.texts(req.GetOp(), text{"note", req.GetNote(), maxNote})
@@ -121,7 +122,7 @@ func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
 		f.Add("text", "is required")
 	}
 	if req.GetReplyTo() < 0 {
-		f.Add("replyTo", "is %d, and must be the seq of a message", req.GetReplyTo())
+		f.Add("replyTo", "is %d; it must be the seq of a message", req.GetReplyTo())
 	}
 	account, name, principal := strings.Cut(req.GetTo(), "/")
 	switch {
@@ -129,17 +130,17 @@ func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
 	case principal && account == p.Account && name != "":
 		f.name("to", req.GetTo())
 	default:
-		f.Add("to", "%.64q is nobody here; those of the team are %s, others are %s/NAME, and without it is for all",
+		f.Add("to", "is %.64q, which is not a recipient here; use one of %s, or %s/NAME for a principal, or omit it to address all",
 			req.GetTo(), strings.Join(append([]string{p.Team}, p.Members...), ", "), p.Account)
 	}
 	f.texts(req.GetOp(), text{"text", req.GetText(), maxBody})
 	return f.Err()
 }
 
-// name checks the name of somebody who is looked for.
+// name validates the name of an assignee, reader or recipient.
 func (f *faults) name(field, name string) {
 	if len(name) > 256 || strings.ContainsRune(name, 0) {
-		f.Add(field, "is no name of anybody")
+		f.Add(field, "is not a valid name")
 	}
 }
 

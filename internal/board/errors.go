@@ -10,12 +10,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// notFound is the error for an item that is not on the board.
+// notFound returns the error for an item that does not exist.
 func notFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonWorkItemNotFound, "there is no item %.64q on this board", id)
 }
 
-// conflict is the error for an item that is not as a call wants it.
+// conflict returns the error for an item whose state or version does not allow the call.
 func conflict(it *teamv1.WorkItem, format string, args ...any) error {
 	e := agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "item %q "+format, append([]any{it.GetId()}, args...)...).
 		With("state", stateName(it.GetState()))
@@ -25,13 +25,13 @@ func conflict(it *teamv1.WorkItem, format string, args ...any) error {
 	return e
 }
 
-// invalid is the error for a field of a request.
+// invalid returns the error for a field of a request.
 func invalid(field, format string, args ...any) error {
 	return a2a.Invalid(a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 }
 
-// storeError is what a caller is told of an error of a change or a look: one of
-// ours is for it.
+// storeError converts an error of the store to one for callers. Errors that are already for
+// callers pass unchanged.
 func storeError(err error) error {
 	var ours *agent.Error
 	var fault *a2a.Error
@@ -42,15 +42,15 @@ func storeError(err error) error {
 		return invalid("op", "was used before for something else; use a new one for a new call")
 	case errors.Is(err, a2a.ErrDataLoss):
 		return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss,
-			"what is on record of the board is damaged; tasks are not: restore a backup, or do without it").Because(err)
+			"the stored data of the board is damaged; tasks are not affected; restore a backup to recover the board").Because(err)
 	}
 	return a2a.StoreError("", err)
 }
 
 func stateName(s teamv1.WorkItem_State) string { return strings.TrimPrefix(s.String(), "STATE_") }
 
-// standing is how an item stands, in words.
-func standing(it *teamv1.WorkItem) string {
+// stateText returns the state of an item in words.
+func stateText(it *teamv1.WorkItem) string {
 	if it.GetState() != teamv1.WorkItem_STATE_IN_PROGRESS {
 		return stateName(it.GetState())
 	}

@@ -9,41 +9,41 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Teams says which teams there are. Safe for concurrent use.
+// Teams gives access to the teams that have boards. It is safe for concurrent use.
 type Teams interface {
-	// BoardOf returns the ids of a team's members, and whether it has a board.
+	// BoardOf returns the IDs of a team's members, and whether it has a board. The error is
 	// TEAM_NOT_FOUND.
 	BoardOf(ctx context.Context, team string) (members []string, has bool, err error)
-	// PlanOf returns the steps that a run of a revision of a team goes through, each
-	// with its name as the title, who does it (unset: people), and the names of those
-	// before it; none where they are not known beforehand.
+	// PlanOf returns the steps of the workflow in a revision of a team, each with its name
+	// as the title, its member as the assignee (unset: people), and the names of the steps
+	// that it depends on. It returns nothing if the steps are not known in advance.
 	PlanOf(team, revision string) []*teamv1.WorkItem
 }
 
-// Steps shows the work of a caller's tasks of a team: it is on the board as the
-// journals have it, and kept nowhere else.
+// Steps lists the steps of a team in the caller's tasks as work items. The board shows them
+// but does not store them.
 type Steps interface {
-	// Steps returns the newest work as items, at most 100.
+	// Steps returns at most 100 items, those of the newest tasks first.
 	Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error)
 }
 
-// Service answers the calls of BoardService. Every call has a caller in its context.
-// Safe for concurrent use.
+// Service implements BoardService. The context of each call carries the caller. Service is
+// safe for concurrent use.
 type Service struct {
 	board *Board
 	teams Teams
 	steps Steps
 }
 
-// NewService returns the service of the boards of teams.
+// NewService returns the service for the boards of teams.
 func NewService(b *Board, t Teams, s Steps) *Service { return &Service{board: b, teams: t, steps: s} }
 
-// place finds the board of a call, and who is at it: the caller, or the member that
-// it acts for.
+// place returns the board and the actor of a call: the caller, acting for a member if one
+// is named.
 func (s *Service) place(ctx context.Context, team, member string) (Place, error) {
 	who, ok := a2a.CallerOf(ctx)
 	if !ok {
-		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
 	}
 	p := Place{Key: Key{Account: who.Account, Team: team}, Actor: &teamv1.BoardActor{Principal: who.Owner(), Agent: member}}
 	members, has, err := s.teams.BoardOf(ctx, team)
@@ -52,21 +52,21 @@ func (s *Service) place(ctx context.Context, team, member string) (Place, error)
 	case err != nil:
 		return p, err
 	case !has:
-		return p, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "team %q has no board; write board: true into its definition", team)
+		return p, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "team %q has no board; set board: true in its definition", team)
 	case member != "" && !p.in(member):
-		return p, invalid("agent", "%.64q is not of team %q; its members are %s, and its leader is %q", member, team, strings.Join(members, ", "), team)
+		return p, invalid("agent", "is %.64q, which is not a member of team %q; its members are %s, and its leader is %q", member, team, strings.Join(members, ", "), team)
 	}
 	return p, nil
 }
 
-// on makes a call at its place.
+// on calls do with the place of a request.
 func on[Req interface {
 	GetTeamId() string
 	GetAgent() string
-}, T any](ctx context.Context, s *Service, req Req, do func(context.Context, Place, Req) (T, error)) (none T, err error) {
+}, T any](ctx context.Context, s *Service, req Req, do func(context.Context, Place, Req) (T, error)) (zero T, err error) {
 	p, err := s.place(ctx, req.GetTeamId(), req.GetAgent())
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return do(ctx, p, req)
 }
@@ -87,7 +87,8 @@ func (s *Service) GetWorkItem(ctx context.Context, req *teamv1.GetWorkItemReques
 	return &teamv1.GetWorkItemResponse{Item: it}, err
 }
 
-// ListWorkItems implements BoardService.
+// ListWorkItems implements BoardService. The first page also lists the steps of the team,
+// unless the caller asks for claimable items.
 func (s *Service) ListWorkItems(ctx context.Context, req *teamv1.ListWorkItemsRequest) (*teamv1.ListWorkItemsResponse, error) {
 	p, err := s.place(ctx, req.GetTeamId(), "")
 	if err != nil {

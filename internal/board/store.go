@@ -1,6 +1,6 @@
-// Package board is what the boards of teams do: items of work with dependencies
-// and claims, and messages. A change is worked out here, on a view of the board that
-// nobody else changes meanwhile; the stores put it on record.
+// Package board implements the boards of teams: work items with dependencies and claims,
+// and messages. It computes each change on a view of the board; a Store prevents concurrent
+// changes and makes them durable.
 package board
 
 import (
@@ -13,119 +13,122 @@ import (
 
 // Limits of a board.
 const (
-	// MaxItems is how many items may be open, and how many are kept.
+	// MaxItems is the maximum number of items. When it is reached, ended items are deleted,
+	// the oldest first.
 	MaxItems = 1000
-	// MaxEvents is how many events are kept, the newest.
+	// MaxEvents is the maximum number of events; the oldest are deleted.
 	MaxEvents = 10_000
 )
 
-// Key names a board: an account has one for each team.
+// Key identifies a board: each account has one board for each team.
 type Key struct{ Account, Team string }
 
-// Op makes a change unique: the same one again is not made twice.
+// Op makes a change idempotent: a change with an Op that was made before is not made again.
 type Op struct {
-	// ID is unique on a board. Required.
+	// ID is required, and unique on a board.
 	ID string
-	// Digest is of what is asked for.
+	// Digest identifies the content of the request.
 	Digest []byte
 }
 
-// View is a board while it is changed. What it returns is the caller's own.
+// View is a board during a change. The caller may modify what it returns.
 type View interface {
-	// Seq is that of the last event; 0 before the first.
+	// Seq returns the sequence number of the last event, 0 if there is none.
 	Seq() int64
-	// Now is the time of the store, in milliseconds.
+	// Now returns the time of the store, in milliseconds.
 	Now() time.Time
-	// Item returns an item; nil where there is none.
+	// Item returns an item, nil if it does not exist.
 	Item(id string) (*teamv1.WorkItem, error)
-	// Dependents are the ids of the items that name an item in depends_on, sorted.
+	// Dependents returns the sorted IDs of the items that depend on an item directly.
 	Dependents(id string) ([]string, error)
-	// Count is how many items there are, and the id of the one that was added first
-	// of those that have ended; empty: none has.
+	// Count returns the number of items, and the ID of the ended item that was added first,
+	// "" if none has ended.
 	Count() (items int, ended string, err error)
-	// Message returns the message of an event; nil where there is none.
+	// Message returns the message of an event, nil if it does not exist.
 	Message(seq int64) (*teamv1.BoardMessage, error)
 }
 
-// Change is what becomes of a board at once.
+// Change is an atomic change of a board.
 type Change struct {
-	// Event goes on record; its seq is set by the store.
+	// Event is appended to the events of the board. The store sets its seq.
 	Event *teamv1.BoardEvent
-	// Put are items that are new or have changed.
+	// Put are the items that are new or have changed.
 	Put []*teamv1.WorkItem
-	// Delete is the id of an item; empty is none.
+	// Delete is the ID of an item to delete; "" for none.
 	Delete string
 }
 
 // Filter selects items.
 type Filter struct {
-	// State is how they stand at the time of the store, see AsOf; 0 is any.
+	// State is the state at the time of the store, see AsOf; 0 selects all.
 	State teamv1.WorkItem_State
-	// Assignee is the name of who holds them; empty is anybody.
+	// Assignee is the name of the holder, see Name; "" selects all.
 	Assignee string
-	// ByPriority orders them by priority, the higher first, then by number; else
-	// they come by number.
+	// ByPriority sorts by priority, the highest first, then by number. Otherwise items are
+	// sorted by number.
 	ByPriority bool
-	// After is an item to begin behind, by what it is ordered by; 0 begins.
+	// AfterPriority and AfterNumber are those of the last item of the page before; 0 for
+	// the first page.
 	AfterPriority int32
 	AfterNumber   int64
-	// Limit is how many there are at most.
+	// Limit is the maximum number of items.
 	Limit int
 }
 
 // MessageFilter selects messages.
 type MessageFilter struct {
-	// Reader is who they are for, or who left them; empty is anybody.
+	// Reader selects the messages to a name and those from it; "" selects all.
 	Reader string
-	// Unread: only those for Reader and of others, behind what Reader has acknowledged.
+	// Unread selects only messages to Reader from others that Reader has not acknowledged.
 	Unread bool
-	// After is the seq to begin behind.
+	// After is the seq of the last message of the page before.
 	After int64
-	// Limit is how many there are at most.
+	// Limit is the maximum number of messages.
 	Limit int
 }
 
-// Overview is a board at one moment.
+// Overview is the state of a board at one moment.
 type Overview struct {
-	// Seq is that of the last event that it shows.
+	// Seq is the sequence number of the last event that the overview includes.
 	Seq int64
-	// Counters count the items.
+	// Counters are the numbers of items by state.
 	Counters *teamv1.BoardCounters
-	// Held are the items that somebody holds, by number.
+	// Held are the claimed items, sorted by number.
 	Held []*teamv1.WorkItem
-	// Lapses is when the first claim lapses; zero: there is none.
+	// Lapses is when the first claim expires; zero if nothing is claimed.
 	Lapses time.Time
 }
 
-// Store keeps boards, for all replicas. One that nothing was ever put on is empty.
-// What it returns is the caller's own. Whoever waits for roots (a2a.Overview) is woken
-// when a board changes, here or elsewhere. Safe for concurrent use.
+// Store stores boards; all replicas share it. A board that was never written to is empty.
+// Callers may modify what a Store returns. A change of a board, by any replica, wakes those
+// who watch its account (a2a.Overview). A Store is safe for concurrent use.
 type Store interface {
-	// ChangeBoard makes the change that f works out, all of it or nothing; it is
-	// durable when its event is returned. Nobody else changes the board meanwhile. f
-	// looks at nothing but the view, and may be called more than once; its error is
-	// returned as it is, and nothing is kept. An op that is on record is not done
-	// again: its event is returned, or a2a.ErrReused where the digest is another one.
+	// ChangeBoard makes the change that f returns, atomically and without concurrent
+	// changes of the board. The change is durable when its event is returned. f must depend
+	// on nothing but the view, because it may be called more than once. If f returns an
+	// error, nothing changes and ChangeBoard returns that error. If op was used before,
+	// ChangeBoard returns its event without making a change, or a2a.ErrReused if its digest
+	// differs.
 	ChangeBoard(ctx context.Context, k Key, op Op, f func(View) (*Change, error)) (*teamv1.BoardEvent, error)
-	// WorkItem returns an item as it is kept. a2a.ErrNotFound.
+	// WorkItem returns an item as it is stored, see AsOf. The error is a2a.ErrNotFound.
 	WorkItem(ctx context.Context, k Key, id string) (*teamv1.WorkItem, error)
-	// WorkItems returns items as of now.
+	// WorkItems returns items as they are now.
 	WorkItems(ctx context.Context, k Key, f Filter) ([]*teamv1.WorkItem, error)
-	// BoardEvents returns so many events behind a sequence, in their order.
+	// BoardEvents returns at most limit events after a sequence number, in order.
 	BoardEvents(ctx context.Context, k Key, after int64, limit int) ([]*teamv1.BoardEvent, error)
-	// BoardMessages returns messages, in their order.
+	// BoardMessages returns messages in order.
 	BoardMessages(ctx context.Context, k Key, f MessageFilter) ([]*teamv1.BoardMessage, error)
-	// BoardOverview returns how the board is now.
+	// BoardOverview returns the overview of a board.
 	BoardOverview(ctx context.Context, k Key) (Overview, error)
-	// AckBoard notes up to which seq a reader has read, unless that is less than is
-	// noted, and returns what is noted then.
+	// AckBoard records the seq up to which a reader has read, unless it is lower than the
+	// recorded one, and returns the recorded one.
 	AckBoard(ctx context.Context, k Key, reader string, upTo int64) (int64, error)
-	// Now is the time of the store.
+	// Now returns the time of the store.
 	Now() time.Time
 }
 
-// AsOf is an item at some time: one whose claim has lapsed is PENDING, and nobody's.
-// It changes the item and returns it.
+// AsOf returns an item as it is at a time: if its lease has expired, it is PENDING and has
+// no assignee. It modifies and returns the item.
 func AsOf(it *teamv1.WorkItem, now time.Time) *teamv1.WorkItem {
 	if it.GetState() == teamv1.WorkItem_STATE_IN_PROGRESS && !it.GetLeaseExpires().AsTime().After(now) {
 		release(it)
@@ -133,15 +136,15 @@ func AsOf(it *teamv1.WorkItem, now time.Time) *teamv1.WorkItem {
 	return it
 }
 
-// release has nobody hold an item.
+// release removes the claim of an item.
 func release(it *teamv1.WorkItem) {
 	it.State, it.Assignee, it.Lease, it.LeaseExpires = teamv1.WorkItem_STATE_PENDING, nil, nil, nil
 }
 
-// Ended reports whether an item in a state does not change any more.
+// Ended reports whether a state is final.
 func Ended(s teamv1.WorkItem_State) bool { return s >= teamv1.WorkItem_STATE_COMPLETED }
 
-// Name is by what an actor is found: the member's id, else the principal.
+// Name returns the name of an actor: the member's ID, or else the principal.
 func Name(a *teamv1.BoardActor) string {
 	if a.GetAgent() != "" {
 		return a.GetAgent()
@@ -149,8 +152,8 @@ func Name(a *teamv1.BoardActor) string {
 	return a.GetPrincipal()
 }
 
-// Look counts items and finds those that are held; they are as of some time, and
-// come in the order of their numbers.
+// Look returns the overview of a board with these items, which must be sorted by number and
+// as of the present, see AsOf.
 func Look(seq int64, items []*teamv1.WorkItem) Overview {
 	o := Overview{Seq: seq, Counters: &teamv1.BoardCounters{}}
 	for _, it := range items {
@@ -167,7 +170,7 @@ func Look(seq int64, items []*teamv1.WorkItem) Overview {
 	return o
 }
 
-// counter is where a state is counted.
+// counter returns the counter of a state.
 func counter(c *teamv1.BoardCounters, s teamv1.WorkItem_State) *int64 {
 	switch s {
 	case teamv1.WorkItem_STATE_BLOCKED:
@@ -187,16 +190,16 @@ func counter(c *teamv1.BoardCounters, s teamv1.WorkItem_State) *int64 {
 	return &c.Pending
 }
 
-// Takes reports whether a message is one of those that a filter selects, wherever
-// it stands.
+// Takes reports whether the filter selects a message, ignoring After and what Reader has
+// acknowledged.
 func (f MessageFilter) Takes(m *teamv1.BoardMessage) bool {
 	own := Name(m.GetFrom()) == f.Reader
 	addressed := m.GetTo() == "" || m.GetTo() == f.Reader
 	return f.Reader == "" || addressed && !own || own && !f.Unread
 }
 
-// Acknowledged are those who have dealt with a message that is for them; read is up
-// to where everybody has read.
+// Acknowledged returns the sorted names of the recipients who have acknowledged a message.
+// read holds the seq that each reader has acknowledged.
 func Acknowledged(m *teamv1.BoardMessage, read map[string]int64) []string {
 	var names []string
 	for name, upTo := range read {

@@ -15,13 +15,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tools are the board of a team as tools of one who works in it: the member, or the
-// team's id for its leader. A call acts for whoever owns the task, in its account; its
-// key is the op, so that one that is repeated after a crash acts once.
+// Tools are the tools with which a member of a team, or its leader, uses the team's board.
+// A call acts for the owner of the task. The key of the call is its op, so that a call that
+// is repeated after a crash takes effect once.
 type Tools struct {
 	board   *Board
 	team    string
-	self    string
+	self    string // the member, or the ID of the team for its leader
 	members []string
 }
 
@@ -44,13 +44,13 @@ func (t Tools) Tools(context.Context) ([]agent.Tool, error) {
 	return list, nil
 }
 
-// tool is a tool of a member.
+// tool is a tool of one member.
 type tool struct {
 	*entry
 	by Tools
 }
 
-// entry is a tool, whoever has it.
+// entry is a tool without the member who has it.
 type entry struct {
 	spec agent.ToolSpec
 	call func(ctx context.Context, t Tools, p Place, arguments json.RawMessage, key string) ([]proto.Message, error)
@@ -64,7 +64,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 	run := agent.From(ctx)
 	account, _, owned := strings.Cut(run.Owner, "/")
 	if !owned {
-		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run is nobody's, so it has no board")
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run has no owner, so it has no board")
 	}
 	p := Place{
 		Key: Key{Account: account, Team: t.by.team}, Members: t.by.members,
@@ -81,7 +81,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 	return &teamv1.ToolResult{Text: text}, err
 }
 
-// textOf are messages as JSON, a line each.
+// textOf encodes messages as JSON, one per line.
 func textOf(messages []proto.Message) (string, error) {
 	if len(messages) == 0 {
 		return "none", nil
@@ -95,15 +95,15 @@ func textOf(messages []proto.Message) (string, error) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if err := json.Compact(&b, data); err != nil { // its blanks are random
+		if err := json.Compact(&b, data); err != nil { // protojson adds random spaces
 			return "", err
 		}
 	}
 	return b.String(), nil
 }
 
-// changes makes a tool of a call of Board that has one answer. complete adds to the
-// arguments what the model does not say.
+// changes returns the implementation of a tool that calls a method of Board with one
+// response. complete sets the fields of the request that the model does not provide.
 func changes[Req interface {
 	*R
 	proto.Message
@@ -123,15 +123,15 @@ func changes[Req interface {
 	}
 }
 
-// read reads the arguments of a model.
+// read decodes the arguments of a tool call.
 func read(arguments json.RawMessage, req proto.Message) error {
 	if err := protojson.Unmarshal(arguments, req); err != nil {
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments are not what the tool takes: %s", err)
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "invalid arguments for this tool: %s", err)
 	}
 	return nil
 }
 
-// listed is what list_tasks and read_messages show at most.
+// listed is the maximum number of results of list_tasks and read_messages.
 const listed = 50
 
 func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
@@ -150,8 +150,8 @@ func listTasks(ctx context.Context, t Tools, p Place, arguments json.RawMessage,
 	return list, err
 }
 
-// readMessages shows what is unread, and acknowledges what the model says it has
-// seen: what it is shown now may be lost with this process.
+// readMessages returns the unread messages. It acknowledges only what the model says it has
+// read, because the result of this call may be lost in a crash.
 func readMessages(ctx context.Context, t Tools, p Place, arguments json.RawMessage, _ string) (list []proto.Message, err error) {
 	seen := &teamv1.AckMessagesRequest{}
 	if err := read(arguments, seen); err != nil {
@@ -169,22 +169,22 @@ func readMessages(ctx context.Context, t Tools, p Place, arguments json.RawMessa
 	return list, err
 }
 
-// object is a JSON Schema of properties.
+// object returns a JSON Schema of an object with these properties.
 func object(required, properties string) json.RawMessage {
 	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":[` + required + `],"additionalProperties":false}`)
 }
 
 const (
 	itemID  = `"item_id":{"type":"string","description":"The task's id."}`
-	idsForm = `{"type":"array","items":{"type":"string"},"description":"Ids of tasks that have to be completed before."}`
+	idsForm = `{"type":"array","items":{"type":"string"},"description":"Ids of tasks that must be completed first."}`
 )
 
 var toolbox = []entry{
 	{
 		agent.ToolSpec{
 			Name: "add_task", Description: "Adds a task to the team's shared list.",
-			Parameters: object(`"title"`, `"title":{"type":"string","description":"What is to be done, in a line."},"description":{"type":"string"},`+
-				`"priority":{"type":"integer","minimum":1,"maximum":5,"description":"The higher is done first; 3."},"depends_on":`+idsForm),
+			Parameters: object(`"title"`, `"title":{"type":"string","description":"What to do, in one line."},"description":{"type":"string"},`+
+				`"priority":{"type":"integer","minimum":1,"maximum":5,"description":"Tasks with a higher priority are done first; default 3."},"depends_on":`+idsForm),
 		},
 		changes(func(r *teamv1.AddWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.AddWorkItemRequest) (*teamv1.WorkItem, error) {
 			return b.AddWorkItem
@@ -192,16 +192,16 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "list_tasks", Description: "Lists tasks of the team's shared list, 50 at a time. Where there are more it ends with next_page_token.", Effect: agent.EffectSafe,
+			Name: "list_tasks", Description: "Lists tasks of the team's shared list, 50 at a time. If there are more, the result ends with next_page_token.", Effect: agent.EffectSafe,
 			Parameters: object(``, `"claimable":{"type":"boolean","description":"Only those that can be claimed now, the most important first."},`+
 				`"state":{"type":"string","enum":["STATE_PENDING","STATE_BLOCKED","STATE_IN_PROGRESS","STATE_COMPLETED","STATE_FAILED","STATE_CANCELED","STATE_SKIPPED"]},`+
-				`"assignee":{"type":"string"},"page_token":{"type":"string","description":"The next_page_token of the page before."}`),
+				`"assignee":{"type":"string"},"page_token":{"type":"string","description":"The next_page_token of the previous page."}`),
 		},
 		listTasks,
 	},
 	{
 		agent.ToolSpec{
-			Name: "claim_task", Description: "Takes a pending task, so that nobody else works on it. Update it within 5 minutes, or it can be claimed by others again.",
+			Name: "claim_task", Description: "Claims a pending task, so that no other member works on it. Update it at least every 5 minutes, or others can claim it again.",
 			Parameters: object(`"item_id"`, itemID),
 		},
 		changes(func(r *teamv1.ClaimWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.ClaimWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -210,7 +210,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "update_task", Description: "Says how far a task is that you hold, and keeps it yours; or adds tasks that one has to wait for that nobody holds.",
+			Name: "update_task", Description: "Reports progress on a task that you hold, which also renews your claim. Or adds dependencies to a task that is not claimed.",
 			Parameters: object(`"item_id"`, itemID+`,"progress":{"type":"integer","minimum":0,"maximum":100},"note":{"type":"string"},"add_depends_on":`+idsForm),
 		},
 		changes(func(r *teamv1.UpdateWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.UpdateWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -219,7 +219,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "complete_task", Description: "Ends a task that you hold, with its result.",
+			Name: "complete_task", Description: "Completes a task that you hold, with its result.",
 			Parameters: object(`"item_id","result"`, itemID+`,"result":{"type":"string"}`),
 		},
 		changes(func(r *teamv1.CompleteWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.CompleteWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -228,7 +228,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "fail_task", Description: "Gives up a task that you hold, and says why. It can be claimed again, until it has failed too often.",
+			Name: "fail_task", Description: "Reports that your work on a task that you hold failed, and why. The task can be claimed again, until it has failed too often.",
 			Parameters: object(`"item_id","error"`, itemID+`,"error":{"type":"string"}`),
 		},
 		changes(func(r *teamv1.FailWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.FailWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -237,9 +237,9 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "post_message", Description: "Leaves a message for a member of the team, or for all.",
-			Parameters: object(`"text"`, `"text":{"type":"string"},"to":{"type":"string","description":"A member's id; the team's id is its leader. Without it is for all."},`+
-				`"reply_to":{"type":"integer","description":"seq of the message that it answers."}`),
+			Name: "post_message", Description: "Posts a message to a member of the team, or to all.",
+			Parameters: object(`"text"`, `"text":{"type":"string"},"to":{"type":"string","description":"A member's id, or the team's id for its leader. Omit it to address all."},`+
+				`"reply_to":{"type":"integer","description":"seq of the message to reply to."}`),
 		},
 		changes(func(r *teamv1.PostMessageRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.PostMessageRequest) (*teamv1.BoardMessage, error) {
 			return b.PostMessage
@@ -247,8 +247,8 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "read_messages", Description: "Shows the messages for you that you have not said you have seen, the first 50.",
-			Parameters: object(``, `"up_to":{"type":"integer","description":"seq of the last message that you have dealt with."}`),
+			Name: "read_messages", Description: "Returns the first 50 messages to you that you have not acknowledged.",
+			Parameters: object(``, `"up_to":{"type":"integer","description":"Acknowledges all messages up to this seq."}`),
 		},
 		readMessages,
 	},

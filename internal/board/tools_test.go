@@ -16,8 +16,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
-// clerk is a model that calls tools, one a turn, and then says that it is done. It
-// keeps what it was told.
+// clerk is a model that makes one tool call per turn and then says that it is done. It
+// records its input.
 type clerk struct {
 	calls []*teamv1.ToolCall
 	told  []string
@@ -57,7 +57,7 @@ func office(t *testing.T, d *desk, c *clerk) agent.Agent {
 	return a
 }
 
-// process runs an agent with what is on record, until so many events are.
+// process runs an agent with a journal until the journal has a number of events.
 func process(t *testing.T, a agent.Agent, recorded []*teamv1.Event, until int) []*teamv1.Event {
 	t.Helper()
 	run := &agent.Run{Root: "7d1fbd2d-5d5c-4a2f-8a44-0d6a60a5a3b1", Seed: 1, Owner: "acme/ann"}
@@ -131,15 +131,15 @@ func TestR_003_26_ToolsSayWhatIsWrong(t *testing.T) {
 		call("post_message", `{"text":"hi","to":"nobody"}`), call("read_messages", `{"up_to":9}`),
 	}}
 	process(t, office(t, d, c), nil, -1)
-	for i, want := range []string{"there is no item", "title is required", "the arguments are not", "none", `to "nobody" is nobody here; those of the team are crew, clerk, y`, "upTo is 9"} {
+	for i, want := range []string{"there is no item", "title is required", "invalid arguments for this tool", "none", `to is "nobody", which is not a recipient here; use one of crew, clerk, y`, "upTo is 9"} {
 		if i >= len(c.told) || !strings.Contains(c.told[i], want) {
 			t.Errorf("answer %d of %q, want %q", i, c.told, want)
 		}
 	}
 }
 
-// TestR_003_26_ToolsReadWithoutLoss: what a model has not said that it has seen is
-// shown again.
+// TestR_003_26_ToolsReadWithoutLoss: messages that a model has not acknowledged are
+// returned again.
 func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 	d := newDesk(t)
 	for _, text := range []string{"one", "two"} {
@@ -162,7 +162,7 @@ func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestR_003_18_ToolsListOn: a model is told how it sees what does not fit on a page.
+// TestR_003_18_ToolsListOn: a model gets the token of the next page.
 func TestR_003_18_ToolsListOn(t *testing.T) {
 	d := newDesk(t)
 	for range 51 {

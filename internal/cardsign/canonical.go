@@ -1,5 +1,6 @@
-// Package cardsign signs agent cards and verifies those of others: JWS (RFC
-// 7515) over the canonical JSON (RFC 8785) of a card without its signatures.
+// Package cardsign signs agent cards and verifies the signatures of other cards. A
+// signature is a JWS (RFC 7515) over the canonical JSON (RFC 8785) of a card without its
+// signatures.
 package cardsign
 
 import (
@@ -18,10 +19,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Canonical returns what signatures of a card are made over: its JSON without
-// signatures, with a field that the protocol requires also where it is empty, an
-// optional one where it is set, and any other where it is not its default, in the
-// form of RFC 8785.
+// Canonical returns the bytes that signatures of a card cover: its JSON without signatures,
+// in the form of RFC 8785. Fields that A2A requires are always included, optional ones if
+// they are set, and others if they differ from their default.
 func Canonical(card *a2av1.AgentCard) ([]byte, error) {
 	tree, err := treeOf(card)
 	if err != nil {
@@ -30,9 +30,9 @@ func Canonical(card *a2av1.AgentCard) ([]byte, error) {
 	return render(tree)
 }
 
-// Compact is Canonical without what is empty, however deep: the form that the
-// SDKs in JavaScript and Python sign and verify. Cards that hold nothing empty are
-// the same in both.
+// Compact returns the canonical form without empty values at any depth. The JavaScript and
+// Python SDKs sign and verify this form. For a card without empty values both forms are
+// equal.
 func Compact(card *a2av1.AgentCard) ([]byte, error) {
 	tree, err := treeOf(card)
 	if err != nil {
@@ -51,7 +51,7 @@ func render(tree any) ([]byte, error) {
 		return nil, fmt.Errorf("rendering a card: %w", err)
 	}
 	if b, err = jcs.Transform(b); err != nil {
-		return nil, fmt.Errorf("bringing a card into its canonical form: %w", err)
+		return nil, fmt.Errorf("canonicalizing a card: %w", err)
 	}
 	return b, nil
 }
@@ -63,7 +63,7 @@ func treeOf(card *a2av1.AgentCard) (map[string]any, error) {
 	return tree, err
 }
 
-// object is a message as a tree of JSON.
+// object converts a message to a JSON tree.
 func object(m protoreflect.Message) (map[string]any, error) {
 	tree := map[string]any{}
 	fields := m.Descriptor().Fields()
@@ -81,7 +81,7 @@ func object(m protoreflect.Message) (map[string]any, error) {
 	return tree, nil
 }
 
-// required reports whether the definition says that a field must be there.
+// required reports whether the proto definition marks a field as required.
 func required(fd protoreflect.FieldDescriptor) bool {
 	behaviors, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(behaviors, annotations.FieldBehavior_REQUIRED)
@@ -110,7 +110,7 @@ func field(fd protoreflect.FieldDescriptor, v protoreflect.Value) (any, error) {
 	return single(fd, v)
 }
 
-// single is one value, as ProtoJSON has it.
+// single converts one value to its ProtoJSON form.
 func single(fd protoreflect.FieldDescriptor, v protoreflect.Value) (any, error) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
@@ -136,7 +136,7 @@ func single(fd protoreflect.FieldDescriptor, v protoreflect.Value) (any, error) 
 	return v.Interface(), nil
 }
 
-// filled is a tree without what is empty; false where nothing is left.
+// filled removes empty values from a tree. It returns false if nothing remains.
 func filled(v any) (any, bool) {
 	switch v := v.(type) {
 	case nil:

@@ -220,19 +220,19 @@ func TestA_10_ChangedOrForeignCardIsRefused(t *testing.T) {
 		want   string
 	}{
 		"unsigned":                     {func(c *a2av1.AgentCard) { c.Signatures = nil }, "is not signed"},
-		"another text":                 {func(c *a2av1.AgentCard) { c.Description = "!" }, `key "k1" does not fit`},
-		"another address":              {func(c *a2av1.AgentCard) { c.SupportedInterfaces[0].Url = "http://evil" }, `key "k1" does not fit`},
-		"something more":               {func(c *a2av1.AgentCard) { c.DocumentationUrl = proto.String("x") }, `key "k1" does not fit`},
-		"a foreign key":                {func(c *a2av1.AgentCard) { _ = mallory.Sign(c) }, `it is signed by "mallory"`},
-		"a foreign key posing as ours": {func(c *a2av1.AgentCard) { _ = posing.Sign(c) }, `key "k1" does not fit`},
+		"another text":                 {func(c *a2av1.AgentCard) { c.Description = "!" }, `key "k1" does not match`},
+		"another address":              {func(c *a2av1.AgentCard) { c.SupportedInterfaces[0].Url = "http://evil" }, `key "k1" does not match`},
+		"something more":               {func(c *a2av1.AgentCard) { c.DocumentationUrl = proto.String("x") }, `key "k1" does not match`},
+		"a foreign key":                {func(c *a2av1.AgentCard) { _ = mallory.Sign(c) }, `is signed by "mallory"`},
+		"a foreign key posing as ours": {func(c *a2av1.AgentCard) { _ = posing.Sign(c) }, `key "k1" does not match`},
 		"alg none": {func(c *a2av1.AgentCard) {
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1","typ":"JOSE"}`))}}
-		}, "no signature of the card can be read"},
+		}, "no signature of the card is valid"},
 		"our public key as a secret": {func(c *a2av1.AgentCard) {
 			jws := must[*jose.JSONWebSignature](t)(secret.Sign(must[[]byte](t)(Canonical(c))))
 			protected, mac, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: mac}}
-		}, "no signature of the card can be read"},
+		}, "no signature of the card is valid"},
 		"a key that the signature brings along": {func(c *a2av1.AgentCard) {
 			own := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: ec(t)},
 				(&jose.SignerOptions{EmbedJWK: true}).WithHeader("kid", "own").WithHeader("jku", "http://127.0.0.1:1/keys")))
@@ -240,7 +240,7 @@ func TestA_10_ChangedOrForeignCardIsRefused(t *testing.T) {
 			protected, signature, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}
 		}, "no signature is by a trusted key"},
-		"no sense": {func(c *a2av1.AgentCard) { c.Signatures = []*a2av1.AgentCardSignature{{Protected: "{", Signature: "."}} }, "can be read"},
+		"no sense": {func(c *a2av1.AgentCard) { c.Signatures = []*a2av1.AgentCardSignature{{Protected: "{", Signature: "."}} }, "is valid"},
 		"too many": {func(c *a2av1.AgentCard) {
 			for range maxSignatures {
 				c.Signatures = append(c.Signatures, c.Signatures[0])
@@ -310,17 +310,17 @@ func TestA_10_WrongKeys(t *testing.T) {
 	public := block("PUBLIC KEY", der, err)
 	ours := ec(t)
 	for name, c := range map[string]struct{ file, private, trusted string }{
-		"nothing":      {"", "holds no private key", "holds no public key"},
-		"garbage":      {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be read", "holds a private key"},
-		"P-384":        {pkcs8(p384), "EC key on P-384", "holds a private key"},
-		"public":       {public, "holds a public key", ""},
-		"private":      {pkcs8(ours), "", "holds a private key"},
-		"encrypted":    {block("ENCRYPTED PRIVATE KEY", []byte("x"), nil), "is encrypted", "holds a private key"},
-		"a secret":     {`{"kty": "oct", "k": "c2VjcmV0"}`, "holds no private key", "holds a secret key"},
-		"no JWK":       {`{"kty": "EC"}`, "holds no private key", "is no JWK"},
-		"an empty set": {`{"keys": []}`, "holds no private key", "holds no public key"},
-		"no JSON":      {`{`, "holds no private key", "is no JSON"},
-		"private JWK":  {string(must[[]byte](t)(json.Marshal(jose.JSONWebKey{Key: ours}))), "holds no private key", "holds a private key"},
+		"nothing":      {"", "contains no private key", "contains no public key"},
+		"garbage":      {"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be parsed", "contains a private key"},
+		"P-384":        {pkcs8(p384), "EC key on P-384", "contains a private key"},
+		"public":       {public, "contains a public key", ""},
+		"private":      {pkcs8(ours), "", "contains a private key"},
+		"encrypted":    {block("ENCRYPTED PRIVATE KEY", []byte("x"), nil), "is encrypted", "contains a private key"},
+		"a secret":     {`{"kty": "oct", "k": "c2VjcmV0"}`, "contains no private key", "contains a secret key"},
+		"no JWK":       {`{"kty": "EC"}`, "contains no private key", "is not a valid JWK"},
+		"an empty set": {`{"keys": []}`, "contains no private key", "contains no public key"},
+		"no JSON":      {`{`, "contains no private key", "is not valid JSON"},
+		"private JWK":  {string(must[[]byte](t)(json.Marshal(jose.JSONWebKey{Key: ours}))), "contains no private key", "contains a private key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(err error, want string) {
@@ -342,7 +342,8 @@ func TestA_10_WrongKeys(t *testing.T) {
 	}
 }
 
-// Whatever a card holds: what is signed is verified, and is the card.
+// FuzzA_10_SignAndVerify: the signature of any card verifies, and the verified card equals
+// the signed one.
 func FuzzA_10_SignAndVerify(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(`{"name": "\u2028<>&", "capabilities": {"extensions": [{"params": {"z": [null, {}, "", 1e-7]}}]}}`))

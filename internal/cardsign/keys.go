@@ -16,25 +16,25 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// minRSA is how long an RSA key has to be at least, in bits.
+// minRSA is the minimum length of an RSA key, in bits.
 const minRSA = 2048
 
-// Key signs cards.
+// Key is a private key that signs cards.
 type Key struct {
-	// ID names the key in signatures (kid); required and unique.
+	// ID identifies the key in signatures (kid). It is required and must be unique.
 	ID string
-	// Private is an *ecdsa.PrivateKey on P-256 (ES256), an ed25519.PrivateKey
-	// (EdDSA), or an *rsa.PrivateKey of 2048 bits or more (RS256).
+	// Private is an *ecdsa.PrivateKey on P-256 (ES256), an ed25519.PrivateKey (EdDSA), or
+	// an *rsa.PrivateKey of at least 2048 bits (RS256).
 	Private crypto.Signer
 }
 
-// algorithm returns how a key signs. Each of these signs the same in the same way
-// every time, so that a card is the same on every replica.
+// algorithm returns the signature algorithm of a key. All of them are deterministic, so
+// that a card is the same on every replica.
 func algorithm(key crypto.Signer) (jose.SignatureAlgorithm, error) {
 	switch key := key.(type) {
 	case *ecdsa.PrivateKey:
 		if key.Curve != elliptic.P256() {
-			return "", fmt.Errorf("is an EC key on %s; use one on P-256, Ed25519, or RSA", key.Params().Name)
+			return "", fmt.Errorf("is an EC key on %s; use EC P-256, Ed25519 or RSA", key.Params().Name)
 		}
 		return jose.ES256, nil
 	case ed25519.PrivateKey:
@@ -45,25 +45,25 @@ func algorithm(key crypto.Signer) (jose.SignatureAlgorithm, error) {
 		}
 		return jose.RS256, nil
 	}
-	return "", errors.New("is a key of a kind that does not sign cards; use EC P-256, Ed25519 or RSA")
+	return "", errors.New("is of a type that cannot sign cards; use EC P-256, Ed25519 or RSA")
 }
 
-// ParsePrivate reads a private key in PEM: PKCS #8, PKCS #1 or SEC 1. The error
-// says what is wrong with the file, and begins with a verb.
+// ParsePrivate parses a private key in PEM: PKCS #8, PKCS #1 or SEC 1. The error text
+// begins with a verb whose subject is the file.
 func ParsePrivate(data []byte) (crypto.Signer, error) {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
-			return nil, errors.New("holds no private key in PEM")
+			return nil, errors.New("contains no private key in PEM")
 		}
 		data = rest
 		switch block.Type {
 		case "EC PARAMETERS":
 			continue
 		case "ENCRYPTED PRIVATE KEY":
-			return nil, errors.New("is encrypted; store it in clear, where this server alone can read it")
+			return nil, errors.New("is encrypted; store it unencrypted, readable only by this server")
 		case "PUBLIC KEY", "RSA PUBLIC KEY", "CERTIFICATE":
-			return nil, errors.New("holds a public key; cards are signed with the private one")
+			return nil, errors.New("contains a public key; cards are signed with the private key")
 		}
 		key, err := privateKey(block)
 		if err != nil {
@@ -85,20 +85,20 @@ func privateKey(block *pem.Block) (crypto.Signer, error) {
 	case "RSA PRIVATE KEY":
 		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		return nil, fmt.Errorf("holds a %q; a private key in PEM is needed", block.Type)
+		return nil, fmt.Errorf("contains a %q; a private key in PEM is required", block.Type)
 	}
 	if err != nil {
-		return nil, errors.New("holds a private key that cannot be read") // the cause may quote it
+		return nil, errors.New("contains a private key that cannot be parsed") // the cause may quote the key
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, errors.New("holds a private key that cannot sign; use EC P-256, Ed25519 or RSA")
+		return nil, errors.New("contains a private key that cannot sign; use EC P-256, Ed25519 or RSA")
 	}
 	return signer, nil
 }
 
-// ParseTrusted reads public keys: a JWK set, a JWK, or PEM with public keys and
-// certificates. The error says what is wrong with the file, and begins with a verb.
+// ParseTrusted parses public keys: a JWK set, a JWK, or PEM with public keys and
+// certificates. The error text begins with a verb whose subject is the file.
 func ParseTrusted(data []byte) ([]jose.JSONWebKey, error) {
 	read := pemKeys
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
@@ -109,10 +109,10 @@ func ParseTrusted(data []byte) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("holds no public key; give a JWK set, a JWK, or PEM")
+		return nil, errors.New("contains no public key; provide a JWK set, a JWK, or PEM")
 	}
 	for _, k := range keys {
-		if err := trustworthy(k); err != nil {
+		if err := checkTrusted(k); err != nil {
 			return nil, err
 		}
 	}
@@ -122,18 +122,18 @@ func ParseTrusted(data []byte) ([]jose.JSONWebKey, error) {
 func webKeys(data []byte) ([]jose.JSONWebKey, error) {
 	var is struct{ Keys json.RawMessage }
 	if err := json.Unmarshal(data, &is); err != nil {
-		return nil, errors.New("is no JSON")
+		return nil, errors.New("is not valid JSON")
 	}
 	if is.Keys == nil {
 		var k jose.JSONWebKey
 		if err := json.Unmarshal(data, &k); err != nil {
-			return nil, errors.New("is no JWK that can be read")
+			return nil, errors.New("is not a valid JWK")
 		}
 		return []jose.JSONWebKey{k}, nil
 	}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(data, &set); err != nil {
-		return nil, errors.New("holds a JWK that cannot be read")
+		return nil, errors.New("contains an invalid JWK")
 	}
 	var keys []jose.JSONWebKey
 	for _, k := range set.Keys {
@@ -174,33 +174,34 @@ func publicKey(block *pem.Block) (key any, err error) {
 	case "PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
 		return nil, errPrivate
 	default:
-		return nil, fmt.Errorf("holds a %q; public keys are needed", block.Type)
+		return nil, fmt.Errorf("contains a %q; public keys are required", block.Type)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("holds a %q that cannot be read", block.Type)
+		return nil, fmt.Errorf("contains a %q that cannot be parsed", block.Type)
 	}
 	return key, nil
 }
 
-var errPrivate = errors.New("holds a private key; give the public one alone")
+var errPrivate = errors.New("contains a private key; provide only the public key")
 
-// trustworthy refuses keys that anybody could sign with.
-func trustworthy(k jose.JSONWebKey) error {
+// checkTrusted returns an error for a key that does not prove who signed a card, such as a
+// shared secret or a short RSA key.
+func checkTrusted(k jose.JSONWebKey) error {
 	switch key := k.Key.(type) {
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	case *rsa.PublicKey:
 		if n := key.N.BitLen(); n < minRSA {
-			return fmt.Errorf("holds an RSA key of %d bits; at least %d are needed", n, minRSA)
+			return fmt.Errorf("contains an RSA key of %d bits; at least %d are required", n, minRSA)
 		}
 	case []byte:
-		return errors.New("holds a secret key; who can verify with it can sign as well")
+		return errors.New("contains a secret key, with which everyone who verifies could also sign")
 	case *ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey:
 		return errPrivate
 	default:
-		return errors.New("holds a key of a kind that does not sign cards; use EC, Ed25519 or RSA")
+		return errors.New("contains a key of a type that cannot sign cards; use EC, Ed25519 or RSA")
 	}
 	if !k.Valid() {
-		return errors.New("holds a key that is not valid")
+		return errors.New("contains an invalid key")
 	}
 	return nil
 }

@@ -20,23 +20,21 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// maxSigned is how many cards' signatures are remembered.
+// maxSigned is the maximum number of cards whose signatures are cached.
 const maxSigned = 256
 
-// Signer signs cards with all its keys: while a key is replaced, those who know
-// the old one and those who know the new one both find a signature of theirs. Safe
-// for concurrent use.
+// Signer signs cards with all its keys. While a key is being replaced, a card has
+// signatures by the old key and by the new one. Signer is safe for concurrent use.
 type Signer struct {
 	signers []jose.Signer
 	public  []byte
 
 	mu     sync.Mutex
-	signed map[[sha256.Size]byte][]*a2av1.AgentCardSignature // by what was signed; guarded by mu
+	signed map[[sha256.Size]byte][]*a2av1.AgentCardSignature // by the digest of the canonical form; guarded by mu
 }
 
-// NewSigner returns a signer. jku, where it is not empty, is the address that
-// signatures name for the public keys. Errors: no key, a key that does not sign
-// cards, an id that is missing or there twice.
+// NewSigner returns a Signer. jku is the URL of the public keys that signatures name; ""
+// for none. The error says which key is unsuitable, or that an ID is missing or used twice.
 func NewSigner(keys []Key, jku string) (*Signer, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no key to sign cards with")
@@ -45,7 +43,7 @@ func NewSigner(keys []Key, jku string) (*Signer, error) {
 	set, ids := jose.JSONWebKeySet{}, map[string]bool{}
 	for _, k := range keys {
 		if k.ID == "" || ids[k.ID] {
-			return nil, fmt.Errorf("the id %q of a key that signs cards is empty or there twice", k.ID)
+			return nil, fmt.Errorf("key id %q is empty or used twice", k.ID)
 		}
 		ids[k.ID] = true
 		alg, err := algorithm(k.Private)
@@ -68,12 +66,12 @@ func NewSigner(keys []Key, jku string) (*Signer, error) {
 	return s, err
 }
 
-// JWKS returns the public keys as a JWK set, in JSON.
+// JWKS returns the public keys as a JWK set in JSON.
 func (s *Signer) JWKS() []byte { return bytes.Clone(s.public) }
 
-// Sign puts signatures on a card in place of those it has: one of each key over
-// the canonical form and, where that holds something empty, one of each over the
-// compact form, for verifiers that drop what is empty.
+// Sign replaces the signatures of a card: one by each key over the canonical form and, if
+// the compact form differs, one by each key over that, for verifiers that drop empty
+// values.
 func (s *Signer) Sign(card *a2av1.AgentCard) error {
 	canonical, err := Canonical(card)
 	if err != nil {
@@ -129,7 +127,7 @@ func (s *Signer) remember(name [sha256.Size]byte, list []*a2av1.AgentCardSignatu
 	s.signed[name] = list
 }
 
-// opaque signs without chance, as jose's own signers do not.
+// opaque signs deterministically, which the signers of package jose do not.
 type opaque struct {
 	private crypto.Signer
 	public  jose.JSONWebKey
@@ -154,7 +152,7 @@ func (o opaque) SignPayload(payload []byte, _ jose.SignatureAlgorithm) ([]byte, 
 	return nil, fmt.Errorf("signing with a %T", o.private)
 }
 
-// signEC returns the two numbers of an RFC 6979 signature, as JWS wants them.
+// signEC returns a deterministic ECDSA signature (RFC 6979) in the form of JWS.
 func signEC(key *ecdsa.PrivateKey, digest []byte) ([]byte, error) {
 	der, err := key.Sign(nil, digest, crypto.SHA256)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// maxSignatures is how many signatures of a card are looked at.
+// maxSignatures is the maximum number of signatures on a card.
 const maxSignatures = 16
 
-// accepted are the algorithms of others' signatures.
+// accepted lists the signature algorithms that are accepted on the cards of others.
 var accepted = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 }
@@ -24,12 +24,12 @@ var accepted = []jose.SignatureAlgorithm{
 // ErrUnsigned is the error for a card without signatures.
 var ErrUnsigned = errors.New("the card is not signed")
 
-// Trust verifies cards with the keys that an operator trusts. Nothing that a card
-// or its signatures name is fetched or believed: neither jku nor a key. Safe for
-// concurrent use.
+// Trust verifies cards with the public keys that the operator trusts. It never fetches or
+// uses a key that a card or its signatures name, such as jku. Trust is safe for concurrent
+// use.
 type Trust struct{ keys []jose.JSONWebKey }
 
-// NewTrust returns a Trust in the keys of files; see ParseTrusted.
+// NewTrust returns a Trust with the keys in files, whose format ParseTrusted describes.
 func NewTrust(files ...[]byte) (*Trust, error) {
 	t := &Trust{}
 	for i, data := range files {
@@ -40,22 +40,22 @@ func NewTrust(files ...[]byte) (*Trust, error) {
 		t.keys = append(t.keys, keys...)
 	}
 	if len(t.keys) == 0 {
-		return nil, errors.New("no key to trust")
+		return nil, errors.New("no trusted key")
 	}
 	return t, nil
 }
 
-// Verify returns what a trusted key has signed of a card, and that key's id: a
-// signature over the compact form says nothing of what is empty, which is not in
-// the card returned then. Errors: ErrUnsigned; no signature is by a trusted key
-// over this card, in words for the operator.
+// Verify returns the content of a card that a trusted key has signed, and the ID of that
+// key. If the signature covers the compact form, the returned card has no empty values,
+// because they are not signed. The error is ErrUnsigned, or says why no signature is
+// trusted, for the operator.
 func (t *Trust) Verify(card *a2av1.AgentCard) (signed *a2av1.AgentCard, kid string, err error) {
 	signatures := card.GetSignatures()
 	if len(signatures) == 0 {
 		return nil, "", ErrUnsigned
 	}
 	if len(signatures) > maxSignatures {
-		return nil, "", fmt.Errorf("the card has %d signatures; at most %d are looked at", len(signatures), maxSignatures)
+		return nil, "", fmt.Errorf("the card has %d signatures; at most %d are accepted", len(signatures), maxSignatures)
 	}
 	for _, form := range []func(*a2av1.AgentCard) ([]byte, error){Canonical, Compact} {
 		payload, err := form(card)
@@ -71,18 +71,18 @@ func (t *Trust) Verify(card *a2av1.AgentCard) (signed *a2av1.AgentCard, kid stri
 	return nil, "", t.refusal(signatures)
 }
 
-// read returns the card that was signed.
+// read returns the card in a signed payload.
 func read(payload []byte, kid string, signatures []*a2av1.AgentCardSignature) (*a2av1.AgentCard, string, error) {
 	card := &a2av1.AgentCard{}
 	if err := protojson.Unmarshal(payload, card); err != nil {
-		return nil, "", fmt.Errorf("reading what was signed: %w", err)
+		return nil, "", fmt.Errorf("reading the signed card: %w", err)
 	}
 	card.Signatures = signatures
 	return card, kid, nil
 }
 
-// fits reports whether a signature is by a trusted key over payload. The key's id
-// is a hint: all keys are tried.
+// fits reports whether a trusted key has signed payload. It tries all keys; the key ID in a
+// signature is only a hint.
 func (t *Trust) fits(s *a2av1.AgentCardSignature, payload []byte) (kid string, ok bool) {
 	jws, kid, err := parse(s, payload)
 	if err != nil {
@@ -106,12 +106,12 @@ func parse(s *a2av1.AgentCardSignature, payload []byte) (jws *jose.JSONWebSignat
 		return nil, "", err
 	}
 	if len(jws.Signatures) != 1 || jws.Signatures[0].Protected.KeyID == "" {
-		return nil, "", errors.New("names no key")
+		return nil, "", errors.New("has no key id")
 	}
 	return jws, jws.Signatures[0].Protected.KeyID, nil
 }
 
-// refusal says why no signature counts.
+// refusal returns the error that says why no signature is trusted.
 func (t *Trust) refusal(signatures []*a2av1.AgentCardSignature) error {
 	known := map[string]bool{}
 	for _, k := range t.keys {
@@ -124,13 +124,13 @@ func (t *Trust) refusal(signatures []*a2av1.AgentCardSignature) error {
 		case err != nil:
 			continue
 		case known[kid]:
-			return fmt.Errorf("the card's signature by the trusted key %q does not fit: the card is not as it was signed, or another key signed it", kid)
+			return fmt.Errorf("the card's signature by the trusted key %q does not match: the card was changed after it was signed, or another key signed it", kid)
 		case !slices.Contains(by, strconv.Quote(kid)):
 			by = append(by, strconv.Quote(kid))
 		}
 	}
 	if len(by) == 0 {
-		return errors.New("no signature of the card can be read, or names its key and an algorithm that is accepted")
+		return errors.New("no signature of the card is valid, names its key and uses an accepted algorithm")
 	}
-	return fmt.Errorf("no signature is by a trusted key over what the card says; it is signed by %s", strings.Join(by, ", "))
+	return fmt.Errorf("no signature is by a trusted key; the card is signed by %s", strings.Join(by, ", "))
 }

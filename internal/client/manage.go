@@ -1,17 +1,12 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/wire"
 )
 
 // GetTeam returns a team.
@@ -83,36 +78,4 @@ func (t *Team) GetAgent(ctx context.Context, id string) (*teamv1.RegisteredAgent
 // paged asks for as much as there may be in one answer.
 func paged(token string) url.Values {
 	return url.Values{"pageSize": {strconv.Itoa(100)}, "pageToken": {token}}
-}
-
-// call makes one call below /team/v1.
-func (t *Team) call(ctx context.Context, method, path string, in, out proto.Message) error {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = wire.Marshal(in); err != nil {
-			return err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, t.base+"/team/v1"+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("making the request: %w", err)
-	}
-	req.Header.Set("Accept", wire.TypeJSON)
-	if body != nil {
-		req.Header.Set("Content-Type", wire.TypeJSON)
-	}
-	resp, err := t.web.do(req, body)
-	if err != nil {
-		return err
-	}
-	defer done(resp)
-	data, err := t.web.read(resp)
-	if err != nil {
-		return err
-	}
-	if err := t.refused(resp.StatusCode, data); err != nil {
-		return err
-	}
-	return decode(data, out)
 }

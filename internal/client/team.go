@@ -1,3 +1,5 @@
+// Package client calls a team-server by its own Agent service, for the commands: teams,
+// agents, runs and collaborations. Agents that speak A2A are called with pkg/a2aclient.
 package client
 
 import (
@@ -9,34 +11,47 @@ import (
 	"net/url"
 	"strings"
 
-	"google.golang.org/grpc/status"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Team calls a team-server by its own Agent service, over REST. Safe for
-// concurrent use.
+// Team calls a team-server over REST. Safe for concurrent use.
 type Team struct {
-	web   *web
+	http  *http.Client
+	token string
 	base  string
-	shown string // base without a password
+	url   *url.URL // base
 }
 
 // NewTeam returns a client of the team-server at a base address, such as
-// http://127.0.0.1:8080.
-func NewTeam(base string, cfg Config) (*Team, error) {
+// http://127.0.0.1:8080. The token is sent as bearer token; empty sends none.
+func NewTeam(base, token string) (*Team, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, noAddress(base, "http://HOST:PORT")
+		return nil, addressError(base)
 	}
-	return &Team{web: newWeb(cfg), base: strings.TrimSuffix(base, "/"), shown: strings.TrimSuffix(u.Redacted(), "/")}, nil
+	return &Team{token: token, base: strings.TrimSuffix(base, "/"), url: u, http: &http.Client{
+		// A token must not follow a redirect to another server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
 }
 
-// refused is the error that an answer stands for; nil is a good answer. One that no
-// team-server gives is from something else at its address, unless a proxy gives it.
+// addressError is the error for a text that is no address of a server.
+type addressError string
+
+func (e addressError) Error() string {
+	return fmt.Sprintf("%q is no address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
+}
+
+func (addressError) Unwrap() error { return a2aclient.ErrAddress }
+
+func (t *Team) origin() string { return t.url.Scheme + "://" + t.url.Host }
+
+// refused returns the error that an answer stands for; nil for a good answer. An error
+// that no team-server gives is from something else at its address, unless a proxy gives it.
 func (t *Team) refused(httpStatus int, body []byte) error {
-	st := byStatus(wire.ParseRESTError)(httpStatus, body)
+	st := wire.ParseRESTError(httpStatus, body)
 	switch httpStatus {
 	case http.StatusOK:
 		if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
@@ -44,43 +59,36 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 		}
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		if wire.InfoOf(st).GetReason() != "" {
-			return refused(st)
+			return wire.Error(st)
 		}
 	default:
-		return refused(st)
+		return wire.Error(st)
 	}
 	return fmt.Errorf("what answers at %s does not look like a team-server; "+
-		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", t.shown)
+		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(t.url.Redacted(), "/"))
 }
 
 // Process gives an agent a message and yields the events of its run, those
 // behind a sequence only, until it has ended or waits for people.
 func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		body, err := wire.Marshal(&teamv1.ProcessStreamRequest{Request: run, After: after})
+		path := "/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
+		resp, err := t.send(ctx, http.MethodPost, path, &teamv1.ProcessStreamRequest{Request: run, After: after}, wire.TypeSSE)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		target := t.base + "/team/v1/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
-		req, err := t.web.request(ctx, http.MethodPost, target, wire.TypeJSON, body)
-		if err != nil {
-			yield(nil, err)
+		defer done(resp)
+		if resp.StatusCode != http.StatusOK || !wire.IsEventStream(resp.Header) {
+			yield(nil, t.noStream(resp))
 			return
 		}
-		var none error // why what came is no stream
-		judge := func(httpStatus int, body []byte) *status.Status {
-			none = t.refused(httpStatus, body)
-			return nil
-		}
-		for ev, err := range t.web.events(req, body, judge) {
+		for ev, err := range wire.ReadEvents(resp.Body) {
 			out := &teamv1.ProcessStreamResponse{}
 			switch {
-			case none != nil:
-				err = none
 			case err != nil:
 			case ev.Kind == "error":
-				err = refused(wire.ParseRESTError(http.StatusInternalServerError, ev.Data))
+				err = wire.Error(wire.ParseRESTError(http.StatusInternalServerError, ev.Data))
 			default:
 				err = decode(ev.Data, out)
 			}
@@ -91,5 +99,17 @@ func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after in
 	}
 }
 
+// noStream returns the error that an answer stands for which is no stream of events.
+func (t *Team) noStream(resp *http.Response) error {
+	data, err := t.read(resp)
+	if err == nil {
+		err = t.refused(resp.StatusCode, data)
+	}
+	if err == nil {
+		err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
+	}
+	return err
+}
+
 // Close closes idle connections.
-func (t *Team) Close() { _ = t.web.close() }
+func (t *Team) Close() { t.http.CloseIdleConnections() }

@@ -14,21 +14,22 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Limits of a request.
+// Limits of the texts in a request: task description and expected output in characters,
+// context in bytes.
 const (
 	minTask, maxTask = 10, 1000
-	maxExpected      = 10_000 // characters
+	maxExpected      = 10_000
 	maxContext       = 64 << 10
 )
 
-// againAfter is how long a caller waits who comes too early.
-const againAfter = 5 * time.Second
+// retryAfter is the delay that callers are told to wait before they try again.
+const retryAfter = 5 * time.Second
 
-// faults are those of a request.
+// faults collects the violations of a request.
 type faults struct{ a2a.Faults }
 
-// check checks a request to start. Fields have their names in
-// JSON; the contract has others.
+// check validates a request to start a collaboration. Field names in the error are the JSON
+// names; see contractName for those of the contract.
 func check(req *teamv1.StartCollaborationRequest) error {
 	var f faults
 	if req.GetTeamId() == "" {
@@ -38,22 +39,22 @@ func check(req *teamv1.StartCollaborationRequest) error {
 	case n < minTask || n > maxTask:
 		f.Add("taskDescription", "has %d characters; it must have %d to %d", n, minTask, maxTask)
 	case strings.TrimSpace(req.GetTaskDescription()) == "":
-		f.Add("taskDescription", "is blank; it must say what is to be done")
+		f.Add("taskDescription", "is blank; it must describe the task")
 	}
 	switch n := utf8.RuneCountInString(req.GetExpectedOutput()); {
 	case strings.TrimSpace(req.GetExpectedOutput()) == "":
-		f.Add("expectedOutput", "is required: what is to come out of it")
+		f.Add("expectedOutput", "is required; it must describe the result")
 	case n > maxExpected:
 		f.Add("expectedOutput", "has %d characters; it must have at most %d", n, maxExpected)
 	}
 	if n := proto.Size(req.GetContext()); n > maxContext {
-		f.Add("context", "has %d bytes; at most %d are taken", n, maxContext)
+		f.Add("context", "has %d bytes; it must have at most %d", n, maxContext)
 	}
 	f.constraints(req.GetConstraints())
 	return f.Err()
 }
 
-// checkID checks the id of a collaboration.
+// checkID validates the ID of a collaboration.
 func checkID(id string) error {
 	if id == "" {
 		return a2a.Invalid(a2a.Violation{Field: "collaborationId", Description: "is required"})
@@ -72,7 +73,7 @@ func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
 		field, n := resourceLimits+key, c.GetResourceLimits()[key]
 		switch _, is32 := resources[key]; {
 		case !is32 && key != "max_tokens":
-			f.Add(field, "is unknown; there are max_tokens, max_delegations, max_parallel")
+			f.Add(field, "is unknown; use max_tokens, max_delegations or max_parallel")
 		case n < 1:
 			f.Add(field, "is %d; it must be 1 or more", n)
 		case is32 && n > math.MaxInt32:
@@ -81,16 +82,16 @@ func (f *faults) constraints(c *teamv1.CollaborationConstraints) {
 	}
 }
 
-// resourceLimits is where limits are in a request.
+// resourceLimits is the path of the limits in a request.
 const resourceLimits = "constraints.resourceLimits."
 
-// resources are the limits of small numbers, beside max_tokens.
+// resources maps the names of limits with 32 bits to their setters. max_tokens has 64 bits.
 var resources = map[string]func(*teamv1.Limits, *int32){
 	"max_delegations": func(l *teamv1.Limits, n *int32) { l.MaxDelegations = n },
 	"max_parallel":    func(l *teamv1.Limits, n *int32) { l.MaxParallel = n },
 }
 
-// limits are the bounds of a request, as runs know them; nil is none.
+// limits returns the resource limits of a request, nil if it has none.
 func limits(req *teamv1.StartCollaborationRequest) *teamv1.Limits {
 	given := req.GetConstraints().GetResourceLimits()
 	if len(given) == 0 {

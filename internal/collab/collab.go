@@ -1,6 +1,6 @@
-// Package collab says what collaborations are: tasks of teams with a brief. How one
-// stands, what it brought and what it took is computed from its journal, the
-// definition that it is tied to, and nothing else (I5).
+// Package collab implements the collaboration service. A collaboration is a task of a team
+// with a brief. Its status, results and metrics are computed from its journal and from the
+// definition that its run is tied to; nothing else is stored.
 package collab
 
 import (
@@ -18,63 +18,64 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Teams knows teams and their definitions. Safe for concurrent use.
+// Teams gives access to teams and their definitions. It is safe for concurrent use.
 type Teams interface {
-	// Ready returns nil where a team is served, the error for a caller where it is not:
-	// TEAM_NOT_FOUND, TEAM_NOT_READY.
+	// Ready returns nil if a team is served, otherwise TEAM_NOT_FOUND or TEAM_NOT_READY.
 	Ready(ctx context.Context, id string) error
-	// Definition returns the definition of a team: that of a revision, for an empty one
-	// as it is served. Nil where there is none any more.
+	// Definition returns a revision of the definition of a team, or the served one if
+	// revision is empty. It returns nil if the definition no longer exists.
 	Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error)
 	// Entry returns the catalog entry that defines a team, which another replica can
-	// delete; empty means that no entry defines it.
+	// delete; "" if no entry defines it.
 	Entry(id string) string
 }
 
-// Slots are the places that collaborations take; stores keep them.
+// Slots lists running collaborations. Stores implement it.
 type Slots interface {
-	// Collaborations are those of a team that have not ended, of all owners.
+	// Collaborations returns the collaborations of a team that have not ended, of all
+	// owners.
 	Collaborations(ctx context.Context, team string) ([]a2a.Key, error)
 }
 
-// Config of a Service. Handler is required.
+// Config configures a Service. Handler is required.
 type Config struct {
-	// Handler has the tasks.
+	// Handler gives access to the tasks.
 	Handler *a2a.Handler
-	// Teams are what collaborations are of; nil: the teams that the handler serves,
-	// whose definitions are not known.
+	// Teams gives access to teams; nil: the teams that Handler serves, without their
+	// definitions.
 	Teams Teams
-	// Slots says which of them run; nil: nobody knows.
+	// Slots lists running collaborations; nil: none are listed.
 	Slots Slots
-	// Full reports whether the server has no capacity for one more; nil: it always has.
+	// Full reports whether the server has no capacity for another collaboration; nil: it
+	// always has capacity.
 	Full func() bool
-	// Clock tells the time of the store; unset is time.Now.
+	// Clock returns the time of the store; the default is time.Now.
 	Clock func() time.Time
 }
 
-// Service answers the calls of the collaboration service. Every call has a caller in
-// its context, and is shown the collaborations of that caller. Errors are *a2a.Error
-// and *agent.Error. Safe for concurrent use.
+// Service implements the collaboration service. The context of each call carries the
+// caller, who sees only its own collaborations. The errors are *a2a.Error and *agent.Error.
+// Service is safe for concurrent use.
 type Service struct {
 	c Config
 	h *a2a.Handler
 }
 
-// New returns a service.
+// New returns a Service.
 func New(c Config) *Service {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
 	if c.Teams == nil {
-		c.Teams = served{c.Handler}
+		c.Teams = handlerTeams{c.Handler}
 	}
 	return &Service{c: c, h: c.Handler}
 }
 
-// served are the teams of a handler, without their definitions.
-type served struct{ h *a2a.Handler }
+// handlerTeams implements Teams for the teams of a handler, whose definitions are unknown.
+type handlerTeams struct{ h *a2a.Handler }
 
-func (s served) Ready(ctx context.Context, id string) error {
+func (s handlerTeams) Ready(ctx context.Context, id string) error {
 	a, err := s.h.Find(ctx, id)
 	if err != nil && agent.AsError(err).Reason != agent.ReasonAgentNotFound {
 		return err
@@ -85,13 +86,14 @@ func (s served) Ready(ctx context.Context, id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
-func (served) Definition(context.Context, string, string) (*teamv1.TeamConfig, error) {
+func (handlerTeams) Definition(context.Context, string, string) (*teamv1.TeamConfig, error) {
 	return &teamv1.TeamConfig{}, nil
 }
 
-func (served) Entry(string) string { return "" }
+func (handlerTeams) Entry(string) string { return "" }
 
-// StartCollaboration implements the service.
+// StartCollaboration starts a collaboration and returns its first assignments and an
+// estimate of its end.
 func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
 	if err := check(req); err != nil {
 		return nil, err
@@ -114,15 +116,15 @@ func (s *Service) StartCollaboration(ctx context.Context, req *teamv1.StartColla
 	}, nil
 }
 
-// begin records a collaboration and returns its id.
+// begin creates the task of a collaboration and returns its ID.
 func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationRequest) (string, error) {
 	if err := s.c.Teams.Ready(ctx, req.GetTeamId()); err != nil {
 		return "", err
 	}
 	if s.c.Full != nil && s.c.Full() {
 		return "", &agent.Error{
-			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: againAfter,
-			Message: "as many runs are under way as this server drives at once; try again when one has ended",
+			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: retryAfter,
+			Message: "this server drives as many runs as it can at once; try again when one has ended",
 		}
 	}
 	def, err := s.c.Teams.Definition(ctx, req.GetTeamId(), "")
@@ -133,12 +135,12 @@ func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationReque
 	start.Entry = s.c.Teams.Entry(req.GetTeamId())
 	f, err := s.h.Start(ctx, start)
 	if err != nil {
-		return "", ofRequest(err, req.GetTeamId(), start.Concurrent)
+		return "", requestError(err, req.GetTeamId(), start.Concurrent)
 	}
 	return f.Task().GetId(), nil
 }
 
-// start is what a request wants of a team.
+// start converts a request to the start of a task.
 func (s *Service) start(req *teamv1.StartCollaborationRequest, def *teamv1.TeamConfig) a2a.Start {
 	bounds := req.GetConstraints()
 	if bounds == nil {
@@ -160,9 +162,8 @@ func (s *Service) start(req *teamv1.StartCollaborationRequest, def *teamv1.TeamC
 	return start
 }
 
-// ofRequest is an error of the message that a request was made into, in words of the
-// request.
-func ofRequest(err error, team string, most int) error {
+// requestError converts an error about the message of the task to one about the request.
+func requestError(err error, team string, most int) error {
 	var bad *a2a.Error
 	var of *agent.Error
 	switch {
@@ -170,9 +171,9 @@ func ofRequest(err error, team string, most int) error {
 		return a2a.Invalid(a2a.Violation{Field: "requestId", Description: bad.Violations[0].Description})
 	case errors.As(err, &of) && of.Reason == agent.ReasonCollaborationInProgress:
 		busy := *of
-		busy.Message = underWay(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
+		busy.Message = runningText(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
 		return &busy
-	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile, here or by another replica
+	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile by this replica or another one
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
 		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
@@ -180,8 +181,8 @@ func ofRequest(err error, team string, most int) error {
 	return err
 }
 
-// underWay says how many collaborations a team has, of all callers.
-func underWay(team string, n int) string {
+// runningText says how many collaborations of a team are running, for all callers.
+func runningText(team string, n int) string {
 	s := "s"
 	if n == 1 {
 		s = ""
@@ -189,17 +190,18 @@ func underWay(team string, n int) string {
 	return fmt.Sprintf("team %q has %d collaboration%s under way", team, n, s)
 }
 
-// task is what a team is given: the text for whoever knows no briefs.
+// task returns the message for the team. It contains the brief as text, for agents that do
+// not read briefs.
 func task(req *teamv1.StartCollaborationRequest) string {
 	return req.GetTaskDescription() + "\n\nExpected output: " + req.GetExpectedOutput()
 }
 
-// concurrent is how many collaborations a team may have.
+// concurrent returns the maximum number of running collaborations of a team.
 func concurrent(def *teamv1.TeamConfig) int {
 	return max(int(def.GetMaxConcurrentCollaborations()), 1)
 }
 
-// GetCollaborationStatus implements the service.
+// GetCollaborationStatus returns the status of a collaboration.
 func (s *Service) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error) {
 	r, err := s.read(ctx, req.GetCollaborationId())
 	if err != nil {
@@ -208,19 +210,20 @@ func (s *Service) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCol
 	return r.status(req.GetIncludeDetails()), nil
 }
 
-// PauseCollaboration implements the service.
+// PauseCollaboration pauses a collaboration: no new work starts, and running work finishes.
 func (s *Service) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
 	st, err := s.command(ctx, req.GetCollaborationId(), s.h.Pause)
 	return &teamv1.PauseCollaborationResponse{Collaboration: st}, err
 }
 
-// ResumeCollaboration implements the service.
+// ResumeCollaboration resumes a paused collaboration.
 func (s *Service) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error) {
 	st, err := s.command(ctx, req.GetCollaborationId(), s.h.Resume)
 	return &teamv1.ResumeCollaborationResponse{Collaboration: st}, err
 }
 
-// command gives one that has not ended a command.
+// command runs a command on a collaboration and returns its status. The error is
+// UNSUPPORTED_OPERATION if it has ended.
 func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*project.Fold, error)) (*teamv1.GetCollaborationStatusResponse, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
@@ -238,7 +241,8 @@ func (s *Service) command(ctx context.Context, id string, do func(context.Contex
 	return r.status(false), nil
 }
 
-// StopCollaboration implements the service. It waits for the end as long as ctx does.
+// StopCollaboration stops a collaboration and returns its results. It waits until the
+// collaboration has ended; WAIT_TIMEOUT if ctx ends first.
 func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
 	id := req.GetCollaborationId()
 	r, err := s.read(ctx, id)
@@ -250,7 +254,7 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 		if _, err := s.h.Stop(ctx, id, a2a.Stop{Force: req.GetForceStop(), SavePartial: keep, Reason: req.GetReason()}); err != nil {
 			return nil, notFound(id, err)
 		}
-		if err := s.ended(ctx, id); err != nil {
+		if err := s.waitForEnd(ctx, id); err != nil {
 			return nil, err
 		}
 		if r, err = s.read(ctx, id); err != nil {
@@ -264,8 +268,8 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 	return resp, nil
 }
 
-// ended waits for the end of a collaboration of the caller.
-func (s *Service) ended(ctx context.Context, id string) error {
+// waitForEnd waits until a collaboration of the caller has ended.
+func (s *Service) waitForEnd(ctx context.Context, id string) error {
 	who, err := s.h.Caller(ctx)
 	if err != nil {
 		return err
@@ -274,7 +278,7 @@ func (s *Service) ended(ctx context.Context, id string) error {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
-				"collaboration %q is being stopped and has not ended yet; ask for it again", id).With("task_id", id)
+				"collaboration %q is stopping but has not ended yet; call again to wait for it", id).With("task_id", id)
 		case err != nil:
 			return notFound(id, err)
 		case t.Event.GetScope() == "" && t.Event.GetEnded() != nil:
@@ -284,7 +288,7 @@ func (s *Service) ended(ctx context.Context, id string) error {
 	return context.Cause(ctx)
 }
 
-// read folds the journal of a collaboration of the caller.
+// read returns the projected journal of a collaboration of the caller.
 func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	who, err := s.h.Caller(ctx)
 	if err != nil {
@@ -293,20 +297,21 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	if !agent.ValidID(id) { // nothing that a store has to know: a part's has a ~, others come from no server
-		return nil, unknown(id)
+	if !agent.ValidID(id) { // this server never assigns such an ID; spare the store the query
+		return nil, collaborationNotFound(id)
 	}
 	r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: id})
 	switch {
 	case err != nil:
 		return nil, notFound(id, err)
 	case r.Accepted.GetCollaboration() == nil:
-		return nil, unknown(id)
+		return nil, collaborationNotFound(id)
 	}
 	return r, nil
 }
 
-// fold folds a journal.
+// fold projects the journal of a task. For a task that is not a collaboration it stops
+// after the first event.
 func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
 	r := newRun(k.ID)
 	for more, after := true, int64(0); more; {
@@ -315,7 +320,7 @@ func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
 			return nil, err
 		}
 		for _, rec := range page {
-			if r.take(rec.Event); r.Seq == 1 && r.Accepted.GetCollaboration() == nil {
+			if r.apply(rec.Event); r.Seq == 1 && r.Accepted.GetCollaboration() == nil {
 				return r, nil
 			}
 			after = rec.Seq
@@ -328,26 +333,27 @@ func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
 	return r, err
 }
 
-func unknown(id string) error {
+func collaborationNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonCollaborationNotFound, "there is no collaboration %.64q", id)
 }
 
-// lost reports whether a task has been deleted meanwhile, or is damaged on record.
-func lost(err error) bool { return a2a.IsNotFound(err) || a2a.IsDamaged(err) }
+// unreadable reports whether err means that a task was deleted meanwhile or its journal is
+// damaged.
+func unreadable(err error) bool { return a2a.IsNotFound(err) || a2a.IsDamaged(err) }
 
-// notFound is the error for a task that is not there as that for a collaboration.
+// notFound replaces TASK_NOT_FOUND by COLLABORATION_NOT_FOUND.
 func notFound(id string, err error) error {
 	if a2a.IsNotFound(err) {
-		return unknown(id)
+		return collaborationNotFound(id)
 	}
 	return err
 }
 
-// maxLooks limits how many tasks are read for one page: some tasks of an earlier version
-// are not collaborations.
-const maxLooks = 1000
+// maxReads is the maximum number of tasks that are read for one page. Tasks of earlier
+// versions may be listed although they are not collaborations.
+const maxReads = 1000
 
-// ListCollaborations implements the service.
+// ListCollaborations returns a page of the caller's collaborations, newest first.
 func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
 	who, err := s.h.Caller(ctx)
 	if err != nil {
@@ -362,27 +368,27 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 		return nil, a2a.StoreError("", a2a.ErrPageToken)
 	}
 	resp := &teamv1.ListCollaborationsResponse{}
-	for looks := 0; ; {
+	for reads := 0; ; {
 		most := size - len(resp.GetCollaborations()) + 1 // one extra, to know whether there is a next page
 		roots, err := s.roots(ctx, who.Owner(), a2a.RootFilter{Agent: req.GetTeamId(), Before: last, Limit: most})
 		if err != nil {
 			return nil, err
 		}
 		for _, root := range roots {
-			if len(resp.GetCollaborations()) == size || looks == maxLooks {
+			if len(resp.GetCollaborations()) == size || reads == maxReads {
 				resp.NextPageToken = last
 				return resp, nil
 			}
 			r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
 			switch {
-			case lost(err): // return the others without it
+			case unreadable(err): // return the others without it
 			case err != nil:
 				return nil, err
 			case r.Accepted.GetCollaboration() != nil:
 				resp.Collaborations = append(resp.Collaborations, r.status(false))
 			}
 			last = root
-			looks++
+			reads++
 		}
 		if len(roots) < most {
 			return resp, nil
@@ -397,7 +403,7 @@ func (s *Service) roots(ctx context.Context, owner string, f a2a.RootFilter) ([]
 	}
 	o := s.h.Overview()
 	if o == nil {
-		return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")
+		return nil, a2a.UnsupportedOperation("the store of this server cannot list the tasks of a team")
 	}
 	roots, err := o.Collaborating(ctx, owner, f)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// reader reads the fields of a body of the contract, and gathers what is not of the
-// kind that it has to be. Unknown keys are left out.
+// reader reads the fields of a body of the contract and collects those of the wrong type.
+// It ignores unknown keys and treats null like a missing key.
 type reader struct {
 	body   *structpb.Struct
 	at     string // path of the body
 	faults *faults
 }
 
-func read(body *structpb.Struct) reader { return reader{body: body, faults: &faults{}} }
+func newReader(body *structpb.Struct) reader { return reader{body: body, faults: &faults{}} }
 
 func (r reader) value(name string) *structpb.Value {
 	v := r.body.GetFields()[name]
@@ -69,7 +69,7 @@ func (r reader) number(name string) *float64 {
 	return proto.Float64(v.GetNumberValue())
 }
 
-// whole is a whole number of 32 bits.
+// whole returns a 32-bit integer, nil if it is missing or invalid.
 func (r reader) whole(name string) *int32 {
 	n := r.number(name)
 	if n == nil {
@@ -102,8 +102,8 @@ func (r reader) list(name string) []*structpb.Value {
 	return v.GetListValue().GetValues()
 }
 
-// with are the faults of the fields, and of what was made of them; one for each field,
-// which has its name in the contract.
+// with returns the violations that the reader found, and those of err for other fields,
+// under the field names of the contract.
 func (r reader) with(err error) error {
 	var more *a2a.Error
 	if errors.As(err, &more) {
@@ -117,8 +117,8 @@ func (r reader) with(err error) error {
 	return r.faults.Err()
 }
 
-// contractName is a field of a request by its name in the contract. Those of limits are
-// whatever a caller has sent.
+// contractName converts a JSON field name of a request to its name in the contract. The
+// keys of limits remain as the caller sent them.
 func contractName(field string) string {
 	if limit, ok := strings.CutPrefix(field, resourceLimits); ok {
 		return "constraints.resource_limits." + limit
@@ -128,9 +128,9 @@ func contractName(field string) string {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// ReadTeam makes the request of a body of create_team. Errors: INVALID_TEAM_CONFIG.
+// ReadTeam converts a body of create_team to a request. The error is INVALID_TEAM_CONFIG.
 func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
-	r := read(body)
+	r := newReader(body)
 	team := &teamv1.ContractTeam{TeamName: r.text("team_name"), TeamType: r.text("team_type")}
 	for i, v := range r.list("agent_roles") {
 		at := reader{body: v.GetStructValue(), at: "agent_roles[" + strconv.Itoa(i) + "].", faults: r.faults}
@@ -157,9 +157,9 @@ func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
 	return &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Contract{Contract: team}}, nil
 }
 
-// ReadStart makes the request of a body of start_collaboration.
+// ReadStart converts a body of start_collaboration to a request.
 func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error) {
-	r := read(body)
+	r := newReader(body)
 	req := &teamv1.StartCollaborationRequest{
 		TeamId: r.text("team_id"), TaskDescription: r.text("task_description"), ExpectedOutput: r.text("expected_output"), Context: r.object("context").body,
 	}
@@ -168,7 +168,7 @@ func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error)
 		if n := c.whole("max_duration_minutes"); n != nil && *n < 1 {
 			c.fault("max_duration_minutes", "is %d; it must be 1 or more", *n)
 		} else if n != nil {
-			req.Constraints.MaxDuration = &durationpb.Duration{Seconds: 60 * int64(*n)} // a time.Duration ends after 292 years
+			req.Constraints.MaxDuration = &durationpb.Duration{Seconds: 60 * int64(*n)} // a time.Duration would overflow after 292 years
 		}
 		limits := c.object("resource_limits")
 		for _, name := range slices.Sorted(maps.Keys(limits.body.GetFields())) {
@@ -185,9 +185,9 @@ func ReadStart(body *structpb.Struct) (*teamv1.StartCollaborationRequest, error)
 	return req, r.with(check(req))
 }
 
-// ReadStatus makes the request of a body of get_collaboration_status.
+// ReadStatus converts a body of get_collaboration_status to a request.
 func ReadStatus(body *structpb.Struct) (*teamv1.GetCollaborationStatusRequest, error) {
-	r := read(body)
+	r := newReader(body)
 	req := &teamv1.GetCollaborationStatusRequest{CollaborationId: r.text("collaboration_id")}
 	if details := r.flag("include_details"); details != nil {
 		req.IncludeDetails = *details
@@ -195,9 +195,9 @@ func ReadStatus(body *structpb.Struct) (*teamv1.GetCollaborationStatusRequest, e
 	return req, r.with(checkID(req.GetCollaborationId()))
 }
 
-// ReadStop makes the request of a body of stop_collaboration.
+// ReadStop converts a body of stop_collaboration to a request.
 func ReadStop(body *structpb.Struct) (*teamv1.StopCollaborationRequest, error) {
-	r := read(body)
+	r := newReader(body)
 	req := &teamv1.StopCollaborationRequest{CollaborationId: r.text("collaboration_id"), SavePartial: r.flag("save_partial")}
 	if force := r.flag("force_stop"); force != nil {
 		req.ForceStop = *force
@@ -205,7 +205,8 @@ func ReadStop(body *structpb.Struct) (*teamv1.StopCollaborationRequest, error) {
 	return req, r.with(checkID(req.GetCollaborationId()))
 }
 
-// failureText is why something failed, in the one line that the contract has for it.
+// failureText returns an error as the one line that the contract has for it, nil without an
+// error.
 func failureText(e *teamv1.Error) *string {
 	if e == nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// The answers of the contract. Each has success and error; what is not known is null.
+// The response bodies of the contract. Each has success and error; unknown values are null.
 
-// TeamAnswer is that of create_team.
+// TeamAnswer is the response body of create_team.
 type TeamAnswer struct {
 	Success bool        `json:"success"`
 	TeamID  string      `json:"team_id"`
-	Status  string      `json:"status"` // created, initializing, ready
+	Status  string      `json:"status"` // "created", "initializing" or "ready"
 	Agents  []TeamAgent `json:"agents"`
 	Error   *string     `json:"error"`
 }
@@ -23,10 +23,10 @@ type TeamAnswer struct {
 type TeamAgent struct {
 	AgentID string `json:"agent_id"`
 	Role    string `json:"role"`
-	Status  string `json:"status"` // ready, initializing, error
+	Status  string `json:"status"` // "ready", "initializing" or "error"
 }
 
-// RenderTeam is the answer of create_team.
+// RenderTeam returns the response body of create_team.
 func RenderTeam(resp *teamv1.CreateTeamResponse) TeamAnswer {
 	a := TeamAnswer{Success: true, TeamID: resp.GetTeam().GetId(), Status: "ready", Agents: []TeamAgent{}}
 	for _, m := range resp.GetMembers() {
@@ -39,7 +39,7 @@ func RenderTeam(resp *teamv1.CreateTeamResponse) TeamAnswer {
 	return a
 }
 
-// StartAnswer is that of start_collaboration.
+// StartAnswer is the response body of start_collaboration.
 type StartAnswer struct {
 	Success             bool         `json:"success"`
 	CollaborationID     string       `json:"collaboration_id"`
@@ -49,14 +49,14 @@ type StartAnswer struct {
 	Error               *string      `json:"error"`
 }
 
-// Assignment is work that is certain from the start.
+// Assignment is work that a team starts with.
 type Assignment struct {
 	Agent    string `json:"agent"`
 	Task     string `json:"task"`
 	Priority int32  `json:"priority"`
 }
 
-// RenderStart is the answer of start_collaboration.
+// RenderStart returns the response body of start_collaboration.
 func RenderStart(resp *teamv1.StartCollaborationResponse) StartAnswer {
 	a := StartAnswer{
 		Success: true, CollaborationID: resp.GetCollaborationId(), WorkflowStatus: resp.GetWorkflowStatus(),
@@ -68,7 +68,7 @@ func RenderStart(resp *teamv1.StartCollaborationResponse) StartAnswer {
 	return a
 }
 
-// StatusAnswer is that of get_collaboration_status.
+// StatusAnswer is the response body of get_collaboration_status.
 type StatusAnswer struct {
 	Success        bool               `json:"success"`
 	Status         string             `json:"status"`
@@ -79,7 +79,7 @@ type StatusAnswer struct {
 	Error          *string            `json:"error"`
 }
 
-// Progress is how far it is.
+// Progress is how much of the work is completed.
 type Progress struct {
 	CompletedTasks       int32   `json:"completed_tasks"`
 	TotalTasks           int32   `json:"total_tasks"`
@@ -87,15 +87,15 @@ type Progress struct {
 	CurrentPhase         string  `json:"current_phase"`
 }
 
-// AgentStatus is what an agent does.
+// AgentStatus is what an agent is doing.
 type AgentStatus struct {
 	AgentID     string  `json:"agent_id"`
 	Role        string  `json:"role"`
 	CurrentTask *string `json:"current_task"`
-	Status      string  `json:"status"` // working, waiting, completed, blocked
+	Status      string  `json:"status"` // "working", "waiting", "completed" or "blocked"
 }
 
-// RenderStatus is the answer of get_collaboration_status.
+// RenderStatus returns the response body of get_collaboration_status.
 func RenderStatus(resp *teamv1.GetCollaborationStatusResponse) StatusAnswer {
 	p := resp.GetProgress()
 	a := StatusAnswer{
@@ -119,7 +119,7 @@ func RenderStatus(resp *teamv1.GetCollaborationStatusResponse) StatusAnswer {
 	return a
 }
 
-// StopAnswer is that of stop_collaboration.
+// StopAnswer is the response body of stop_collaboration.
 type StopAnswer struct {
 	Success     bool    `json:"success"`
 	FinalStatus string  `json:"final_status"`
@@ -128,7 +128,7 @@ type StopAnswer struct {
 	Error       *string `json:"error"`
 }
 
-// Results are what it brought.
+// Results are the results of a collaboration.
 type Results struct {
 	Output         string         `json:"output"`
 	QualityScore   *float64       `json:"quality_score"`
@@ -136,7 +136,8 @@ type Results struct {
 	Contributions  []Contribution `json:"contributions"`
 }
 
-// Contribution is what an agent brought.
+// Contribution is the result of one agent. The effort scores of a collaboration add up to
+// 1.
 type Contribution struct {
 	Agent        string  `json:"agent"`
 	Role         string  `json:"role"`
@@ -144,14 +145,14 @@ type Contribution struct {
 	EffortScore  float64 `json:"effort_score"`
 }
 
-// Metrics are what it took.
+// Metrics measure the work of a collaboration.
 type Metrics struct {
 	TotalDurationMinutes int32 `json:"total_duration_minutes"`
 	MessagesExchanged    int32 `json:"messages_exchanged"`
 	IterationsCompleted  int32 `json:"iterations_completed"`
 }
 
-// RenderStop is the answer of stop_collaboration.
+// RenderStop returns the response body of stop_collaboration.
 func RenderStop(resp *teamv1.StopCollaborationResponse) StopAnswer {
 	res, m := resp.GetResults(), resp.GetMetrics()
 	a := StopAnswer{
@@ -168,7 +169,7 @@ func RenderStop(resp *teamv1.StopCollaborationResponse) StopAnswer {
 	return a
 }
 
-// isoTime is a time in UTC; nil is none.
+// isoTime formats a time in UTC (RFC 3339), nil without a time.
 func isoTime(t *timestamppb.Timestamp) *string {
 	if t == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // unaware are the teams of a replica that has heard of no deletion.
-type unaware struct{ served }
+type unaware struct{ handlerTeams }
 
 func (unaware) Ready(context.Context, string) error { return nil }
 func (unaware) Entry(id string) string              { return id }
@@ -44,7 +44,7 @@ func TestR_001_30_StartOrDelete(t *testing.T) {
 		}
 		replica := func() *Service {
 			h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
-			return New(Config{Handler: h, Slots: st, Teams: unaware{served{h}}})
+			return New(Config{Handler: h, Slots: st, Teams: unaware{handlerTeams{h}}})
 		}
 		remove = func(ctx context.Context) error {
 			_, err := st.ChangeCatalog(ctx, version, catalog.Change{Delete: []string{"crew"}})

@@ -9,12 +9,12 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// looked is how many of the last runs of a team an estimate is made of.
-const looked = 15
+// maxSamples is the maximum number of ended runs that an estimate is based on.
+const maxSamples = 15
 
-// estimate is when a collaboration will have ended: as long from its start as the
-// median of the caller's last runs of the team that were completed; bound reports that
-// there are none, and that it is the latest time.
+// estimate returns when a collaboration will probably have ended: the median duration of
+// the caller's last completed runs of the team after its start. bound is true if there are
+// no such runs; then the time is the latest possible one.
 func (s *Service) estimate(ctx context.Context, r *run) (at time.Time, bound bool, err error) {
 	most := r.Accepted.GetCollaboration().GetMaxDuration().AsDuration()
 	lengths, err := s.lengths(ctx, r)
@@ -30,31 +30,31 @@ func (s *Service) estimate(ctx context.Context, r *run) (at time.Time, bound boo
 		took = min(took, most)
 	}
 	at = r.Top.Since.Add(took)
-	if now := s.c.Clock(); at.Before(now) { // it is long over, and is asked for again
+	if now := s.c.Clock(); at.Before(now) { // the request is a repeat, and the collaboration has run longer
 		at = now
 	}
 	return at, len(lengths) == 0, nil
 }
 
-// lengths are how long the last runs of a team took.
+// lengths returns the durations of the last completed runs of a team.
 func (s *Service) lengths(ctx context.Context, r *run) ([]time.Duration, error) {
 	o := s.h.Overview()
 	if o == nil {
 		return nil, nil
 	}
 	owner := r.Accepted.GetOwner()
-	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: r.Accepted.GetAgent(), Ended: true, Limit: 10 * looked})
+	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: r.Accepted.GetAgent(), Ended: true, Limit: 10 * maxSamples})
 	if err != nil {
 		return nil, a2a.StoreError(r.Root, err)
 	}
 	var lengths []time.Duration
 	for _, m := range marks {
-		if m.State != a2av1.TaskState_TASK_STATE_COMPLETED || m.Root == r.Root || len(lengths) == looked {
+		if m.State != a2av1.TaskState_TASK_STATE_COMPLETED || m.Root == r.Root || len(lengths) == maxSamples {
 			continue
 		}
 		page, _, err := s.h.Page(ctx, a2a.Key{Owner: owner, ID: m.Root}, 0)
 		switch {
-		case lost(err) || err == nil && len(page) == 0:
+		case unreadable(err) || err == nil && len(page) == 0:
 			continue
 		case err != nil:
 			return nil, err

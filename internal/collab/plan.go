@@ -11,16 +11,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// plan is what is known of a team's work before it begins: its members, and of a
-// workflow its steps.
+// plan is what the definition of a team says about its work: its members, and the steps of
+// a workflow.
 type plan struct {
 	team     string
-	known    bool // its definition is
-	leads    bool // it has a leader
+	known    bool // the definition is known
+	leads    bool // the team has a leader
 	members  []member
 	steps    []planned
-	timeout  time.Duration // of a run; 0 is not set
-	perTask  time.Duration // of a member's work; 0 is not set
+	timeout  time.Duration // of a run; 0 if not set
+	perTask  time.Duration // of a member's step; 0 if not set
 	workflow bool
 }
 
@@ -33,17 +33,17 @@ type member struct {
 // planned is a step of a workflow.
 type planned struct {
 	id, member, task string
-	after            bool // another one comes before it
+	after            bool // it depends on another step
 	timeout          time.Duration
 }
 
-// Defaults of limits where nothing is set.
+// Default timeouts of a run and of a member's step.
 const (
 	defaultTimeout = 300 * time.Second
 	defaultPerTask = 60 * time.Second
 )
 
-// planOf reads the definition of a team; nil is not known.
+// planOf returns the plan of a definition. It is empty for nil, an unknown definition.
 func planOf(team string, def *teamv1.TeamConfig) plan {
 	p := plan{team: team}
 	if def == nil || len(def.GetMembers()) == 0 && def.GetWorkflow() == nil {
@@ -64,7 +64,7 @@ func planOf(team string, def *teamv1.TeamConfig) plan {
 	return p
 }
 
-// has reports whether a step of the plan has a name.
+// has reports whether the plan has a step with this name.
 func (p plan) has(name string) bool {
 	return slices.ContainsFunc(p.steps, func(s planned) bool { return s.id == name })
 }
@@ -78,7 +78,7 @@ func (p plan) member(id string) member {
 	return member{id: id}
 }
 
-// first is the work that begins at once.
+// first returns the assignments that start at once.
 func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	var list []*teamv1.InitialAssignment
 	for _, s := range p.steps {
@@ -93,8 +93,8 @@ func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	return list
 }
 
-// bound is how long a run takes at most: the sum of what its steps may take, within
-// the time of the run and of the collaboration.
+// bound returns the maximum duration of a run: the sum of the timeouts of its steps,
+// limited by the timeouts of the run and of the collaboration.
 func (p plan) bound(most time.Duration) time.Duration {
 	limit := p.timeout
 	if most > 0 && (limit == 0 || most < limit) {

@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// results are what a collaboration brought: nothing where it was stopped
-// without them.
+// results returns the results of a collaboration, without content if it was stopped without
+// saving them.
 func (r *run) results() *teamv1.CollaborationResults {
 	_, score := r.score()
 	res := &teamv1.CollaborationResults{CompletionTime: timestamppb.New(r.Now), QualityScore: score, QualityUnknown: score == nil}
@@ -24,7 +24,8 @@ func (r *run) results() *teamv1.CollaborationResults {
 	return res
 }
 
-// contributions are what each has brought, with its share of the effort.
+// contributions returns the results of the members and the leader, each with its share of
+// the effort.
 func (r *run) contributions() []*teamv1.CollaborationContribution {
 	var list []*teamv1.CollaborationContribution
 	var tokens, times []float64
@@ -33,9 +34,9 @@ func (r *run) contributions() []*teamv1.CollaborationContribution {
 		tokens = append(tokens, float64(spent.GetInputTokens()+spent.GetOutputTokens()))
 		times = append(times, took.Seconds())
 	}
-	brought, partial := r.brought(), r.partial()
+	delivered, partial := r.delivered(), r.partial()
 	for _, id := range r.members() {
-		if len(brought[id]) == 0 {
+		if len(delivered[id]) == 0 {
 			continue
 		}
 		spent, took := r.effort(func(n *journal.Node) bool { return n.Delegated() && n.Step.GetMember() == id })
@@ -51,17 +52,18 @@ func (r *run) contributions() []*teamv1.CollaborationContribution {
 	return list
 }
 
-// effort is what steps of the team cost, and how long they were worked on.
-func (r *run) effort(of func(*journal.Node) bool) (spent *teamv1.Spent, took time.Duration) {
+// effort returns the cost and the duration of the team's steps that match.
+func (r *run) effort(match func(*journal.Node) bool) (spent *teamv1.Spent, took time.Duration) {
 	for _, n := range r.Top.Steps {
-		if of(n) {
+		if match(n) {
 			spent, took = agent.AddSpent(spent, n.Spent()), took+r.took(n)
 		}
 	}
 	return spent, took
 }
 
-// shares are parts of 1: of the first list that has something, else they are equal.
+// shares converts values to shares whose sum is 1. It uses the first list whose sum is not
+// 0; if there is none, all shares are equal.
 func shares(lists ...[]float64) []float64 {
 	for _, list := range lists {
 		var sum float64
@@ -84,7 +86,7 @@ func shares(lists ...[]float64) []float64 {
 	return parts
 }
 
-// metrics are what a collaboration took.
+// metrics returns the metrics of a collaboration.
 func (r *run) metrics() *teamv1.CollaborationMetrics {
 	took := r.Now.Sub(r.Top.Since)
 	m := &teamv1.CollaborationMetrics{
@@ -105,12 +107,13 @@ func (r *run) metrics() *teamv1.CollaborationMetrics {
 	return m
 }
 
-// minutes rounds up.
+// minutes converts a duration to minutes, rounded up.
 func minutes(d time.Duration) int32 {
-	return int32((d + time.Minute - 1) / time.Minute) //nolint:gosec // 4,000 years
+	return int32((d + time.Minute - 1) / time.Minute) //nolint:gosec // overflows after 4,000 years
 }
 
-// rounds is how many rounds were done: their results were judged, or are the answer.
+// rounds returns the number of completed rounds: those with a judged result, and the one
+// whose result is the answer.
 func (r *run) rounds() int32 {
 	if r.finalStatus() == completed {
 		return r.currentRound()

@@ -12,14 +12,14 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// run is a collaboration as its journal has it. One goroutine at a time.
+// run is the projected journal of a collaboration. It is not safe for concurrent use.
 type run struct {
 	*journal.View
 	task *project.Fold
 	plan plan
 
-	driven   bool // somebody has begun to work
-	kept     *a2av1.Message
+	driven   bool           // a replica has claimed the run
+	kept     *a2av1.Message // the newest artifact of the team
 	observed []*teamv1.Observed_Member
 }
 
@@ -27,8 +27,8 @@ func newRun(root string) *run {
 	return &run{View: journal.New(root, journal.Whole), task: project.New(root, "")}
 }
 
-// take folds the next event.
-func (r *run) take(ev *teamv1.Event) {
+// apply folds the next event.
+func (r *run) apply(ev *teamv1.Event) {
 	r.Apply(ev)
 	r.task.Apply(ev)
 	switch k := ev.GetKind().(type) {
@@ -59,13 +59,14 @@ func (r *run) observe(o *teamv1.Observed) {
 // ended reports whether the collaboration has ended.
 func (r *run) ended() bool { return !r.Top.Open() }
 
-// reply is what it ended with, or what is kept of one that has failed; nil is neither.
+// reply returns the result: the answer, or the partial result that a failed run kept; nil
+// if there is neither.
 func (r *run) reply() *a2av1.Message {
 	return cmp.Or(r.Top.Reply, r.task.Kept(), r.kept)
 }
 
-// score is that of the last round that was judged, and which that is; nil is that it has
-// none.
+// score returns the score of the last judged round, nil if it has none, and the number of
+// the round.
 func (r *run) score() (round int32, score *float64) {
 	for _, n := range r.Top.Steps {
 		if n.Step.GetKind() == teamv1.Step_KIND_JUDGE && n.End != nil {
@@ -75,7 +76,7 @@ func (r *run) score() (round int32, score *float64) {
 	return round, score
 }
 
-// scoreOf is the score that a judgement ended with; nil is none.
+// scoreOf returns the score of an ended judge step, nil if it has none.
 func scoreOf(e *teamv1.Ended) *float64 {
 	if v := e.GetVerdict(); v != nil {
 		return v.Score //nolint:protogetter // set or not matters
@@ -83,19 +84,20 @@ func scoreOf(e *teamv1.Ended) *float64 {
 	return nil
 }
 
-// works reports whether a step has begun and is running.
+// works reports whether a step is running, and neither paused nor waiting for an answer.
 func (r *run) works(n *journal.Node) bool {
-	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked && !n.Asks()
+	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked() && !n.Asks()
 }
 
-// done reports whether a step has brought what it should.
+// done reports whether a step has succeeded. An empty reply counts as success.
 func done(n *journal.Node) bool {
 	o := n.End.GetOutcome()
 	return o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY
 }
 
-// needed reports whether a step counts: not one that was dropped or skipped because
-// nobody needs it, nor one that a leader was refused.
+// needed reports whether a step counts as a task of the team. Steps do not count if they
+// were dropped or skipped because their result was not needed, or if the call of a leader
+// was rejected before it started.
 func needed(n *journal.Node) bool {
 	switch n.End.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SKIPPED:
@@ -109,7 +111,7 @@ func needed(n *journal.Node) bool {
 	return true
 }
 
-// took is how long a step was worked on, at the time of the last event.
+// took returns how long a step has been worked on, up to the last event.
 func (r *run) took(n *journal.Node) time.Duration {
 	switch {
 	case n.Begun.IsZero():
@@ -120,7 +122,8 @@ func (r *run) took(n *journal.Node) time.Duration {
 	return n.Ended.Sub(n.Begun)
 }
 
-// own are the steps of the team itself that count as its tasks.
+// own returns the steps of the team that count as its tasks: those of members, and the
+// questions of a workflow.
 func (r *run) own() []*journal.Node {
 	var list []*journal.Node
 	for _, n := range r.Top.Steps {
@@ -131,7 +134,7 @@ func (r *run) own() []*journal.Node {
 	return list
 }
 
-// given are the steps at all levels that members were given.
+// given returns the delegated steps at all levels of nesting.
 func (r *run) given() []*journal.Node {
 	var list []*journal.Node
 	r.Top.Walk(func(n *journal.Node) {
@@ -142,7 +145,7 @@ func (r *run) given() []*journal.Node {
 	return list
 }
 
-// ahead are the steps of the plan that were not decided yet in this round.
+// ahead returns the planned steps that have not started in this round.
 func (r *run) ahead() []planned {
 	decided := map[string]bool{}
 	for _, n := range r.own() {
@@ -153,7 +156,7 @@ func (r *run) ahead() []planned {
 	return slices.DeleteFunc(slices.Clone(r.plan.steps), func(p planned) bool { return decided[p.id] })
 }
 
-// label names a step for people.
+// label returns the name of a step for people.
 func label(n *journal.Node) string {
 	name, member := n.Step.GetName(), n.Step.GetMember()
 	if name != "" && n.Step.GetKind() == teamv1.Step_KIND_STEP || member == "" {
@@ -162,7 +165,7 @@ func label(n *journal.Node) string {
 	return member
 }
 
-// clip is the beginning of a text.
+// clip returns the first 200 characters of a text.
 func clip(text string) string {
 	const most = 200
 	n := 0

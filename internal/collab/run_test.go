@@ -69,7 +69,7 @@ func TestR_001_27_Order(t *testing.T) {
 	r.plan = crew("a")
 	var seen []string
 	for _, ev := range p.events {
-		r.take(ev)
+		r.apply(ev)
 		if s := r.workflowStatus(); len(seen) == 0 || seen[len(seen)-1] != s {
 			seen = append(seen, s)
 		}
@@ -111,7 +111,7 @@ func TestC_24_Words(t *testing.T) {
 			}
 			r := newRun("t")
 			for _, ev := range p.events {
-				r.take(ev)
+				r.apply(ev)
 			}
 			if r.word() != c.word || r.finalStatus() != c.final {
 				t.Errorf("%q, at its end %q; want %q, %q", r.word(), r.finalStatus(), c.word, c.final)
@@ -120,8 +120,8 @@ func TestC_24_Words(t *testing.T) {
 	}
 }
 
-// R-001-35: whatever happens the percentage is 100 · completed / total, from 0 to 100, and
-// goes back only when there is more to do.
+// R-001-35: the percentage is always 100 · completed / total, from 0 to 100, and decreases
+// only if there is more work.
 func TestR_001_35_Percentages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		names := []string{"a", "b", "c", "d"}[:rapid.IntRange(0, 4).Draw(rt, "steps")]
@@ -151,7 +151,7 @@ func TestR_001_35_Percentages(t *testing.T) {
 		r.plan = crew(names...)
 		var before *teamv1.CollaborationProgress
 		for _, ev := range p.events {
-			r.take(ev)
+			r.apply(ev)
 			now := r.progress()
 			c, all, percent := now.GetCompletedTasks(), now.GetTotalTasks(), now.GetCompletionPercentage()
 			switch {
@@ -212,7 +212,7 @@ func TestR_001_42_StatusOfAStop(t *testing.T) {
 		p.add("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP, SavePartial: keep}}})
 		r := newRun("t")
 		for _, ev := range p.events {
-			r.take(ev)
+			r.apply(ev)
 		}
 		s := r.status(true)
 		if (len(s.GetPartialResults()) > 0) != keep || !strings.Contains(protojson.Format(s.GetQuestions()[0]), said) || len(s.GetAgents()) != 2 {
@@ -227,8 +227,8 @@ func TestR_001_42_StatusOfAStop(t *testing.T) {
 	}
 }
 
-// R-001-36, R-001-27: once a collaboration has failed nothing more comes for anybody, so
-// all are completed, also who failed or never began; and it stays as far as it came.
+// R-001-36, R-001-27: once a collaboration has failed there is no more work, so every
+// member is completed, even those that failed or never started; the progress remains.
 func TestR_001_36_AfterAFailure(t *testing.T) {
 	p := begin()
 	p.decide(0, work("1", "a"))
@@ -238,7 +238,7 @@ func TestR_001_36_AfterAFailure(t *testing.T) {
 	r := newRun("t")
 	r.plan = crew("a", "b")
 	for _, ev := range p.events {
-		r.take(ev)
+		r.apply(ev)
 	}
 	s := r.status(false)
 	if s.GetStatus() != failed || len(s.GetAgents()) != 2 || s.GetAgents()[0].GetStatus() != completed || s.GetAgents()[1].GetStatus() != completed {

@@ -14,7 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Words of a collaboration's status: projections of the state of its task.
+// Values in the status of a collaboration, its phase and its agents. They are projections
+// of the state of its task.
 const (
 	executing  = "executing"
 	completed  = "completed"
@@ -29,7 +30,8 @@ const (
 	blocked    = "blocked"
 )
 
-// status is how a collaboration stands.
+// status returns the status of a collaboration. The context and partial results are
+// included with details.
 func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	resp := &teamv1.GetCollaborationStatusResponse{
 		CollaborationId: r.Root, TeamId: r.Accepted.GetAgent(), Status: r.word(), Progress: r.progress(), Agents: r.agents(), Error: r.failure(),
@@ -45,7 +47,7 @@ func (r *run) status(details bool) *teamv1.GetCollaborationStatusResponse {
 	return resp
 }
 
-// word is the status in one word.
+// word returns the status in one word.
 func (r *run) word() string {
 	switch r.task.State() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -62,7 +64,7 @@ func (r *run) word() string {
 	return executing
 }
 
-// finalStatus is how it ended; empty before.
+// finalStatus returns how the collaboration ended, "" before.
 func (r *run) finalStatus() string {
 	switch r.task.State() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -77,7 +79,7 @@ func (r *run) finalStatus() string {
 	return ""
 }
 
-// workflowStatus is how far a collaboration is that has just begun.
+// workflowStatus returns how far a collaboration has come that has just been started.
 func (r *run) workflowStatus() string {
 	switch {
 	case len(r.given()) > 0:
@@ -88,7 +90,7 @@ func (r *run) workflowStatus() string {
 	return started
 }
 
-// failure is why it failed; nil where it did not.
+// failure returns the error of a failed collaboration, otherwise nil.
 func (r *run) failure() *teamv1.Error {
 	if r.word() != failed {
 		return nil
@@ -96,10 +98,10 @@ func (r *run) failure() *teamv1.Error {
 	return r.task.Ended().GetError()
 }
 
-// currentRound is the round that is worked on, or was the last.
+// currentRound returns the current round, or the last one after the end.
 func (r *run) currentRound() int32 { return max(r.Top.Round, 1) }
 
-// progress counts what is done of what is known.
+// progress returns how many of the known tasks are completed.
 func (r *run) progress() *teamv1.CollaborationProgress {
 	p := &teamv1.CollaborationProgress{CurrentPhase: r.phase(), TotalTasks: int32(len(r.ahead()))} //nolint:gosec // 256 steps at most
 	for _, s := range r.own() {
@@ -117,7 +119,7 @@ func (r *run) progress() *teamv1.CollaborationProgress {
 	return p
 }
 
-// phase names what is being done.
+// phase returns what is being done at present: the names of running steps, or a status.
 func (r *run) phase() string {
 	if r.ended() {
 		return r.finalStatus()
@@ -128,7 +130,7 @@ func (r *run) phase() string {
 		if !s.Open() {
 			continue
 		}
-		judged = judged || s.Step.GetKind() == teamv1.Step_KIND_JUDGE && !r.Parked
+		judged = judged || s.Step.GetKind() == teamv1.Step_KIND_JUDGE && !r.Parked()
 		if s.Delegated() && r.works(s) && !slices.Contains(names, label(s)) {
 			names = append(names, label(s))
 		}
@@ -138,14 +140,14 @@ func (r *run) phase() string {
 		return reviewing
 	case len(names) > 0:
 		return strings.Join(names, ", ")
-	case len(r.task.Questions()) > 0, r.Parked:
+	case len(r.task.Questions()) > 0, r.Parked():
 		return waiting
 	default:
 		return status
 	}
 }
 
-// agents are what the members do: the leader first.
+// agents returns the status of the members, the leader's first.
 func (r *run) agents() []*teamv1.CollaborationAgent {
 	var list []*teamv1.CollaborationAgent
 	if r.leads() {
@@ -157,7 +159,8 @@ func (r *run) agents() []*teamv1.CollaborationAgent {
 	return list
 }
 
-// members are those of the team: of its definition, else those that were seen at work.
+// members returns the IDs of the members: those in the definition or, if it is unknown,
+// those observed, and those that had steps.
 func (r *run) members() []string {
 	var ids []string
 	add := func(id string) {
@@ -179,7 +182,8 @@ func (r *run) members() []string {
 	return ids
 }
 
-// leads reports whether the team has a leader: one that is defined, or that had a turn.
+// leads reports whether the team has a leader: according to its definition or, if that is
+// unknown, because a model turn has run.
 func (r *run) leads() bool {
 	return r.plan.leads || !r.plan.known && slices.ContainsFunc(r.Top.Steps, func(n *journal.Node) bool { return n.Step.GetKind() == teamv1.Step_KIND_MODEL })
 }
@@ -199,7 +203,7 @@ func (r *run) leader() *teamv1.CollaborationAgent {
 	return a
 }
 
-// activity is what a member does.
+// activity returns what a member is doing.
 func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	m := r.plan.member(id)
 	a := &teamv1.CollaborationAgent{AgentId: id, Role: cmp.Or(m.role, id)}
@@ -243,7 +247,7 @@ func (r *run) activity(id string) *teamv1.CollaborationAgent {
 	return a
 }
 
-// about is what a step is about, for people.
+// about returns a description of a step for people.
 func (r *run) about(n *journal.Node) string {
 	name := n.Step.GetName()
 	if n.Step.GetKind() == teamv1.Step_KIND_STEP && name != "" {
@@ -253,20 +257,20 @@ func (r *run) about(n *journal.Node) string {
 	return cmp.Or(agent.Text(in.GetMessage()), agent.Text(r.Text(in.GetRef())), name)
 }
 
-// offline reports whether a member was not well when it was last looked at.
+// offline reports whether a member was unhealthy when it was last checked.
 func (r *run) offline(id string) bool {
 	return slices.ContainsFunc(r.observed, func(m *teamv1.Observed_Member) bool {
 		return m.GetId() == id && m.GetHealth() != nil && !m.GetHealth().GetHealthy()
 	})
 }
 
-// dropped reports whether the collaboration was stopped without its results.
+// dropped reports whether the collaboration was stopped without saving its results.
 func (r *run) dropped() bool { return r.task.Stop() != nil && !r.task.Stop().GetSavePartial() }
 
-// partial are the results of members so far: of each step the last one.
+// partial returns the results of members so far, by member ID.
 func (r *run) partial() map[string]string {
 	all := map[string]string{}
-	for id, list := range r.brought() {
+	for id, list := range r.delivered() {
 		var texts []string
 		for _, s := range list {
 			texts = append(texts, agent.Text(s.Reply))
@@ -276,9 +280,9 @@ func (r *run) partial() map[string]string {
 	return all
 }
 
-// brought are the steps that brought something, by member; of those that were done
-// again the last one.
-func (r *run) brought() map[string][]*journal.Node {
+// delivered returns the succeeded steps with a reply, by member. If a step was repeated, only
+// the last one is included.
+func (r *run) delivered() map[string][]*journal.Node {
 	all := map[string][]*journal.Node{}
 	for _, s := range r.own() {
 		if s.Step.GetMember() == "" || !done(s) || s.Reply == nil {

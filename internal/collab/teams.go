@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Running are the collaborations of a team that have not ended, of all callers.
+// Running returns the collaborations of a team that have not ended, of all callers.
 func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 	if s.c.Slots == nil {
 		return nil, nil
@@ -23,12 +23,13 @@ func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 	return keys, nil
 }
 
-// tries is how often others may start a collaboration while those of a team are stopped.
+// tries is how often Delete starts over because a collaboration was started meanwhile.
 const tries = 10
 
-// Delete takes a team away by remove, once it has no collaborations; force stops those
-// that it has. The error of remove is a2a.ErrBusy where one was started meanwhile, by
-// any replica. COLLABORATION_IN_PROGRESS.
+// Delete calls remove, which deletes the team, once it has no running collaborations. With
+// force it stops those that run, of all callers; without force the error is
+// COLLABORATION_IN_PROGRESS. remove must return a2a.ErrBusy if a collaboration was started
+// meanwhile, by any replica.
 func (s *Service) Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error {
 	for n := 0; ; n++ {
 		running, err := s.Running(ctx, team)
@@ -36,7 +37,7 @@ func (s *Service) Delete(ctx context.Context, team string, force bool, remove fu
 			if err = remove(ctx); !errors.Is(err, a2a.ErrBusy) {
 				return err
 			}
-			running, err = s.Running(ctx, team) // it may have ended already
+			running, err = s.Running(ctx, team) // the collaboration that was in the way may have ended
 		}
 		switch {
 		case err != nil:
@@ -45,29 +46,30 @@ func (s *Service) Delete(ctx context.Context, team string, force bool, remove fu
 			continue
 		case !force || n == tries:
 			return &agent.Error{
-				Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: againAfter,
-				Message: underWay(team, len(running)) + "; wait until it has none, or delete it with force, which stops them",
+				Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: retryAfter,
+				Message: runningText(team, len(running)) + "; wait until they have ended, or delete the team with force, which stops them",
 			}
 		}
 		for _, k := range running {
-			if err := s.cut(ctx, k); err != nil {
+			if err := s.stopAs(ctx, k); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// cut stops a collaboration of anybody.
-func (s *Service) cut(ctx context.Context, k a2a.Key) error {
+// stopAs stops a collaboration in the name of its owner and waits for its end.
+func (s *Service) stopAs(ctx context.Context, k a2a.Key) error {
 	account, principal, _ := strings.Cut(k.Owner, "/")
 	ctx = a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: principal})
 	if _, err := s.h.Stop(ctx, k.ID, a2a.Stop{Force: true, SavePartial: true, Reason: "the team is deleted"}); err != nil {
 		return err
 	}
-	return s.ended(ctx, k.ID)
+	return s.waitForEnd(ctx, k.ID)
 }
 
-// Describe adds to the status of a team what its collaborations do.
+// Describe adds the number of running collaborations and the status of the caller's last
+// one to the status of a team.
 func (s *Service) Describe(ctx context.Context, team string, to *teamv1.GetTeamStatusResponse) error {
 	keys, err := s.Running(ctx, team)
 	if err != nil {
@@ -78,14 +80,14 @@ func (s *Service) Describe(ctx context.Context, team string, to *teamv1.GetTeamS
 	return err
 }
 
-// last is how the caller's last collaboration of a team ended.
+// last returns the final status of the caller's last ended collaboration of a team.
 func (s *Service) last(ctx context.Context, team string) (string, error) {
 	who, err := s.h.Caller(ctx)
 	o := s.h.Overview()
 	if err != nil || o == nil {
 		return "", err
 	}
-	marks, err := o.Runs(ctx, who.Owner(), a2a.RunFilter{Agent: team, Ended: true, Limit: maxLooks})
+	marks, err := o.Runs(ctx, who.Owner(), a2a.RunFilter{Agent: team, Ended: true, Limit: maxReads})
 	if err != nil {
 		return "", a2a.StoreError("", err)
 	}
@@ -95,7 +97,7 @@ func (s *Service) last(ctx context.Context, team string) (string, error) {
 		}
 		r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: m.Root})
 		switch {
-		case lost(err):
+		case unreadable(err):
 		case err != nil:
 			return "", err
 		case r.Accepted.GetCollaboration() != nil:

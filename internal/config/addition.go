@@ -11,32 +11,32 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Addition is a document in the form of a file that is kept somewhere else: it
-// holds agents and teams alone, and uses the models and tools of the file by their
-// names. It comes from whoever may manage teams, not from who runs the server: so
-// it names no file of the server, none of its variables, and no secret.
+// Addition is a document with the syntax of the configuration file that is stored outside of it,
+// for example in the database. It defines only agents and teams, and refers to the file's models
+// and tools by name. Its author may manage teams but does not run the server, so it must not name
+// files or environment variables of the server, and must not hold secrets.
 type Addition struct {
-	// Name stands in faults where the path of a file does. Each is there once.
+	// Name appears in faults in place of a file path. Names are unique.
 	Name string
-	// Data is the document.
+	// Data is the YAML text.
 	Data []byte
 }
 
-// With returns the same file with additions, in the place of those that it had.
-// The file is not read again, those that it names are.
+// With parses the same file again with the given additions, which replace those c was loaded with.
+// The file itself is not read again, but the files that it names are.
 func (c *Config) With(additions []Addition) (*Config, error) {
 	l := c.loader
 	l.Additions = additions
 	return l.Parse(c.File, c.source)
 }
 
-// part is where the lines of an addition are.
-type part struct {
+// addedLines locates the lines of an addition within document.lines.
+type addedLines struct {
 	file  string
-	after int // how many lines are before it
+	after int // the number of lines before the addition
 }
 
-// ownLines is how many lines the file itself has.
+// ownLines returns the number of lines of the configuration file itself, without additions.
 func (d *document) ownLines() int {
 	if len(d.added) == 0 {
 		return len(d.lines)
@@ -44,14 +44,14 @@ func (d *document) ownLines() int {
 	return d.added[0].after
 }
 
-// text is the file itself, with an empty line for each that was added: the decoder
-// looks at lines where it finds faults.
+// text returns the text of the configuration file, followed by one empty line for each line of the
+// additions: the decoder quotes lines by number when it reports errors.
 func (d *document) text() []byte {
 	own := d.ownLines()
 	return []byte(strings.Join(d.lines[:own], "\n") + strings.Repeat("\n", len(d.lines)-own))
 }
 
-// locate is the file of a line, and its number there.
+// locate maps a line of the combined document to its file and its line number in that file.
 func (d *document) locate(line int) (file string, own int) {
 	for i := len(d.added) - 1; i >= 0; i-- {
 		if p := d.added[i]; line > p.after {
@@ -61,32 +61,33 @@ func (d *document) locate(line int) (file string, own int) {
 	return d.file, line
 }
 
-// line is the line of a node in its own file.
+// line returns the line number of a node in its own file.
 func (d *document) line(n *yaml.Node) int {
 	_, line := d.locate(n.Line)
 	return line
 }
 
-// stands is where a node stands, in words. Who wrote an addition does not see the file.
-func (d *document) stands(n *yaml.Node) string {
+// describePlace describes where a node is defined. The author of an addition cannot see the
+// configuration file, so for its nodes no line number is given.
+func (d *document) describePlace(n *yaml.Node) string {
 	file, line := d.locate(n.Line)
 	switch {
 	case file != d.file:
 		return "line " + itoa(line) + " of " + file
 	case len(d.added) > 0:
-		return "the file of the server"
+		return "the server's configuration file"
 	}
 	return "line " + itoa(line)
 }
 
-// add puts the agents and teams of an addition beside those that are there.
+// add merges the agents and teams of an addition into the document.
 func (d *document) add(a Addition) {
 	own := parse(a.Name, a.Data)
 	if own.root == nil || len(own.faults) > 0 {
 		d.faults = append(d.faults, own.faults...)
 		return
 	}
-	d.added = append(d.added, part{file: a.Name, after: len(d.lines)})
+	d.added = append(d.added, addedLines{file: a.Name, after: len(d.lines)})
 	shift(own.root, len(d.lines))
 	d.lines = append(d.lines, own.lines...)
 	maps.Copy(d.names, own.names)
@@ -99,12 +100,13 @@ func (d *document) add(a Addition) {
 		case "agents", "teams":
 			d.addTo(key, value)
 		default:
-			d.fault(key, quote(key.Value)+" belongs to the file of the server", "only agents and teams can be here; models and tools of the file are used by their names")
+			d.fault(key, quote(key.Value)+" belongs in the server's configuration file", "a team document may define only agents and teams; it uses models and tools of the file by name")
 		}
 		return true
 	})
 }
 
+// shift adds lines to the line numbers of n and all nodes below it.
 func shift(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, c := range n.Content {
@@ -112,7 +114,7 @@ func shift(n *yaml.Node, lines int) {
 	}
 }
 
-// addTo puts the entries of a section beside those that are there.
+// addTo adds the entries of a section to the document's section of the same name.
 func (d *document) addTo(key, value *yaml.Node) {
 	if value.Kind != yaml.MappingNode {
 		d.fault(value, "expected agents or teams by id, got "+kindOf(value), "write ID: {...}")
@@ -126,15 +128,15 @@ func (d *document) addTo(key, value *yaml.Node) {
 	for i := 0; i+1 < len(value.Content); i += 2 {
 		id, entry := value.Content[i], value.Content[i+1]
 		if known := d.defined(id.Value); known != nil {
-			d.fault(id, quote(id.Value)+" is there already", "choose another id; this one is defined in "+d.stands(known))
+			d.fault(id, quote(id.Value)+" already exists", "choose another id; this one is defined in "+d.describePlace(known))
 			continue
 		}
-		d.noVariables(entry)
+		d.rejectVariables(entry)
 		section.Content = append(section.Content, id, entry)
 	}
 }
 
-// defined is the key of an agent or team, nil without one.
+// defined returns the key node of an agent or team, or nil if the id is not defined.
 func (d *document) defined(id string) *yaml.Node {
 	if key := d.keyOf("agents", id); key != nil {
 		return key
@@ -142,7 +144,7 @@ func (d *document) defined(id string) *yaml.Node {
 	return d.keyOf("teams", id)
 }
 
-// keyOf is the key of an entry, nil without one.
+// keyOf returns the key node of an entry in a section, or nil if there is no such entry.
 func (d *document) keyOf(section, id string) *yaml.Node {
 	_, entries := child(d.root, section)
 	if entries == nil {
@@ -152,28 +154,29 @@ func (d *document) keyOf(section, id string) *yaml.Node {
 	return key
 }
 
-// noVariables refuses references to what only the server knows.
-func (d *document) noVariables(n *yaml.Node) {
+// rejectVariables reports references to environment variables and files of the server.
+func (d *document) rejectVariables(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
-		d.fault(n, "variables and files of the server cannot be used here", "write the value itself; what holds a secret belongs to the file of the server")
+		d.fault(n, "environment variables and files of the server cannot be used here", "write the value itself; secrets belong in the server's configuration file")
 		n.Value = strings.ReplaceAll(n.Value, "${", "")
 	}
 	for _, c := range n.Content {
-		d.noVariables(c)
+		d.rejectVariables(c)
 	}
 }
 
-// foreign refuses what an addition may not say of its agents and teams: names of
-// files, and secrets. It takes them out, so that nobody looks whether they are there.
-func (d *document) foreign(c *teamv1.ServerConfig) {
-	const file, secret = "names a file, which only the file of the server can", "holds a secret, which only the file of the server can"
+// rejectServerOnly reports the keys of added agents and teams that only the configuration file may
+// set: names of files, and secrets. It removes the file names so that later checks do not open
+// them.
+func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
+	const file, secret = "names a file, which is only allowed in the server's configuration file", "holds a secret, which is only allowed in the server's configuration file"
 	for id, a := range c.GetAgents() {
 		if !d.isAdded("agents", id) {
 			continue
 		}
 		refuse := func(set bool, why string, path ...any) bool {
 			if set {
-				d.fault(d.keyAt(append([]any{"agents", id}, path...)...), quote(fmt.Sprint(path[len(path)-1]))+" "+why, "define the agent in the file of the server")
+				d.fault(d.keyAt(append([]any{"agents", id}, path...)...), quote(fmt.Sprint(path[len(path)-1]))+" "+why, "define the agent in the server's configuration file")
 			}
 			return set
 		}
@@ -194,17 +197,17 @@ func (d *document) foreign(c *teamv1.ServerConfig) {
 	}
 	for id, t := range c.GetTeams() {
 		if d.isAdded("teams", id) && len(schemasOf(t.GetGuardrails(), "")) > 0 {
-			d.fault(d.keyAt("teams", id, "guardrails"), quote("guardrails")+" "+file, "define the team in the file of the server")
+			d.fault(d.keyAt("teams", id, "guardrails"), quote("guardrails")+" "+file, "define the team in the server's configuration file")
 			t.Guardrails = nil
 		}
 	}
 }
 
-// Addition is the name of the addition that an agent or team came with; empty is
-// none: it is in the file.
+// Addition returns the name of the addition that defines an agent or team, or "" if the
+// configuration file defines it.
 func (c *Config) Addition(id string) string { return c.additions[id] }
 
-// Added returns the ids of the agents and teams that came with an addition, sorted.
+// Added returns the ids of the agents and teams that the named addition defines, sorted.
 func (c *Config) Added(name string) []string {
 	var ids []string
 	for id, with := range c.additions {
@@ -216,8 +219,9 @@ func (c *Config) Added(name string) []string {
 	return ids
 }
 
-// Beside returns a configuration that serves what c serves, and what others brought
-// by their additions besides. They are of the same file.
+// Beside returns a configuration that serves everything c serves, and also, for each name in
+// others, the agents and teams that the other configuration has from the addition of that name. All
+// configurations must come from the same file.
 func (c *Config) Beside(others map[string]*Config) *Config {
 	all := *c
 	all.Server = &teamv1.ServerConfig{
@@ -247,7 +251,7 @@ func (c *Config) Beside(others map[string]*Config) *Config {
 	return &all
 }
 
-// origins are the additions that agents and teams came with, by id.
+// origins returns the name of the addition by the id of each added agent and team.
 func (d *document) origins() map[string]string {
 	from := map[string]string{}
 	for _, section := range []string{"agents", "teams"} {
@@ -264,26 +268,27 @@ func (d *document) origins() map[string]string {
 	return from
 }
 
-// isAdded reports whether an entry came with an addition.
+// isAdded reports whether an addition defines the entry.
 func (d *document) isAdded(section, id string) bool {
 	key := d.keyOf(section, id)
 	return key != nil && key.Line > d.ownLines()
 }
 
-// Text returns the text of the addition.
+// Text returns the text of the addition for quoting in faults.
 func (a Addition) Text() *Text { return parse(a.Name, a.Data).Text }
 
-// Outline is what an addition is about, without a look at what it says.
+// Outline lists what an addition defines, without checking it.
 type Outline struct {
-	// Agents and Teams are the ids that it defines, in its order.
+	// Agents and Teams are the ids that the addition defines, in the order of the document.
 	Agents, Teams []string
-	// Words are all its keys and values: what it names is among them.
+	// Words holds every key and every scalar value, and thus every name that the addition refers
+	// to.
 	Words map[string]bool
 
 	root *yaml.Node
 }
 
-// Outline reads an addition. The error is Faults.
+// Outline parses the addition. The error is of type Faults.
 func (a Addition) Outline() (*Outline, error) {
 	d := parse(a.Name, a.Data)
 	if d.root == nil || len(d.faults) > 0 {
@@ -302,6 +307,7 @@ func (a Addition) Outline() (*Outline, error) {
 	return o, nil
 }
 
+// read adds the scalars of n and of all nodes below it to Words.
 func (o *Outline) read(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode {
 		o.Words[n.Value] = true
@@ -311,8 +317,8 @@ func (o *Outline) read(n *yaml.Node) {
 	}
 }
 
-// Path returns the keys and indexes that lead to a place in the addition, as far as
-// there are any.
+// Path returns the keys and indexes that lead to the value at a line and column, both counted from
+// 1. If there is no value at that place, the path ends at the deepest value around or before it.
 func (o *Outline) Path(line, col int) []any {
 	var path []any
 	for n := o.root; n != nil; {

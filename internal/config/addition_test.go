@@ -24,7 +24,7 @@ func added(t *testing.T, additions ...config.Addition) (*config.Config, error) {
 	return config.Loader{Files: files, Env: func(string) (string, bool) { return "secret", true }, Additions: additions}.Load("team.yaml")
 }
 
-// TestR_003_17_Additions: what is added is as if it stood in the file.
+// TestR_003_17_Additions: an addition has the same effect as if it were in the file.
 func TestR_003_17_Additions(t *testing.T) {
 	c, err := added(t,
 		config.Addition{Name: "pair", Data: []byte("agents: {critic: {model: script, instructions: Judge.}}\nteams:\n  pair: {members: [{agent: writer}, {agent: critic}], workflow: {steps: [{id: a, agent: writer}, {id: b, agent: critic, after: [a]}]}}\n")},
@@ -56,27 +56,27 @@ func TestR_003_17_Additions(t *testing.T) {
 	}
 }
 
-// TestR_003_17_FaultsOfAdditions: each names the addition and the line in it, and
-// nothing of the server is told to who may only manage teams.
+// TestR_003_17_FaultsOfAdditions: faults name the addition and the line in it, and reveal
+// nothing of the server to callers who may only manage teams.
 func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"no YAML", "teams: [", `new:1:8  this [ is never closed (close it with ])`},
-		{"another section", "models: {m: {provider: openai}}", `new:1:1  "models" belongs to the file of the server (only agents and teams can be here; models and tools of the file are used by their names)`},
-		{"an id of the file", "agents:\n  desk: {model: script, instructions: x}", `new:2:3  "desk" is there already (choose another id; this one is defined in the file of the server)`},
-		{"an id of another addition", "teams:\n  other: {}", `new:2:3  "other" is there already (choose another id; this one is defined in line 1 of first)`},
-		{"an unknown member", "teams:\n  t:\n    members:\n    - {agent: writr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "writr", which is not defined (did you mean "writer" (the file of the server)?)`},
+		{"another section", "models: {m: {provider: openai}}", `new:1:1  "models" belongs in the server's configuration file (a team document may define only agents and teams; it uses models and tools of the file by name)`},
+		{"an id of the file", "agents:\n  desk: {model: script, instructions: x}", `new:2:3  "desk" already exists (choose another id; this one is defined in the server's configuration file)`},
+		{"an id of another addition", "teams:\n  other: {}", `new:2:3  "other" already exists (choose another id; this one is defined in line 1 of first)`},
+		{"an unknown member", "teams:\n  t:\n    members:\n    - {agent: writr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "writr", which is not defined (did you mean "writer" (the server's configuration file)?)`},
 		{"an unknown member that is near another addition's", "teams:\n  t:\n    members:\n    - {agent: othr}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:4:15  team "t" has member "othr", which is not defined (did you mean "other" (line 1 of first)?)`},
 		{"an unknown key", "agents:\n  a: {modle: script}", `new:2:7  unknown key "modle" (did you mean "model"?)`},
 		{"a wrong type", "agents:\n  a: {model: script, instructions: x, limits: {max_turns: many}}", `new:2:59  expected a number (write it without quotes or units)`},
 		{"an expression", "teams:\n  t: {members: [{agent: writer}], supervisor: {rules: [{id: end, when: \"nobody ==\", finish: last}]}}", `new:2:`},
 		{"a cycle", "teams:\n  t: {members: [{agent: t}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}", `new:2:25  teams form a cycle: t -> t (new:2   break it by removing one member)`},
-		{"a variable", "agents:\n  a: {model: script, instructions: \"${HOME}\"}", `new:2:36  variables and files of the server cannot be used here`},
-		{"a file of the server", "agents:\n  a: {model: script, instructions: x, output_schema: secret.json}", `new:2:39  "output_schema" names a file, which only the file of the server can`},
-		{"a file that is not there", "agents:\n  a: {model: script, instructions: x, output_schema: none.json}", `new:2:39  "output_schema" names a file, which only the file of the server can`},
-		{"files of guardrails", "agents:\n  a: {model: script, instructions: x, guardrails: {output: [{schema: secret.json}]}}", `new:2:39  "guardrails" names a file, which only the file of the server can`},
-		{"trusted keys", "agents:\n  a: {a2a: {card: \"https://h\", trusted_keys: [secret.json]}}", `new:2:32  "trusted_keys" names a file, which only the file of the server can`},
-		{"a token", "agents:\n  a: {a2a: {card: \"https://h\", auth: {bearer: x}}}", `new:2:32  "auth" holds a secret, which only the file of the server can`},
-		{"a key twice", "teams: {}\nteams: {}", `new:2:1  key "teams" is here twice (the first one is in line 1; remove one of them)`},
+		{"a variable", "agents:\n  a: {model: script, instructions: \"${HOME}\"}", `new:2:36  environment variables and files of the server cannot be used here`},
+		{"a file of the server", "agents:\n  a: {model: script, instructions: x, output_schema: secret.json}", `new:2:39  "output_schema" names a file, which is only allowed in the server's configuration file`},
+		{"a file that is not there", "agents:\n  a: {model: script, instructions: x, output_schema: none.json}", `new:2:39  "output_schema" names a file, which is only allowed in the server's configuration file`},
+		{"files of guardrails", "agents:\n  a: {model: script, instructions: x, guardrails: {output: [{schema: secret.json}]}}", `new:2:39  "guardrails" names a file, which is only allowed in the server's configuration file`},
+		{"trusted keys", "agents:\n  a: {a2a: {card: \"https://h\", trusted_keys: [secret.json]}}", `new:2:32  "trusted_keys" names a file, which is only allowed in the server's configuration file`},
+		{"a token", "agents:\n  a: {a2a: {card: \"https://h\", auth: {bearer: x}}}", `new:2:32  "auth" holds a secret, which is only allowed in the server's configuration file`},
+		{"a key twice", "teams: {}\nteams: {}", `new:2:1  key "teams" is set twice (the first one is in line 1; remove one of them)`},
 		{"a member twice", "teams:\n  t:\n    members:\n    - {agent: writer}\n    - {agent: writer}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:5:7  team "t" has member "writer" twice (the first one is in line 4; give one of them an id of its own)`},
 		{"no mapping", "teams: 7", `new:1:8  expected agents or teams by id, got a number`},
 		{"a version", "version: v3\nteams: {}", `new:1:10  version "v3" is unknown`},
@@ -99,7 +99,7 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	}
 }
 
-// TestS_37_CycleOfAdditions: who closed it, by what came last, is told the path.
+// TestS_37_CycleOfAdditions: a cycle is reported, with its path, for the addition that closes it.
 func TestS_37_CycleOfAdditions(t *testing.T) {
 	team := func(id, member string) config.Addition {
 		return config.Addition{Name: id, Data: []byte("teams:\n  " + id + ": {members: [{agent: " + member + "}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}")}
@@ -147,8 +147,8 @@ teams:
 	}
 }
 
-// TestR_003_17_AddedAreServed: an agent that nobody works with is, and what was served
-// of a file without teams still is.
+// TestR_003_17_AddedAreServed: added agents are served even if no team uses them, and so are
+// the agents of a file without teams.
 func TestR_003_17_AddedAreServed(t *testing.T) {
 	file, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {a: {scripted: {steps: [{text: x}]}}}"))
 	if err != nil {
@@ -162,11 +162,11 @@ func TestR_003_17_AddedAreServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := file.With(both[:1])
+	firstOfOneof, err := file.With(both[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*config.Config{c, file.Beside(map[string]*config.Config{"b": alone, "t": c})} {
+	for _, c := range []*config.Config{c, file.Beside(map[string]*config.Config{"b": firstOfOneof, "t": c})} {
 		if diff := cmp.Diff(map[string]bool{"a": true, "b": true, "t": true}, c.Used); diff != "" {
 			t.Error(diff)
 		}

@@ -9,23 +9,22 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Adjustment is a limit that holds in another way than the file says, because of
-// a second one.
+// Adjustment describes a limit whose effective value differs from the configured one, because
+// another limit is smaller.
 type Adjustment struct {
-	// Path of the key, its parts joined by dots.
+	// Path is the path of the key, joined by dots.
 	Path string `json:"path"`
-	// Set is what the file says, Effective what holds.
+	// Set is the configured value, Effective the one that applies.
 	Set       string `json:"set"`
 	Effective string `json:"effective"`
-	// Because is the path of the limit that is smaller, or says that it is a default.
+	// Because is the path of the smaller limit, or says that the limit is a default.
 	Because string `json:"because"`
 }
 
-// defaultTimeout of a team that sets none.
+// defaultTimeout applies to a team that sets no timeout.
 const defaultTimeout = 300 * time.Second
 
-// Adjusted returns the limits of the file that others make smaller, in the order
-// of the teams' ids.
+// Adjusted returns the limits that a smaller limit overrides, ordered by team id.
 func (c *Config) Adjusted() []Adjustment {
 	var all []Adjustment
 	for _, id := range sorted(c.Server.GetTeams()) {
@@ -34,12 +33,12 @@ func (c *Config) Adjusted() []Adjustment {
 	return all
 }
 
-// AdjustedOf is Adjusted of one team.
+// AdjustedOf is like Adjusted for a single team.
 func (c *Config) AdjustedOf(id string) []Adjustment {
 	return adjusted("teams."+id, c.Server.GetTeams()[id])
 }
 
-// adjusted are the times of members that are longer than their team's.
+// adjusted returns the member timeouts that are longer than the timeout of their team.
 func adjusted(path string, t *teamv1.TeamConfig) []Adjustment {
 	most, because := defaultTimeout, "the default of "+path+".limits.timeout"
 	if d := t.GetLimits().GetTimeout(); d.AsDuration() > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/agentteams/team-server/internal/cardsign"
 )
 
-// cards looks at the keys that sign our cards and others', and at extended cards.
+// cards checks the keys that sign cards, the keys that are trusted to sign remote agents' cards,
+// and extended cards.
 func (k *checker) cards() {
 	for i, key := range k.Server.GetServer().GetSigning().GetKeys() {
 		k.keyFile(key.GetFile(), "file", func(data []byte) error {
@@ -34,8 +35,9 @@ func (k *checker) cards() {
 	}
 }
 
+// keyFile reads a key file and reports a fault if it cannot be read or parsed.
 func (k *checker) keyFile(file, key string, parse func([]byte) error, path ...any) {
-	if file == "" || k.hurt(path...) {
+	if file == "" || k.isDamaged(path...) {
 		return
 	}
 	n, _ := k.at(path...)
@@ -49,7 +51,7 @@ func (k *checker) keyFile(file, key string, parse func([]byte) error, path ...an
 	}
 }
 
-// extendedCards finds skills with instructions: a card shows none.
+// extendedCards reports skills with instructions, which a card does not publish.
 func (k *checker) extendedCards(cards []*teamv1.ExtendedCard, path ...any) {
 	for i, c := range cards {
 		for j, s := range c.GetSkills() {
@@ -61,7 +63,7 @@ func (k *checker) extendedCards(cards []*teamv1.ExtendedCard, path ...any) {
 	}
 }
 
-// SigningKeys returns the keys that cards are signed with; none: they are not signed.
+// SigningKeys returns the keys that sign the server's cards. Without keys, cards are not signed.
 func (c *Config) SigningKeys() ([]cardsign.Key, error) {
 	var keys []cardsign.Key
 	for _, k := range c.Server.GetServer().GetSigning().GetKeys() {
@@ -78,7 +80,7 @@ func (c *Config) SigningKeys() ([]cardsign.Key, error) {
 	return keys, nil
 }
 
-// Trust returns what verifies the card of a remote agent; nil: every card is believed.
+// Trust returns the verifier for the card of a remote agent, or nil if any card is accepted.
 func (c *Config) Trust(a *teamv1.A2AAgent) (*cardsign.Trust, error) {
 	var files [][]byte
 	for _, name := range a.GetTrustedKeys() {
@@ -94,7 +96,7 @@ func (c *Config) Trust(a *teamv1.A2AAgent) (*cardsign.Trust, error) {
 	return cardsign.NewTrust(files...)
 }
 
-// TrustedProxies returns the networks whose X-Forwarded headers count.
+// TrustedProxies returns the networks whose X-Forwarded headers are trusted.
 func TrustedProxies(s *teamv1.ServerSettings) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	var errs []error

@@ -42,12 +42,12 @@ func TestA_10_KeysOfCards(t *testing.T) {
 	const base = "version: v1\nagents:\n  far: {a2a: {card: \"https://far.example\", trusted_keys: [TRUST]}}\nserver: {signing: {keys: [{kid: one, file: KEY}]}}\n"
 	for _, tt := range []struct{ key, trust, place, want string }{
 		{"private.pem", "public.pem", "", ""},
-		{"nowhere.pem", "public.pem", "team.yaml:4:44", `file "nowhere.pem": there is no such file`},
-		{"public.pem", "public.pem", "team.yaml:4:44", `file "public.pem" holds a public key; cards are signed with the private one`},
-		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" holds no private key in PEM`},
-		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": there is no such file`},
-		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" holds a private key; give the public one alone`},
-		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" holds a secret key; who can verify with it can sign as well`},
+		{"nowhere.pem", "public.pem", "team.yaml:4:44", `file "nowhere.pem": the file does not exist`},
+		{"public.pem", "public.pem", "team.yaml:4:44", `file "public.pem" contains a public key; cards are signed with the private key`},
+		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" contains no private key in PEM`},
+		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": the file does not exist`},
+		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" contains a private key; provide only the public key`},
+		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a secret key, with which everyone who verifies could also sign`},
 	} {
 		text := strings.NewReplacer("KEY", tt.key, "TRUST", tt.trust).Replace(base)
 		c, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))

@@ -2,11 +2,11 @@ package config
 
 import "crypto/x509"
 
-// certificates looks at the files that tls.ca of agents that are served name.
+// certificates checks the files named by tls.ca of the agents that are served.
 func (k *checker) certificates() {
 	for _, id := range sorted(k.Server.GetAgents()) {
 		path := []any{"agents", id, "grpc", "tls", "ca"}
-		if ca := k.Server.GetAgents()[id].GetGrpc().GetTls().GetCa(); ca != "" && k.Used[id] && !k.hurt(path...) {
+		if ca := k.Server.GetAgents()[id].GetGrpc().GetTls().GetCa(); ca != "" && k.Used[id] && !k.isDamaged(path...) {
 			k.certificate(ca, path...)
 		}
 	}
@@ -19,6 +19,6 @@ func (k *checker) certificate(file string, path ...any) {
 	case err != nil:
 		k.fault(n, "tls.ca "+quote(file)+": "+unreadable(file, err)[0].Message, "the path is relative to this file")
 	case !x509.NewCertPool().AppendCertsFromPEM(pem):
-		k.fault(n, "tls.ca "+quote(file)+": holds no certificate", "name a file with certificates in PEM")
+		k.fault(n, "tls.ca "+quote(file)+": contains no certificate", "name a file with certificates in PEM")
 	}
 }

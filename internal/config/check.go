@@ -11,15 +11,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// checker finds what the rules of the definition cannot see: names that lead
-// nowhere, circles, expressions, what a used part needs from outside.
+// checker finds the faults that validation rules on single messages cannot: undefined names,
+// cycles, invalid expressions, and missing variables or files that a used part needs.
 type checker struct {
 	*document
 	*Config
 	env  func(string) (string, bool)
 	gaps []missing
-	// presumed are members that a team does not name but probably means.
-	presumed map[string][]string
+	// presumedMembers holds, by team, the agents that misspelled members were probably meant to be.
+	presumedMembers map[string][]string
 }
 
 func (k *checker) check() {
@@ -37,7 +37,7 @@ func (k *checker) check() {
 		k.known(id, "default_agent is", "server", "default_agent")
 	}
 	k.nesting()
-	k.use()
+	k.markUsed()
 	k.inheritance()
 	k.needs()
 	k.scripts()
@@ -46,7 +46,7 @@ func (k *checker) check() {
 	k.cards()
 }
 
-// ids finds reserved words, and ids that an agent and a team share.
+// ids reports reserved words, and ids used by both an agent and a team.
 func (k *checker) ids() {
 	for id := range k.Server.GetAgents() {
 		k.reserved(id, "agents", id)
@@ -55,7 +55,7 @@ func (k *checker) ids() {
 		k.reserved(id, "teams", id)
 		if k.Server.GetAgents()[id] != nil {
 			k.fault(k.keyAt("teams", id), fmt.Sprintf("team %q has the id of an agent", id),
-				"agents and teams share one id space; the agent is in "+k.stands(k.keyAt("agents", id)))
+				"agents and teams share one id space; the agent is in "+k.describePlace(k.keyAt("agents", id)))
 		}
 	}
 }
@@ -66,21 +66,21 @@ func (k *checker) reserved(id string, path ...any) {
 	}
 }
 
-// known reports whether id names an agent or a team, and where it does not.
+// known reports whether id names an agent or a team, and adds a fault if it does not.
 func (k *checker) known(id, subject string, path ...any) bool {
 	if k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil {
 		return true
 	}
-	if k.hurt("agents") || k.hurt("teams") || k.hurt(path...) {
+	if k.isDamaged("agents") || k.isDamaged("teams") || k.isDamaged(path...) {
 		return false
 	}
 	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.meant(id))
+	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.suggestAgent(id))
 	return false
 }
 
-// meant suggests an agent or team, with its line.
-func (k *checker) meant(id string) string {
+// suggestAgent suggests the agent or team with the most similar name and the line that defines it.
+func (k *checker) suggestAgent(id string) string {
 	all := slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
 	near := nearest(id, all)
 	if near == "" {
@@ -90,17 +90,17 @@ func (k *checker) meant(id string) string {
 	if k.Server.GetTeams()[near] != nil {
 		section = "teams"
 	}
-	return fmt.Sprintf("did you mean %q (%s)?", near, k.stands(k.keyAt(section, near)))
+	return fmt.Sprintf("did you mean %q (%s)?", near, k.describePlace(k.keyAt(section, near)))
 }
 
-// model reports a name that no model has.
+// model reports a model name that is not defined.
 func (k *checker) model(name, subject string, path ...any) {
-	if name == "" || k.Server.GetModels()[name] != nil || k.hurt("models") || k.hurt(path...) {
+	if name == "" || k.Server.GetModels()[name] != nil || k.isDamaged("models") || k.isDamaged(path...) {
 		return
 	}
 	n, _ := k.at(path...)
 	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name),
-		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "there is none; define it under models"))
+		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "no models are defined; add it under models"))
 }
 
 func (k *checker) agent(id string, a *teamv1.AgentConfig) {
@@ -116,24 +116,26 @@ func (k *checker) agent(id string, a *teamv1.AgentConfig) {
 	k.limits(a.GetLimits(), limitedAgent, "agents", id, "limits")
 }
 
-// sorted returns the keys of a map in order.
+// sorted returns the keys of a map in ascending order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// nesting finds teams that contain themselves, through others or not.
+// nesting reports teams that contain themselves, directly or through other teams.
 func (k *checker) nesting() {
 	done := map[string]bool{}
 	for _, id := range sorted(k.Server.GetTeams()) {
-		k.descend(id, nil, done)
+		k.visitForCycles(id, nil, done)
 	}
 	for _, id := range sorted(k.Server.GetAgents()) {
-		k.descend(id, nil, done)
+		k.visitForCycles(id, nil, done)
 	}
 }
 
-func (k *checker) descend(id string, trail []edge, done map[string]bool) {
+// visitForCycles follows the edges of id depth first. trail is the path that led to id; done holds
+// the ids that were visited completely.
+func (k *checker) visitForCycles(id string, trail []edge, done map[string]bool) {
 	for i, e := range trail {
 		if e.from == id {
-			k.circle(trail[i:])
+			k.reportCycle(trail[i:])
 			return
 		}
 	}
@@ -141,20 +143,21 @@ func (k *checker) descend(id string, trail []edge, done map[string]bool) {
 		return
 	}
 	for _, e := range k.edges(id) {
-		k.descend(e.to, append(trail, e), done)
+		k.visitForCycles(e.to, append(trail, e), done)
 	}
 	done[id] = true
 }
 
-// edge is a place where one agent names another.
+// edge is a reference from one agent or team to another, at the given path of the file.
 type edge struct {
 	from, to string
 	path     []any
 }
 
-func (k *checker) circle(trail []edge) {
+// reportCycle reports a cycle of references.
+func (k *checker) reportCycle(trail []edge) {
 	var names, places []string
-	if len(k.added) > 0 { // who added the last part is told of it
+	if len(k.added) > 0 { // report the cycle in the addition that closes it
 		last := slices.MaxFunc(trail, func(a, b edge) int { return cmp.Compare(k.lineOf(a), k.lineOf(b)) })
 		i := slices.IndexFunc(trail, func(e edge) bool { return e.from == last.from })
 		trail = slices.Concat(trail[i:], trail[:i])
@@ -176,7 +179,7 @@ func (k *checker) lineOf(e edge) int {
 	return n.Line
 }
 
-// edges returns the agents and teams that id works with.
+// edges returns the references from id to the agents and teams it works with.
 func (k *checker) edges(id string) []edge {
 	var out []edge
 	if a := k.Server.GetAgents()[id]; a != nil {
@@ -203,14 +206,13 @@ func (k *checker) edges(id string) []edge {
 	return out
 }
 
-// use marks what is served: every team and what it reaches, or all agents of a file
-// without teams; and agents that no team would use: those for conformance kits, and
-// those that were added.
-func (k *checker) use() {
+// markUsed marks everything that is served: all teams and what they reach, agents for conformance
+// tests, and agents that an addition defines. In a file without teams, all agents are served.
+func (k *checker) markUsed() {
 	roots := sorted(k.Server.GetTeams())
-	alone := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
+	firstOfOneof := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if alone || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
+		if firstOfOneof || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
 			roots = append(roots, id)
 		}
 	}
@@ -222,7 +224,8 @@ func (k *checker) use() {
 	}
 }
 
-// Reach returns agents and teams with all that they work with, each once.
+// Reach returns the given agents and teams and all those they work with, directly or indirectly,
+// each once.
 func (c *Config) Reach(ids ...string) []string {
 	k := &checker{Config: c}
 	var all []string

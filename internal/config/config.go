@@ -1,6 +1,5 @@
-// Package config reads a configuration file and finds everything that is wrong
-// with it at once: syntax, keys and values, references, expressions. What it
-// returns can be built.
+// Package config reads a configuration file and reports everything that is wrong with it at once:
+// syntax, keys, values, references and expressions. A Config it returns can be built.
 package config
 
 import (
@@ -19,41 +18,40 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Config is a file without faults, with all variables in place.
+// Config is a valid configuration file with all variables replaced. It must not be modified.
 type Config struct {
-	// File is the path as it was given.
+	// File is the path as it was given to Load or Parse.
 	File string
-	// Server is the content. Keys and addresses that come from the environment
-	// are filled in.
+	// Server is the content. API keys and addresses that come from the environment are filled in.
 	Server *teamv1.ServerConfig
-	// Used are the ids of the agents and teams that are served: the teams and
-	// what they reach, and agents for conformance kits; in a file without teams all
-	// agents.
+	// Used holds the ids of the agents and teams that are served: all teams and what they reach,
+	// and agents for conformance tests; in a file without teams, all agents.
 	Used map[string]bool
-	// Scripts are the scripts of scripted models by model name.
+	// Scripts holds the scripts of scripted models, by model name.
 	Scripts map[string]*scripted.Script
-	// Schemas are the JSON Schema files that guardrails and agents name, by the
-	// name that the file gives them.
+	// Schemas holds the JSON Schemas that guardrails and agents refer to, by the file name they
+	// use.
 	Schemas map[string]*guard.Schema
 
-	dir     string
-	scripts map[string][]byte    // the sources of Scripts
-	schemas map[string][]byte    // the sources of Schemas
-	lacking map[[2]string]string // by section and id: what it needs and is not there; none of it is used
-	read    func(string) ([]byte, error)
+	dir         string
+	scripts     map[string][]byte    // the sources of Scripts
+	schemas     map[string][]byte    // the sources of Schemas
+	missingByID map[[2]string]string // by section and id: what an unused entry needs but is not available
+	read        func(string) ([]byte, error)
 
-	reordered []Reordered       // steps that follow others because of their place in the list
-	additions map[string]string // by the id of an agent or team: the addition that it came with
-	loader    Loader            // how it was read, and of what: With reads it again
+	reordered []Reordered       // steps that follow others because of their position in the list
+	additions map[string]string // by id of an agent or team: the name of the addition that defines it
+	loader    Loader            // With parses source again with this loader
 	source    []byte
-	document  *document // where it stands; nil when it was restored
-	standIns            // what takes the place of its parts
+	document  *document // the parsed text; nil after Restore
+	standIns            // replacements for models and agents
 }
 
-// ReadFile reads a file that the configuration names, relative to it.
+// ReadFile reads a file that the configuration refers to. A relative name is relative to the
+// configuration file.
 func (c *Config) ReadFile(name string) ([]byte, error) { return c.read(c.Path(name)) }
 
-// Path is where a file that the configuration names is.
+// Path returns the path of a file that the configuration refers to.
 func (c *Config) Path(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -61,27 +59,27 @@ func (c *Config) Path(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// Same reports whether two configurations serve the same: content, scripts and
-// schemas.
+// Same reports whether c and other serve the same: equal content, scripts and schemas.
 func (c *Config) Same(other *Config) bool {
 	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) &&
 		maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
 }
 
-// Loader reads configurations. The zero value uses the files and the
-// environment of the process.
+// Loader reads configurations. The zero value uses the file system and the environment of the
+// process.
 type Loader struct {
-	// Env looks a variable up; nil is os.LookupEnv.
+	// Env looks up an environment variable; nil means os.LookupEnv.
 	Env func(string) (string, bool)
-	// Files holds the files; nil is the file system.
+	// Files holds the files; nil means the file system.
 	Files fs.FS
-	// StandIns take the place of what the file is connected to; nil is for none.
+	// StandIns replaces models and remote agents; nil replaces nothing.
 	StandIns *StandIns
-	// Additions hold agents and teams that are served besides those of the file.
+	// Additions define agents and teams that are served in addition to those of the file.
 	Additions []Addition
 }
 
-// Find returns the file that a path means: itself, or in a folder team.yaml.
+// Find returns the configuration file for a path: the path itself, or team.yaml or team.yml if the
+// path is a folder.
 func (l Loader) Find(path string) (string, error) {
 	info, err := l.stat(path)
 	if err != nil {
@@ -95,11 +93,11 @@ func (l Loader) Find(path string) (string, error) {
 			return filepath.Join(path, name), nil
 		}
 	}
-	return "", Faults{{File: path, Message: "the folder holds no team.yaml", Hint: "name the file, or create team.yaml in it"}}
+	return "", Faults{{File: path, Message: "the folder contains no team.yaml", Hint: "name the file, or create team.yaml in it"}}
 }
 
-// Load reads a file, or the team.yaml of a folder. The error is Faults, all of
-// the file's.
+// Load reads a configuration file, or the team.yaml of a folder. If the file is invalid, the error
+// is of type Faults and holds all of its faults.
 func (l Loader) Load(path string) (*Config, error) {
 	path, err := l.Find(path)
 	if err != nil {
@@ -112,8 +110,8 @@ func (l Loader) Load(path string) (*Config, error) {
 	return l.Parse(path, data)
 }
 
-// Parse is Load for a file whose content is known. Files it names are read
-// relative to it.
+// Parse is like Load for a file whose content is data. Files that it refers to are read relative to
+// path.
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
@@ -135,9 +133,9 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
 	c.Server, c.additions, c.reordered = server, d.origins(), d.order(server)
-	c.lack(gaps)
-	d.foreign(server)
-	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumed: map[string][]string{}}
+	c.recordMissing(gaps)
+	d.rejectServerOnly(server)
+	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumedMembers: map[string][]string{}}
 	k.check()
 	if len(d.faults) > 0 {
 		return nil, tidy(d.faults)
@@ -153,15 +151,15 @@ func (l Loader) env() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// maxFile bounds a file, in bytes.
+// maxFile is the maximum size of a file, in bytes.
 const maxFile = 64 << 20
 
 var (
-	errIrregular = errors.New("no regular file")
+	errIrregular = errors.New("not a regular file")
 	errTooLarge  = errors.New("too large")
 )
 
-// readFile reads a file of bounded size: a pipe or a device may have no end.
+// readFile reads a regular file of at most maxFile bytes: a pipe or a device may never end.
 func (l Loader) readFile(path string) ([]byte, error) {
 	switch info, err := l.stat(path); {
 	case err != nil:
@@ -184,16 +182,16 @@ func (l Loader) stat(path string) (fs.FileInfo, error) {
 	return os.Stat(path)
 }
 
-// unreadable is the fault of a file that cannot be read.
+// unreadable returns the fault for a file that cannot be read.
 func unreadable(path string, err error) Faults {
 	f := Fault{File: path, Message: "cannot be read", Hint: "check the path and its permissions"}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.Message, f.Hint = "there is no such file", "check the path"
+		f.Message, f.Hint = "the file does not exist", "check the path"
 	case errors.Is(err, fs.ErrPermission):
-		f.Message, f.Hint = "may not be read", "check its permissions"
+		f.Message, f.Hint = "permission denied", "check its permissions"
 	case errors.Is(err, errIrregular):
-		f.Message, f.Hint = "is no regular file", "name a file, no pipe or device"
+		f.Message, f.Hint = "is not a regular file", "name a file, not a pipe or device"
 	case errors.Is(err, errTooLarge):
 		f.Message, f.Hint = fmt.Sprintf("is larger than %d MiB", maxFile>>20), "split it"
 	}

@@ -99,9 +99,9 @@ teams:
 func TestFaultsSayWhatToDo(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a word of other YAML", strings.Replace(desk, "echo: true", "echo: yes", 1), "write true or false, without quotes"},
-		{"a model where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: fast", 1), "there is none; define it under models"},
+		{"a model where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: fast", 1), "no models are defined; add it under models"},
 		{"a tool where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: m, tools: [web]", 1) +
-			"models: {m: {provider: openai, name: n, base_url: 'http://x'}}\n", "there is none; define it under tools"},
+			"models: {m: {provider: openai, name: n, base_url: 'http://x'}}\n", "no tools are defined; add it under tools"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if fs := faultsOf(t, tt.text); len(fs) != 1 || fs[0].Hint != tt.want {
@@ -134,11 +134,11 @@ func TestFaults(t *testing.T) {
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
 		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},
-		{"C-10 money that is too little to be counted", withLimits("s", "{max_cost: 0.0000001}"), `team.yaml:8:24 max_cost is less than a millionth of a USD, the least that is counted`},
+		{"C-10 money that is too little to be counted", withLimits("s", "{max_cost: 0.0000001}"), `team.yaml:8:24 max_cost is less than a millionth of a USD, the smallest amount that is counted`},
 		{"C-10 money that is counted", withLimits("s", "{max_cost: 0.000001}"), ""},
 		{"a skill without an id", strings.Replace(desk, "{scripted:", "{skills: [{id: a}, {name: Write}], scripted:", 1), `team.yaml:3:30 a skill needs an id`},
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
-			`team.yaml:3:44 "text" cannot stand beside "echo"; team.yaml:3:54 "ask" cannot stand beside "echo"`},
+			`team.yaml:3:44 "text" cannot be combined with "echo"; team.yaml:3:54 "ask" cannot be combined with "echo"`},
 		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step is exactly one of agent, human and parallel`},
 		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
 		{"a retry for people", flow("{id: a, retry: {attempts: 2}, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
@@ -170,7 +170,7 @@ func TestFaults(t *testing.T) {
 		{"a step id that begins with a hyphen", flow("{id: -a, agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
 		{"a step id that is too long", flow("{id: " + strings.Repeat("a", 64) + ", agent: writer}"), `team.yaml:5:31 this cannot be the id of a step`},
 		{"a step id that is just right", flow("{id: " + strings.Repeat("a", 63) + ", agent: writer}"), ""},
-		{"bad variable", desk + "server: {http: \"${1}\"}\n", `team.yaml:8:16 ${1} is no variable`},
+		{"bad variable", desk + "server: {http: \"${1}\"}\n", `team.yaml:8:16 ${1} is not a valid reference`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
@@ -210,7 +210,7 @@ teams:
   w: {workflow: {steps: [` + step + "]}}\n"
 }
 
-// broadcast is a team that asks everybody.
+// broadcast returns a configuration with a broadcast team.
 func broadcast(how string) string {
 	return `version: v1
 models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
@@ -279,9 +279,9 @@ agents:
 		want       string
 	}{
 		{"good", text, fstest.MapFS{"ca.pem": {Data: good}}, ""},
-		{"missing", text, fstest.MapFS{}, `tls.ca "ca.pem": there is no such file`},
+		{"missing", text, fstest.MapFS{}, `tls.ca "ca.pem": the file does not exist`},
 		{"a folder", text, fstest.MapFS{"ca.pem/x": {}}, `tls.ca "ca.pem": cannot be read`},
-		{"no certificate", text, fstest.MapFS{"ca.pem": {Data: []byte("hello")}}, `tls.ca "ca.pem": holds no certificate`},
+		{"no certificate", text, fstest.MapFS{"ca.pem": {Data: []byte("hello")}}, `tls.ca "ca.pem": contains no certificate`},
 		{"not served", unused, fstest.MapFS{}, ""},
 	} {
 		_, err := Loader{Env: noEnv, Files: tt.files}.Parse("team.yaml", []byte(tt.text))
@@ -438,7 +438,7 @@ agents:
 	})
 }
 
-// TestS_SecretsBehindIDs: a key that cannot be an id is none, so faults do not show it.
+// TestS_SecretsBehindIDs: faults do not show a key that is not a valid id.
 func TestS_SecretsBehindIDs(t *testing.T) {
 	for _, key := range []string{"writer Bearer hush", "writer -> hush", "https://ann:hush@h", "writer{{ hush", "hush!"} {
 		for _, section := range []string{"agents", "models", "teams", "tools"} {
@@ -457,7 +457,7 @@ agents:
 `
 	for _, value := range []string{"${OPEN", "a ${A:-b} ${C", "${file:x"} {
 		fs := faultsOf(t, fmt.Sprintf(text, value))
-		if len(fs) != 1 || fs[0].Message != "a reference to a variable has no end" || fs[0].Line != 3 || fs[0].Col != 25 || fs[0].Hint != "close it with }; $${ stands for ${" {
+		if len(fs) != 1 || fs[0].Message != "a reference to a variable is not closed" || fs[0].Line != 3 || fs[0].Col != 25 || fs[0].Hint != "close it with }; write $${ for a literal ${" {
 			t.Errorf("%s: got %v", value, fs)
 		}
 	}
@@ -473,8 +473,8 @@ agents:
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.yaml"): "there is no such file",
-		dir:                             "the folder holds no team.yaml",
+		filepath.Join(dir, "none.yaml"): "the file does not exist",
+		dir:                             "the folder contains no team.yaml",
 	} {
 		_, err := Loader{}.Load(path)
 		var fs Faults

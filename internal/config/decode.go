@@ -15,18 +15,18 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// decode turns the nodes into the message and checks it against its rules.
+// decode converts the nodes to a message and checks it against the message's validation rules.
 func (d *document) decode() (*teamv1.ServerConfig, error) {
 	c := &teamv1.ServerConfig{}
 	return c, d.decodeInto(c)
 }
 
-// decodeInto is decode for the message of another file. The error is that of
-// rules which make no sense.
+// decodeInto is like decode for any message. It returns an error only if a validation rule itself
+// is invalid; faults of the document are added to d.
 func (d *document) decodeInto(m proto.Message) error {
-	o := protoyaml.UnmarshalOptions{CustomUnmarshaler: &graft{root: d.root}}
+	o := protoyaml.UnmarshalOptions{CustomUnmarshaler: &nodeReplacer{root: d.root}}
 	if err := o.Unmarshal(d.text(), m); err != nil {
-		d.undecoded(err)
+		d.reportDecodeErrors(err)
 	}
 	err := protovalidate.Validate(m)
 	var bad *protovalidate.ValidationError
@@ -39,15 +39,15 @@ func (d *document) decodeInto(m proto.Message) error {
 	return nil
 }
 
-// graft puts nodes that are read and changed already in the place of those the
-// decoder reads: it is called with the root first.
-type graft struct {
+// nodeReplacer replaces the tree that the decoder parsed by one that was already checked and
+// modified. The decoder calls Unmarshal with the root first.
+type nodeReplacer struct {
 	root *yaml.Node
 	done bool
 }
 
-// Unmarshal implements protoyaml.CustomUnmarshaler; it decodes nothing itself.
-func (g *graft) Unmarshal(n *yaml.Node, _ proto.Message) (bool, error) {
+// Unmarshal implements protoyaml.CustomUnmarshaler. It never decodes a node itself.
+func (g *nodeReplacer) Unmarshal(n *yaml.Node, _ proto.Message) (bool, error) {
 	if !g.done {
 		g.done = true
 		*n = *g.root
@@ -57,8 +57,9 @@ func (g *graft) Unmarshal(n *yaml.Node, _ proto.Message) (bool, error) {
 
 var decodeError = regexp.MustCompile(`^:(\d+):(\d+) `)
 
-// undecoded reports the decoder's errors. Their place is in their text only.
-func (d *document) undecoded(err error) {
+// reportDecodeErrors adds a fault for each error of the decoder. Their positions are only available
+// in the error text.
+func (d *document) reportDecodeErrors(err error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -79,7 +80,7 @@ func (d *document) undecoded(err error) {
 	}
 }
 
-// find returns the node that begins at a place, and the one above it.
+// find returns the scalar that begins at a line and column, and its parent.
 func (d *document) find(n *yaml.Node, line, col int) (parent, found *yaml.Node) {
 	for _, c := range n.Content {
 		if c.Line == line && c.Column == col && c.Kind == yaml.ScalarNode {
@@ -98,7 +99,7 @@ var (
 	badBool   = regexp.MustCompile(`^expected (?:bool, got|tag !!bool, got) (.*)$`)
 )
 
-// reword says in a user's words what the decoder found.
+// reword translates an error of the decoder into a message and a hint for users.
 func reword(cause string) (message, hint string) {
 	if m := badEnum.FindStringSubmatch(cause); m != nil {
 		known := strings.Fields(m[2])
@@ -106,7 +107,7 @@ func reword(cause string) (message, hint string) {
 		if err != nil {
 			word = m[1]
 		}
-		return "unknown word " + m[1], suggest(word, known)
+		return "unknown value " + m[1], suggest(word, known)
 	}
 	switch {
 	case badNumber.MatchString(cause):
@@ -116,11 +117,10 @@ func reword(cause string) (message, hint string) {
 	case strings.Contains(cause, "duration"):
 		return "expected a duration", "write a number with its unit, for example 500ms, 90s or 5m"
 	}
-	return "this value cannot be read", "docs/configuration.md shows what can be here"
+	return "this value is invalid", "docs/configuration.md lists the values that are allowed here"
 }
 
-// violation reports a rule that is not kept, unless it follows from a fault
-// that is reported already.
+// violation reports a violated rule, unless the value already has a fault.
 func (d *document) violation(v *validate.Violation) {
 	var path []any
 	for _, e := range v.GetField().GetElements() {
@@ -145,8 +145,8 @@ func (d *document) violation(v *validate.Violation) {
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// advice splits a rule's text into what is wrong and what to do. Rules put the value in
-// quotation marks as it is.
+// advice splits the text of a rule into what is wrong and what to do. Rule texts contain the value
+// in quotation marks, unescaped.
 func advice(v *validate.Violation, value string) (message, hint string) {
 	if v.GetRuleId() == "required" {
 		return "a value is missing", "give it one of its keys"
@@ -154,11 +154,11 @@ func advice(v *validate.Violation, value string) (message, hint string) {
 	return cutHint(strings.ReplaceAll(v.GetMessage(), `"`+value+`"`, quote(value)))
 }
 
-var hintBehind = regexp.MustCompile(`(?s)^((?:"(?:[^"\\]|\\.)*"|[^"])*?); (.*)$`)
+var hintAfterSemicolon = regexp.MustCompile(`(?s)^((?:"(?:[^"\\]|\\.)*"|[^"])*?); (.*)$`)
 
-// cutHint splits a message at the first semicolon that is not within quotation marks.
+// cutHint splits a message at the first semicolon outside quotation marks.
 func cutHint(text string) (message, hint string) {
-	if m := hintBehind.FindStringSubmatch(text); m != nil {
+	if m := hintAfterSemicolon.FindStringSubmatch(text); m != nil {
 		return m[1], m[2]
 	}
 	return text, ""

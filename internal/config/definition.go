@@ -14,19 +14,19 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Definition is an agent or team with everything it is built from, as runs are
-// tied to it: a teamv1.Definition and the name of its content. It holds no
-// secret: keys, tokens, addresses and certificates of the file are left out.
+// Definition is an agent or team with everything it is built from. A run stores the revision of the
+// definition it began with. Secrets are not part of it: keys, tokens, addresses and certificates of
+// the configuration file are left out.
 type Definition struct {
-	// Revision names the content, in 32 hex digits.
+	// Revision identifies the content: 32 hexadecimal digits.
 	Revision string
-	// Body is the content, the same bytes for the same content.
+	// Body is an encoded teamv1.Definition. Equal content has equal bytes.
 	Body []byte
-	// IDs are the agents and teams in it.
+	// IDs are the agents and teams that the definition contains.
 	IDs []string
 }
 
-// Revision names the content of a definition.
+// Revision returns the revision of an encoded definition.
 func Revision(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])
@@ -43,7 +43,7 @@ func (c *Config) Definition(id string) (Definition, error) {
 	return Definition{Revision: Revision(body), Body: body, IDs: ids}, nil
 }
 
-// closure collects what an agent or team is built from.
+// closure returns everything an agent or team is built from.
 func (c *Config) closure(id string) *teamv1.Definition {
 	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Schemas: map[string][]byte{}, Config: &teamv1.ServerConfig{
 		Models: map[string]*teamv1.ModelConfig{}, Tools: map[string]*teamv1.ToolConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
@@ -58,18 +58,18 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case a != nil:
 			d.Config.Agents[next] = a
 			if c.Addition(next) == "" {
-				d.Config.Agents[next] = disconnected(a)
+				d.Config.Agents[next] = withoutConnection(a)
 			}
-			c.collect(d, a.GetModel())
+			c.collectModel(d, a.GetModel())
 			c.collectTools(d, a.GetTools())
 			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 		case t != nil:
 			d.Config.Teams[next] = t
-			c.collect(d, t.GetSupervisor().GetRouter().GetModel())
-			c.collect(d, Leader(t).GetModel())
+			c.collectModel(d, t.GetSupervisor().GetRouter().GetModel())
+			c.collectModel(d, Leader(t).GetModel())
 			c.collectTools(d, Leader(t).GetTools())
-			c.collect(d, t.GetBroadcast().GetModel())
-			c.collect(d, t.GetReview().GetJudge().GetModel())
+			c.collectModel(d, t.GetBroadcast().GetModel())
+			c.collectModel(d, t.GetReview().GetJudge().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}
 		for _, e := range names.edges(next) {
@@ -79,9 +79,9 @@ func (c *Config) closure(id string) *teamv1.Definition {
 	return d
 }
 
-// disconnected is an agent without what only the file that is served may say:
-// where a remote one is reached, and with what credentials.
-func disconnected(a *teamv1.AgentConfig) *teamv1.AgentConfig {
+// withoutConnection returns a copy of an agent without what only the current configuration file may
+// set: the address and credentials of a remote agent.
+func withoutConnection(a *teamv1.AgentConfig) *teamv1.AgentConfig {
 	a = proto.CloneOf(a)
 	switch {
 	case a.GetGrpc() != nil:
@@ -92,9 +92,9 @@ func disconnected(a *teamv1.AgentConfig) *teamv1.AgentConfig {
 	return a
 }
 
-// collect adds a model with its fallbacks to a definition, without keys and addresses.
-func (c *Config) collect(d *teamv1.Definition, model string) {
-	for _, name := range c.reach(model) {
+// collectModel adds a model and its fallbacks to a definition, without keys and addresses.
+func (c *Config) collectModel(d *teamv1.Definition, model string) {
+	for _, name := range c.withFallbacks(model) {
 		m := c.Server.GetModels()[name]
 		d.Config.Models[name] = &teamv1.ModelConfig{
 			Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), MaxOutputTokens: m.GetMaxOutputTokens(), Fallback: m.GetFallback(),
@@ -105,7 +105,7 @@ func (c *Config) collect(d *teamv1.Definition, model string) {
 	}
 }
 
-// TeamOf is a team as a definition on record has it; nil without one.
+// TeamOf returns a team of an encoded definition, or nil if the definition does not contain it.
 func TeamOf(body []byte, id string) *teamv1.TeamConfig {
 	d := &teamv1.Definition{}
 	if proto.Unmarshal(body, d) != nil {
@@ -114,9 +114,9 @@ func TeamOf(body []byte, id string) *teamv1.TeamConfig {
 	return d.GetConfig().GetTeams()[id]
 }
 
-// Restore returns the configuration that a definition on record was: its
-// content is as it was, what it is connected to is as c has it. The error names
-// everything that c does not have any more, in words for callers.
+// Restore returns the configuration of a stored definition. Its content is as stored; addresses,
+// keys and programs come from c. The error names everything that c no longer has and may be shown
+// to callers.
 func (c *Config) Restore(body []byte) (*Config, error) {
 	d := &teamv1.Definition{}
 	if err := proto.Unmarshal(body, d); err != nil {
@@ -146,7 +146,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	return r.to, nil
 }
 
-// restorer connects what a definition left open.
+// restorer fills in the connections that a stored definition leaves out.
 type restorer struct {
 	from, to *Config
 	faults   []string
@@ -156,29 +156,29 @@ func (r *restorer) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// agent connects a remote agent to where the served file has it. One of an addition
-// is where it was: it may be gone by now.
+// agent gives a remote agent its address and credentials from the current file. An agent of an
+// addition keeps its stored address, because the addition may have been deleted.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	now := r.from.Server.GetAgents()[id]
 	switch {
 	case a.GetGrpc().GetAddress() != "", a.GetA2A().GetCard() != "":
 	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
-		r.fault("agent %q is not configured any more", id)
+		r.fault("agent %q is no longer configured", id)
 	case a.GetGrpc() != nil:
 		a.Grpc = now.GetGrpc()
-		r.complete("agents", id, "agent")
+		r.requireComplete("agents", id, "agent")
 	case a.GetA2A() != nil:
 		a.A2A = now.GetA2A()
-		r.complete("agents", id, "agent")
+		r.requireComplete("agents", id, "agent")
 	}
 }
 
-// model gives a model its script, or the key and address of the served file.
+// model gives a model its script, or the key and address from the current file.
 func (r *restorer) model(name string, m *teamv1.ModelConfig) {
 	if m.GetProvider() == "scripted" {
 		s, err := scripted.Parse(name, r.to.scripts[name])
 		if err != nil {
-			r.fault("the script of model %q cannot be read any more", name)
+			r.fault("the script of model %q can no longer be read", name)
 		}
 		r.to.Scripts[name] = s
 		return
@@ -186,18 +186,19 @@ func (r *restorer) model(name string, m *teamv1.ModelConfig) {
 	now := r.from.Server.GetModels()[name]
 	switch {
 	case now.GetProvider() != m.GetProvider():
-		r.fault("model %q of provider %s is not configured any more", name, m.GetProvider())
+		r.fault("model %q of provider %s is no longer configured", name, m.GetProvider())
 		return
-	case now.GetApiKey() == "" && now.GetBaseUrl() == "" && r.from.lacking[[2]string{"models", name}] == "":
+	case now.GetApiKey() == "" && now.GetBaseUrl() == "" && r.from.missingByID[[2]string{"models", name}] == "":
 		r.fault("model %q needs %s, which %s", name, providers[m.GetProvider()].key, unset)
 	}
 	m.ApiKey, m.BaseUrl = now.GetApiKey(), now.GetBaseUrl()
-	r.complete("models", name, "model")
+	r.requireComplete("models", name, "model")
 }
 
-// complete reports what the served file has and cannot fill in.
-func (r *restorer) complete(section, id, word string) {
-	if lack := r.from.lacking[[2]string{section, id}]; lack != "" {
+// requireComplete adds a fault if the current file has the entry but a variable or file that it
+// needs is missing.
+func (r *restorer) requireComplete(section, id, word string) {
+	if lack := r.from.missingByID[[2]string{section, id}]; lack != "" {
 		r.fault("%s %q needs %s", word, id, lack)
 	}
 }

@@ -98,8 +98,8 @@ func TestDefinition(t *testing.T) {
 func TestRestore(t *testing.T) {
 	old := defined(t, company, script)
 	d := definition(t, old, "company")
-	moved := strings.NewReplacer("-secret", "-moved", "Write.}", "Changed.}", "turn == 1", "turn < 2", "provider: scripted, file: s.yaml", `provider: openai, name: x, base_url: "http://x.example/v1"`).Replace(company)
-	got, err := defined(t, moved, script, "KEY=fresh").Restore(d.Body)
+	copyAt := strings.NewReplacer("-secret", "-moved", "Write.}", "Changed.}", "turn == 1", "turn < 2", "provider: scripted, file: s.yaml", `provider: openai, name: x, base_url: "http://x.example/v1"`).Replace(company)
+	got, err := defined(t, copyAt, script, "KEY=fresh").Restore(d.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +127,10 @@ func TestRestoreSaysWhatIsGone(t *testing.T) {
 	d := definition(t, defined(t, company, script), "company")
 	const bare = "version: v1\nagents: {other: {scripted: {steps: [{text: other}]}}}\n"
 	for name, want := range map[string]struct{ text, says string }{
-		"everything": {bare, `agent "far" is not configured any more; agent "near" is not configured any more; model "real" of provider openai is not configured any more`},
+		"everything": {bare, `agent "far" is no longer configured; agent "near" is no longer configured; model "real" of provider openai is no longer configured`},
 		"another kind": {
 			strings.NewReplacer(`{grpc: {address: "near-secret.example:1", agent_id: x, auth: {bearer: "${KEY}"}}}`, "{scripted: {steps: [{echo: true}]}}").Replace(company),
-			`agent "near" is not configured any more`,
+			`agent "near" is no longer configured`,
 		},
 		"a key that nothing uses": {
 			strings.NewReplacer("${KEY}", "${GONE}").Replace(company[:strings.Index(company, "teams:")]) +

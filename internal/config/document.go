@@ -4,19 +4,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is a file as its nodes, with what was found wrong so far.
+// document is a parsed file with the faults found so far.
 type document struct {
-	*Text  // of the file, and behind it those of the additions
+	*Text  // the lines of the file, followed by those of the additions
 	file   string
-	added  []part
+	added  []addedLines
 	root   *yaml.Node
 	faults Faults
-	// damaged nodes have a fault of their own: what a later check finds there
-	// follows from it and is not reported.
+	// damaged holds nodes that already have a fault. Later checks report nothing about them,
+	// because what they find is likely to be a consequence of that fault.
 	damaged map[*yaml.Node]bool
 }
 
-// fault reports at a node.
+// fault adds a fault at a node; nil means the file as a whole.
 func (d *document) fault(n *yaml.Node, message, hint string) {
 	if n == nil {
 		d.faultAt(0, 0, message, hint)
@@ -25,6 +25,7 @@ func (d *document) fault(n *yaml.Node, message, hint string) {
 	d.faultAt(n.Line, n.Column, message, hint)
 }
 
+// faultAt adds a fault at a line and column of the combined document, counted from 1.
 func (d *document) faultAt(line, col int, message, hint string) {
 	file, own := d.locate(line)
 	f := d.Fault(file, line, col, message, hint)
@@ -32,15 +33,15 @@ func (d *document) faultAt(line, col int, message, hint string) {
 	d.faults = append(d.faults, f)
 }
 
-// damage marks nodes whose later faults are not reported.
+// damage marks nodes as damaged.
 func (d *document) damage(nodes ...*yaml.Node) {
 	for _, n := range nodes {
 		d.damaged[n] = true
 	}
 }
 
-// at returns the value below path: names of keys and indexes of lists. What is
-// not there is represented by the deepest node above it; found tells.
+// at returns the value at path, which consists of keys and list indexes. If there is no such value,
+// it returns the deepest existing value above it, and found is false.
 func (d *document) at(path ...any) (n *yaml.Node, found bool) {
 	n = d.root
 	for _, step := range path {
@@ -53,7 +54,7 @@ func (d *document) at(path ...any) (n *yaml.Node, found bool) {
 	return n, true
 }
 
-// keyAt is at for the key itself.
+// keyAt is like at but returns the node of the last key instead of its value.
 func (d *document) keyAt(path ...any) *yaml.Node {
 	parent, found := d.at(path[:len(path)-1]...)
 	if !found {
@@ -66,14 +67,15 @@ func (d *document) keyAt(path ...any) *yaml.Node {
 	return key
 }
 
-// hurt reports whether the value below path is damaged, or missing where
-// something else is damaged in its place.
-func (d *document) hurt(path ...any) bool {
+// isDamaged reports whether the value at path is damaged, or is missing and the value above it is
+// damaged.
+func (d *document) isDamaged(path ...any) bool {
 	n, _ := d.at(path...)
 	return d.damaged[n]
 }
 
-// child returns an entry of a mapping by its key, or of a sequence by its index.
+// child returns an entry of a mapping by key, or of a sequence by index. It returns nil if there is
+// no such entry.
 func child(n *yaml.Node, step any) (key, value *yaml.Node) {
 	switch s := step.(type) {
 	case string:

@@ -8,18 +8,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// missing is a variable or secret file that a value needs and that is not there.
+// missing is a variable or secret file that a value refers to and that is not available.
 type missing struct {
 	node *yaml.Node
 	path []any  // keys and indexes from the root
-	name string // as it is written
+	name string // the reference as written
 	lack string // what is wrong with it
-	why  string // what to do
+	hint string // what to do about it
 }
 
 var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 
-// What is wrong with variables and files.
+// Values of missing.lack.
 const (
 	unset   = "is not set"
 	notText = "is not UTF-8"
@@ -27,9 +27,9 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME}, ${NAME:-default} and ${file:PATH} in all values;
-// $${ stands for ${ itself. What is missing is returned: it is a fault only
-// where something used needs it.
+// expand replaces ${NAME}, ${NAME:-default} and ${file:PATH} in all values; $${ is an escaped ${.
+// It returns the variables and files that are missing, which are faults only if something that is
+// used needs them.
 func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 	var out []missing
 	switch n.Kind {
@@ -55,24 +55,24 @@ func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 			}
 			return value
 		})
-		n.Tag = "" // what it is shows only now
+		n.Tag = "" // the type depends on the replaced text
 	}
 	return out
 }
 
-// lookup is where values of variables and files come from.
+// lookup holds the sources of variables and files.
 type lookup struct {
 	env  func(string) (string, bool)
 	file func(string) ([]byte, error)
 }
 
-// resolve returns what one reference stands for.
+// resolve returns the value of a single reference.
 func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) {
 	if strings.HasPrefix(s, "$$") {
 		return s[1:], nil
 	}
 	if !strings.HasSuffix(s, "}") {
-		d.fault(n, "a reference to a variable has no end", "close it with }; $${ stands for ${")
+		d.fault(n, "a reference to a variable is not closed", "close it with }; write $${ for a literal ${")
 		d.damage(n)
 		return "", nil
 	}
@@ -80,25 +80,25 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 	if file, ok := strings.CutPrefix(name, "file:"); ok {
 		data, err := l.file(file)
 		if err != nil {
-			return "", &missing{node: n, name: "${file:" + file + "}", lack: "cannot be read", why: "create the file, or correct the path; it is relative to this file"}
+			return "", &missing{node: n, name: "${file:" + file + "}", lack: "cannot be read", hint: "create the file, or correct the path; it is relative to this file"}
 		}
 		if !utf8.Valid(data) {
-			return "", &missing{node: n, name: "${file:" + file + "}", lack: notText, why: "write the file in UTF-8"}
+			return "", &missing{node: n, name: "${file:" + file + "}", lack: notText, hint: "write the file in UTF-8"}
 		}
 		return strings.TrimRight(string(data), "\r\n"), nil
 	}
 	name, fallback, optional := strings.Cut(name, ":-")
 	if !variable.MatchString(name) {
-		d.fault(n, s+" is no variable", "write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ stands for ${")
+		d.fault(n, s+" is not a valid reference", "write ${NAME}, ${NAME:-default} or ${file:PATH}; write $${ for a literal ${")
 		return "", nil
 	}
 	if value, ok := l.env(name); ok && !utf8.ValidString(value) {
-		return "", &missing{node: n, name: name, lack: notText, why: "write its value in UTF-8"}
+		return "", &missing{node: n, name: name, lack: notText, hint: "write its value in UTF-8"}
 	} else if ok && value != "" {
 		return value, nil
 	}
 	if optional {
 		return fallback, nil
 	}
-	return "", &missing{node: n, name: name, lack: unset, why: "set it, or write ${" + name + ":-default}"}
+	return "", &missing{node: n, name: name, lack: unset, hint: "set it, or write ${" + name + ":-default}"}
 }

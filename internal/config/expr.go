@@ -14,8 +14,9 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// scheduler reports what a scheduler finds wrong with its rules or steps, below
-// path. Names are not reported where what they could name is damaged itself.
+// scheduler reports the errors a scheduler returned for its rules or steps, which are at path. If
+// complete is false, the names an expression can use are not all known, so unknown names are not
+// reported.
 func (k *checker) scheduler(err error, complete bool, path ...any) {
 	for _, err := range joined(err) {
 		var f *team.Fault
@@ -25,14 +26,14 @@ func (k *checker) scheduler(err error, complete bool, path ...any) {
 			continue
 		}
 		at := path
-		if strings.HasPrefix(f.Path, "members[") { // beside the mode's key
+		if strings.HasPrefix(f.Path, "members[") { // members are a key of the team, not of the mode
 			at = path[:2]
 		}
-		k.expression(f.Subject, f.Err, complete, append(slices.Clone(at), steps(f.Path)...)...)
+		k.expression(f.Subject, f.Err, complete, append(slices.Clone(at), parsePath(f.Path)...)...)
 	}
 }
 
-// joined returns the errors that were joined.
+// joined returns the errors that errors.Join combined, or err alone.
 func joined(err error) []error {
 	if err == nil {
 		return nil
@@ -46,8 +47,8 @@ func joined(err error) []error {
 	return []error{err}
 }
 
-// steps reads a path such as rules[2].next[0].
-func steps(path string) []any {
+// parsePath parses a path such as rules[2].next[0] into keys and indexes.
+func parsePath(path string) []any {
 	var out []any
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
 		if i, err := strconv.Atoi(part); err == nil {
@@ -59,7 +60,7 @@ func steps(path string) []any {
 	return out
 }
 
-// expression reports a fault at its place in the text below path.
+// expression reports an error of an expression at its position within the text at path.
 func (k *checker) expression(subject string, err error, complete bool, path ...any) {
 	n, _ := k.at(path...)
 	if k.damaged[n] || k.reported(n) {
@@ -67,7 +68,7 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	}
 	var e *expr.Error
 	if !errors.As(err, &e) {
-		if k.refused(path) {
+		if k.entryHasFault(path) {
 			return
 		}
 		message, hint := cutHint(err.Error())
@@ -76,16 +77,16 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	}
 	switch {
 	case e.Unknown == "":
-		message, hint := cutHint(plain(e.Message))
-		k.within(n, e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
+		message, hint := cutHint(withoutParserDetail(e.Message))
+		k.faultInText(n, e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
 	case complete:
-		k.within(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
+		k.faultInText(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
 	}
 }
 
-// refused reports whether an entry of a list around path is a fault as a whole:
-// what its parts contradict follows from that.
-func (k *checker) refused(path []any) bool {
+// entryHasFault reports whether a list entry on path has a fault as a whole. Contradictions between
+// its parts are then consequences of that fault.
+func (k *checker) entryHasFault(path []any) bool {
 	for i, step := range path {
 		if _, item := step.(int); !item {
 			continue
@@ -97,25 +98,26 @@ func (k *checker) refused(path []any) bool {
 	return false
 }
 
-// reported reports whether there is a fault at a node already.
+// reported reports whether there already is a fault at a node.
 func (d *document) reported(n *yaml.Node) bool {
 	return slices.ContainsFunc(d.faults, func(f Fault) bool { return f.Line == n.Line && f.Col == n.Column })
 }
 
-// plain takes the parser's words, and the text that it quotes, out of a syntax error.
-func plain(message string) string {
+// withoutParserDetail removes the parser's prefix, and the text that it quotes, from a syntax
+// error.
+func withoutParserDetail(message string) string {
 	message, syntax := strings.CutPrefix(message, "Syntax error: ")
 	switch {
 	case !syntax:
 		return message
 	case strings.HasPrefix(message, "mismatched input '<EOF>'"):
-		return "it ends where a value belongs"
+		return "it ends where a value is expected"
 	}
 	message, _, _ = strings.Cut(message, " '")
 	return strings.TrimSuffix(message, ":")
 }
 
-// suggestAll names what was probably meant and everything that is known.
+// suggestAll returns a hint that names the most similar known name and lists all known names.
 func suggestAll(name string, known []string) string {
 	if len(known) == 0 {
 		return "nothing is known here; remove it"
@@ -127,9 +129,9 @@ func suggestAll(name string, known []string) string {
 	return hint
 }
 
-// within reports at a place inside a text, counted in bytes, if the file shows
-// the text as it is; else where the text begins.
-func (k *checker) within(n *yaml.Node, offset int, message, hint string) {
+// faultInText adds a fault at a byte offset within a text value. If the file does not show the text
+// literally, for example because of escapes, the fault is placed where the value begins.
+func (k *checker) faultInText(n *yaml.Node, offset int, message, hint string) {
 	before := n.Value[:min(max(offset, 0), len(n.Value))]
 	line := strings.Count(before, "\n")
 	first := strings.LastIndexByte(before, '\n') + 1
@@ -145,15 +147,15 @@ func (k *checker) within(n *yaml.Node, offset int, message, hint string) {
 			start = len(source) - len(strings.TrimLeft(source, " ")) + 1
 		}
 	}
-	if at > len(k.lines) || !strings.HasPrefix(from(k.lines[at-1], start), text) {
+	if at > len(k.lines) || !strings.HasPrefix(suffixAt(k.lines[at-1], start), text) {
 		k.fault(n, message, hint)
 		return
 	}
 	k.faultAt(at, start+len([]rune(n.Value[first:len(before)])), message, hint)
 }
 
-// from returns a line from its col-th character on.
-func from(line string, col int) string {
+// suffixAt returns the rest of a line from column col, counted in characters from 1.
+func suffixAt(line string, col int) string {
 	r := []rune(line)
 	return string(r[min(max(col-1, 0), len(r)):])
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxShown is how many faults are printed; more are cut with a count.
+// maxShown is the number of faults that are printed; for the rest only their number is printed.
 const maxShown = 20
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is an error in a configuration file.
 type Fault struct {
 	// File is the path as it was given.
 	File string `json:"file"`
@@ -23,13 +23,14 @@ type Fault struct {
 	Message string `json:"message"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
-	// Source is the line, with … for what may be a secret; empty if that is all of it.
+	// Source is the text of the line, with possible secrets replaced by "…". It is empty if nothing
+	// else remains.
 	Source string `json:"source,omitempty"`
 
 	caret int // column of the fault in Source, from 1
 }
 
-// String is the fault in one line.
+// String returns the fault on one line.
 func (f Fault) String() string {
 	s := f.place() + "  " + f.Message
 	if f.Hint != "" {
@@ -45,18 +46,17 @@ func (f Fault) place() string {
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Col)
 }
 
-// Faults are all faults of a configuration, sorted by file and line. As an
-// error its text is what Print writes.
+// Faults holds all faults of a configuration, sorted by file and line. It implements error.
 type Faults []Fault
 
-// Error returns what Print writes.
+// Error returns the text that Print writes, without the trailing newline.
 func (fs Faults) Error() string {
 	var b strings.Builder
 	fs.Print(&b)
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Print writes the faults for a terminal: place, line, caret, hint.
+// Print writes the faults for a terminal: position, line, caret and hint.
 func (fs Faults) Print(w io.Writer) {
 	for i, f := range fs {
 		if i == maxShown {
@@ -81,7 +81,7 @@ func (f Fault) print(w io.Writer) {
 	fmt.Fprintf(w, "%s | %s\n", strings.Repeat(" ", len(number)), strings.TrimRight(strings.Repeat(" ", caret)+"^ "+f.Hint, " "))
 }
 
-// window cuts a line to what is around col, and returns where col is in it.
+// window shortens a line to the part around col, and returns the index of col in it.
 func window(line string, col int) (text string, caret int) {
 	const before, width = 60, 110
 	r := []rune(strings.ReplaceAll(line, "\t", " "))
@@ -101,7 +101,7 @@ func window(line string, col int) (text string, caret int) {
 	return lead + string(r[start:end]) + trail, caret - start + len([]rune(lead))
 }
 
-// tidy sorts the faults and drops those that are there twice.
+// tidy sorts faults and removes duplicates.
 func tidy(fs Faults) Faults {
 	slices.SortStableFunc(fs, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
@@ -109,5 +109,5 @@ func tidy(fs Faults) Faults {
 	return slices.Compact(fs)
 }
 
-// quote puts names in quotes for a message.
+// quote puts a name in quotation marks for a message.
 func quote(s string) string { return strconv.Quote(s) }

@@ -30,7 +30,7 @@ func TestFilesThatHaveNoEnd(t *testing.T) {
 	}
 	agents := "\nagents: {a: {description: d, model: m, instructions: i}}\n"
 	for name, tt := range map[string]struct{ path, want string }{
-		"a device":            {"/dev/zero", "is no regular file"},
+		"a device":            {"/dev/zero", "is not a regular file"},
 		"a huge file":         {huge, "is larger than 64 MiB"},
 		"a script":            {write("script.yaml", "version: v1\nmodels: {m: {provider: scripted, file: /dev/zero}}"+agents), "script.yaml:2:"},
 		"a secret":            {write("secret.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:/dev/zero}\"}}"+agents), "${file:/dev/zero}, which cannot be read"},

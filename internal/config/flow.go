@@ -151,7 +151,7 @@ func (o *outline) behindValue(top *bracket, at spot) {
 	if before != "" && !top.plain && strings.ContainsAny(before[len(before)-1:], `"'`) && !strings.ContainsAny(o.lines[at.line][at.col:at.col+1], `"'`) && keyEnd(o.lines[at.line][at.col:]) < 0 {
 		quote := before[len(before)-1:]
 		escape := map[string]string{`"`: `\"`, "'": "''"}[quote]
-		o.fail(at, "text behind the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
+		o.fail(at, "text after the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
 		return
 	}
 	o.noComma(at)
@@ -174,6 +174,6 @@ func (o *outline) behindBracket(end spot) {
 		o.fail(at, "this "+rest[:1]+" closes nothing", "remove it, or open it with "+opens)
 	default:
 		hint := o.quoteHint(rest)
-		o.fail(at, "text behind the closing "+text[end.col-1:end.col], "put the value in quotes if it is text"+strings.TrimPrefix(hint, "put the value in quotes"))
+		o.fail(at, "text after the closing "+text[end.col-1:end.col], "put the value in quotes if it is text"+strings.TrimPrefix(hint, "put the value in quotes"))
 	}
 }

@@ -11,41 +11,41 @@ import (
 	"github.com/agentteams/team-server/pkg/guard"
 )
 
-// Guardrail is what a guardrail of the file is made of.
+// Guardrail builds the guard that a guardrail of the file describes. schema may be nil.
 func Guardrail(g *teamv1.Guardrail, schema *guard.Schema) (agent.Guard, error) {
 	return guard.New(guard.Config{
 		Name: g.GetName(), MaxLength: int(g.GetMaxLength()), Deny: g.GetDeny(), Require: g.GetRequire(), Schema: schema, Message: g.GetMessage(),
 	})
 }
 
-// listed is a guardrail and its place in a list of them.
-type listed struct {
+// listedGuardrail is a guardrail with its list and its index in that list.
+type listedGuardrail struct {
 	*teamv1.Guardrail
 	list string
 	i    int
 }
 
-// allOf returns all guardrails, list by list.
-func allOf(g *teamv1.Guardrails) []listed {
-	var all []listed
+// allGuardrails returns all guardrails, list by list.
+func allGuardrails(g *teamv1.Guardrails) []listedGuardrail {
+	var all []listedGuardrail
 	for _, l := range []struct {
 		name  string
 		items []*teamv1.Guardrail
 	}{{"input", g.GetInput()}, {"output", g.GetOutput()}, {"delegation", g.GetDelegation()}, {"result", g.GetResult()}} {
 		for i, one := range l.items {
-			all = append(all, listed{one, l.name, i})
+			all = append(all, listedGuardrail{one, l.name, i})
 		}
 	}
 	return all
 }
 
-// schemasOf returns the schema files that guardrails name, and output.
+// schemasOf returns the schema files that guardrails refer to, and output unless it is empty.
 func schemasOf(g *teamv1.Guardrails, output string) []string {
 	var files []string
 	if output != "" {
 		files = append(files, output)
 	}
-	for _, one := range allOf(g) {
+	for _, one := range allGuardrails(g) {
 		if one.GetSchema() != "" {
 			files = append(files, one.GetSchema())
 		}
@@ -53,8 +53,8 @@ func schemasOf(g *teamv1.Guardrails, output string) []string {
 	return files
 }
 
-// guardrails checks expressions, and reads the schema files. Their faults are
-// reported with those of the file.
+// guardrails checks regular expressions and reads the schema files. Faults of schema files are
+// reported with those of the configuration file.
 func (k *checker) guardrails() {
 	read := map[string]bool{}
 	for _, id := range sorted(k.Server.GetAgents()) {
@@ -70,7 +70,7 @@ func (k *checker) guardrails() {
 }
 
 func (k *checker) guardrailsOf(g *teamv1.Guardrails, read map[string]bool, path ...any) {
-	for _, one := range allOf(g) {
+	for _, one := range allGuardrails(g) {
 		at := append(path[:len(path):len(path)], "guardrails", one.list, one.i)
 		switch {
 		case one.GetSchema() != "":
@@ -83,21 +83,21 @@ func (k *checker) guardrailsOf(g *teamv1.Guardrails, read map[string]bool, path 
 	}
 }
 
-// pattern reports an expression that cannot be read, where it goes wrong.
-func (k *checker) pattern(g listed, path ...any) {
+// pattern reports an invalid regular expression, at the position of the error.
+func (k *checker) pattern(g listedGuardrail, path ...any) {
 	n, _ := k.at(path...)
 	_, err := Guardrail(g.Guardrail, nil)
 	var bad *syntax.Error
-	if errors.As(err, &bad) && !k.hurt(path...) {
-		k.within(n, max(0, strings.LastIndex(n.Value, bad.Expr)), fmt.Sprintf("this is no regular expression: %s", bad.Code),
-			"correct it; the syntax is RE2: no look-around and no back-references")
+	if errors.As(err, &bad) && !k.isDamaged(path...) {
+		k.faultInText(n, max(0, strings.LastIndex(n.Value, bad.Expr)), fmt.Sprintf("invalid regular expression: %s", bad.Code),
+			"correct it; the syntax is RE2, without look-around and back-references")
 	}
 }
 
-// schema reads a schema file.
+// schema reads a schema file, once if several guardrails refer to it.
 func (k *checker) schema(file string, read map[string]bool, path ...any) {
 	n, _ := k.at(path...)
-	if k.hurt(path...) {
+	if k.isDamaged(path...) {
 		return
 	}
 	data, err := k.ReadFile(file)
@@ -130,12 +130,12 @@ func (c *Config) collectSchemas(d *teamv1.Definition, files []string) {
 	}
 }
 
-// schemas compiles the schema files of a definition on record.
+// schemas compiles the schema files of a stored definition.
 func (r *restorer) schemas() {
 	for _, file := range sorted(r.to.schemas) {
 		s, err := guard.ParseSchema(file, r.to.schemas[file])
 		if err != nil {
-			r.fault("the schema %q cannot be read any more", file)
+			r.fault("the schema %q can no longer be read", file)
 			continue
 		}
 		r.to.Schemas[file] = s

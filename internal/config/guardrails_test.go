@@ -39,15 +39,15 @@ func TestGuardrails(t *testing.T) {
 		"nothing in one":       {"{name: x}", "", replySchema, "team.yaml:4:75  a guardrail is exactly one of max_length, deny, require and schema"},
 		"two in one":           {`{deny: x, require: y}`, "", replySchema, "a guardrail is exactly one of"},
 		"less than nothing":    {`{max_length: -1}`, "", replySchema, "team.yaml:4:88  max_length must be more than 0"},
-		"expression":           {`{deny: "a(b"}`, "", replySchema, "team.yaml:4:83  this is no regular expression: missing closing )"},
-		"expression, in place": {`{deny: "abc[z-a]"}`, "", replySchema, "team.yaml:4:87  this is no regular expression: invalid character class range"},
-		"look-around":          {`{require: "(?=a)"}`, "", replySchema, "no look-around"},
-		"no such file":         {`{schema: "nowhere.json"}`, "", replySchema, `team.yaml:4:84  schema "nowhere.json": there is no such file`},
-		"schema":               {"", "", "{\n  \"type\": \"objekt\"\n}", "schemas/reply.json:2:11  this is no type"},
-		"no JSON":              {"", "", "type: object", "schemas/reply.json:1:1  the file is no JSON"},
+		"expression":           {`{deny: "a(b"}`, "", replySchema, "team.yaml:4:83  invalid regular expression: missing closing )"},
+		"expression, in place": {`{deny: "abc[z-a]"}`, "", replySchema, "team.yaml:4:87  invalid regular expression: invalid character class range"},
+		"look-around":          {`{require: "(?=a)"}`, "", replySchema, "without look-around"},
+		"no such file":         {`{schema: "nowhere.json"}`, "", replySchema, `team.yaml:4:84  schema "nowhere.json": the file does not exist`},
+		"schema":               {"", "", "{\n  \"type\": \"objekt\"\n}", "schemas/reply.json:2:11  unknown type"},
+		"no JSON":              {"", "", "type: object", "schemas/reply.json:1:1  the file is not valid JSON"},
 		"no model":             {"", ", guardrails: {input: [{max_length: 3}]}", replySchema, "team.yaml:5:6  guardrails and output_schema belong to an agent with a model"},
 		"no model, no schema":  {"", ", output_schema: schemas/reply.json", replySchema, "guardrails and output_schema belong to an agent with a model"},
-		"for members":          {"]}, guardrails: {delegation: [{max_length: 1}", "", replySchema, `key "guardrails" is here twice`},
+		"for members":          {"]}, guardrails: {delegation: [{max_length: 1}", "", replySchema, `key "guardrails" is set twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, fs := guardedFile(t, tt.input, tt.scripted, tt.schema)

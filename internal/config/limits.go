@@ -11,28 +11,28 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// leastCost is the least money that is counted, in USD.
+// leastCost is the smallest cost limit, in USD. Costs are counted in millionths of a USD.
 const leastCost = 1e-6
 
-// limited is something that has limits.
-type limited struct {
+// limitScope is a kind of agent or team that can have limits.
+type limitScope struct {
 	word, what string
-	limits     []string // those that are read there
+	limits     []string // the limits that apply to it
 }
 
-// Limits that hold for teams, by mode, and for agents with a model.
+// The limits of teams, by mode, and of agents with a model.
 var (
 	common             = []string{"max_steps", "max_rounds", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}
-	limitedTeam        = limited{"team", "a team", common}
-	limitedCoordinator = limited{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
-	limitedSwarm       = limited{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
-	limitedAgent       = limited{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost"}}
+	limitedTeam        = limitScope{"team", "a team", common}
+	limitedCoordinator = limitScope{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
+	limitedSwarm       = limitScope{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
+	limitedAgent       = limitScope{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost"}}
 )
 
-// switchable are the limits that 0 switches off.
+// switchable are the limits that can be turned off with 0.
 var switchable = []string{"max_handoffs", "node_timeout", "loop_window", "loop_min_unique"}
 
-func limitedBy(t *teamv1.TeamConfig) limited {
+func limitedBy(t *teamv1.TeamConfig) limitScope {
 	switch {
 	case Leader(t) != nil:
 		return limitedCoordinator
@@ -42,9 +42,9 @@ func limitedBy(t *teamv1.TeamConfig) limited {
 	return limitedTeam
 }
 
-// limits finds limits that do not work here, and values that limit nothing:
-// negatives, and 0 where it switches nothing off.
-func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
+// limits reports limits that do not apply to the given scope, and values that are not positive. The
+// limits in switchable may be 0.
+func (k *checker) limits(l *teamv1.Limits, here limitScope, path ...any) {
 	if l == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 		at := append(slices.Clone(path), name)
 		switch {
 		case !slices.Contains(here.limits, name):
-			k.unread(name, here, at...)
+			k.misplacedLimit(name, here, at...)
 		case name == "retry":
 			k.retry(l.GetRetry(), at...)
 		case slices.Contains(switchable, name):
@@ -62,19 +62,20 @@ func (k *checker) limits(l *teamv1.Limits, here limited, path ...any) {
 				k.fault(n, name+" must not be negative", "write 0 to switch it off, or remove it to take the default")
 			}
 		case !positive(f, v):
-			k.unlimited(name, at...)
+			k.mustBePositive(name, at...)
 		case name == "max_cost" && v.Float() < leastCost:
 			n, _ := k.at(at...)
-			k.fault(n, "max_cost is less than a millionth of a USD, the least that is counted", fmt.Sprintf("write %.6f or more", leastCost))
+			k.fault(n, "max_cost is less than a millionth of a USD, the smallest amount that is counted", fmt.Sprintf("write %.6f or more", leastCost))
 		}
 		return true
 	})
 }
 
-// unread reports a limit that nothing reads where it stands.
-func (k *checker) unread(name string, here limited, path ...any) {
+// misplacedLimit reports a limit that does not apply to the given scope and names the one it
+// applies to.
+func (k *checker) misplacedLimit(name string, here limitScope, path ...any) {
 	n, known := k.keyAt(path...), strings.Join(here.limits, ", ")
-	for _, there := range []limited{limitedTeam, limitedAgent, limitedCoordinator, limitedSwarm} {
+	for _, there := range []limitScope{limitedTeam, limitedAgent, limitedCoordinator, limitedSwarm} {
 		if slices.Contains(there.limits, name) {
 			k.fault(n, fmt.Sprintf("limit %s belongs to %s", name, there.what),
 				fmt.Sprintf("set it in the limits of the %s; %s has %s", there.word, here.what, known))
@@ -83,24 +84,25 @@ func (k *checker) unread(name string, here limited, path ...any) {
 	}
 }
 
-// retry checks how failures are repeated.
+// retry checks a retry policy.
 func (k *checker) retry(r *teamv1.Retry, path ...any) {
 	if r.GetAttempts() < 1 && r != nil && r.Attempts != nil { //nolint:protogetter // set or not matters
-		k.unlimited("attempts", append(slices.Clone(path), "attempts")...)
+		k.mustBePositive("attempts", append(slices.Clone(path), "attempts")...)
 	}
 	if r.GetBackoff().AsDuration() < 0 {
-		k.unlimited("backoff", append(slices.Clone(path), "backoff")...)
+		k.mustBePositive("backoff", append(slices.Clone(path), "backoff")...)
 	}
 }
 
-func (k *checker) unlimited(name string, path ...any) {
+// mustBePositive reports a value that is not positive, unless it is damaged.
+func (k *checker) mustBePositive(name string, path ...any) {
 	n, _ := k.at(path...)
 	if !k.damaged[n] {
 		k.fault(n, name+" must be more than 0", "remove it to take the default")
 	}
 }
 
-// positive reports whether the value of a limit is more than 0.
+// positive reports whether the value of a limit is greater than 0.
 func positive(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	switch f.Kind() {
 	case protoreflect.MessageKind:

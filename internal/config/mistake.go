@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// mistake is why a text is not YAML and where the cause is, line and column counted
-// from 1.
+// mistake is the reason why a text is not YAML, and its position: line and column count from 1.
 type mistake struct {
 	line, col     int
 	message, hint string
@@ -22,8 +21,8 @@ type level struct {
 	inEntry      bool // of a mapping: its first key follows a dash
 }
 
-// outline tracks the keys, lists and values of a text line by line. It covers less of
-// YAML than the parser and only looks for common mistakes.
+// outline tracks the keys, lists and values of a text line by line. It supports a subset of YAML
+// that is sufficient to find common mistakes.
 type outline struct {
 	lines  []string
 	at     int     // index of the current line, from 0
@@ -41,7 +40,7 @@ type outline struct {
 // spot is a place in a text: line and column (in bytes), both from 0.
 type spot struct{ line, col int }
 
-// findMistake looks for the reason why a text is not YAML; nil if it finds none.
+// findMistake returns the reason why a text is not YAML, or nil if it finds none.
 func findMistake(lines []string) *mistake {
 	o := &outline{lines: make([]string, len(lines))}
 	for i, text := range lines {
@@ -68,7 +67,7 @@ func (o *outline) top() level {
 	return o.levels[len(o.levels)-1]
 }
 
-// line reads the next line, with all lines that belong to its value.
+// line reads the next line and all lines that belong to its value.
 func (o *outline) line() {
 	text := o.lines[o.at]
 	indent := indentOf(text)
@@ -86,15 +85,15 @@ func (o *outline) line() {
 	case indent == 0 && (rest == "---" || rest == "..." || strings.HasPrefix(rest, "--- ") || rest[0] == '%'):
 		*o = outline{lines: o.lines, at: o.at + 1}
 		return
-	case rest[0] == '\t' && !o.goesOn(indent, rest):
+	case rest[0] == '\t' && !o.continuesValue(indent, rest):
 		o.fail(spot{o.at, indent}, "this line is indented with a tab", o.expected(text))
 		return
 	}
 	o.place(indent, rest)
 }
 
-// goesOn reports whether a line continues the value above it.
-func (o *outline) goesOn(indent int, rest string) bool {
+// continuesValue reports whether a line continues the value above it.
+func (o *outline) continuesValue(indent int, rest string) bool {
 	return o.plain && indent > o.top().indent && keyEnd(strings.TrimLeft(rest, "\t ")) < 0
 }
 
@@ -197,13 +196,13 @@ func (o *outline) noColon(at spot) {
 	if known {
 		shown = word + ":"
 	}
-	alone := word == strings.TrimSpace(text)
+	firstOfOneof := word == strings.TrimSpace(text)
 	hint := "write " + shown + " and a space before the value"
 	switch {
-	case alone && known:
+	case firstOfOneof && known:
 		hint = "write " + shown
-	case alone:
-		hint = "write KEY: and its value behind it, or below it with more spaces"
+	case firstOfOneof:
+		hint = "write KEY: and its value after it, or below it with more spaces"
 	case isDash(text):
 		o.noSpaceBehindDash(at)
 		return
@@ -211,10 +210,10 @@ func (o *outline) noColon(at spot) {
 		o.fail(at, "text where a key was expected", "indent it by "+spaces(at.col+2)+` if it belongs to the value above, or begin it with a key and ": "`)
 		return
 	}
-	message := "a colon is missing behind this key"
+	message := "a colon is missing after this key"
 	at.col += len(word)
 	if gluedColon.MatchString(text) {
-		message = "a space is missing behind the colon"
+		message = "a space is missing after the colon"
 		at.col++
 	}
 	o.fail(at, message, hint)
@@ -222,7 +221,7 @@ func (o *outline) noColon(at spot) {
 
 func (o *outline) noSpaceBehindDash(at spot) {
 	at.col++
-	o.fail(at, "a space is missing behind the dash", "write a dash and a space before each entry of a list")
+	o.fail(at, "a space is missing after the dash", "write a dash and a space before each entry of a list")
 }
 
 // misplaced reports a line whose indentation matches no mapping or list that it can
@@ -336,7 +335,7 @@ func (o *outline) value(col int) {
 	case rest[0] == '"' || rest[0] == '\'':
 		o.quoted(at)
 	case isItem(rest):
-		o.fail(at, "a list item cannot begin behind a key", "write it in the next line, or write [one, two]")
+		o.fail(at, "a list item cannot follow a key on the same line", "write it on the next line, or write [one, two]")
 	case strings.ContainsRune("@`%*&,]}|>", rune(rest[0])):
 		o.reserved(at, rest)
 	case keyEnd(rest) >= 0:
@@ -445,7 +444,7 @@ func (o *outline) behindQuote(at, end spot) {
 		escape = "''"
 	}
 	end.col += len(o.lines[end.line][end.col:]) - len(strings.TrimLeft(o.lines[end.line][end.col:], " "))
-	o.fail(end, "text behind the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
+	o.fail(end, "text after the closing "+quote, "put the whole value in quotes; within them, write "+escape+" for "+quote)
 }
 
 // unclosed reports a bracket or quote that is never closed.

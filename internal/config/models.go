@@ -9,7 +9,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// provider is what a model of it takes from the environment.
+// provider names the environment variables that a model provider reads.
 type provider struct{ key, baseURL string }
 
 var providers = map[string]provider{
@@ -28,14 +28,14 @@ func (k *checker) keys() {
 	}
 }
 
-// key fills in key and address. The key of the environment goes to no address
-// that the file names.
+// key fills in the key and address of a model. A key from the environment is never sent to an
+// address that the file names.
 func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	own := m.GetBaseUrl() != ""
 	if !own && p.baseURL != "" {
 		m.BaseUrl, _ = k.env(p.baseURL)
 	}
-	if own || m.GetApiKey() != "" || k.gapped("models", name) {
+	if own || m.GetApiKey() != "" || k.lacks("models", name) {
 		return
 	}
 	m.ApiKey, _ = k.env(p.key)
@@ -48,7 +48,7 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	}
 }
 
-// addresses checks the addresses of models, tools and cards that the file names.
+// addresses checks the addresses of models, tools and agent cards.
 func (k *checker) addresses() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
@@ -57,7 +57,7 @@ func (k *checker) addresses() {
 		added := map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[m.GetProvider()]
 		ends := strings.HasSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
 		switch {
-		case err != nil || k.hurt("models", name, "base_url"):
+		case err != nil || k.isDamaged("models", name, "base_url"):
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			k.fault(n, "base_url must have no user, query or fragment", "a key belongs in api_key")
 		case ends && added != "":
@@ -66,21 +66,21 @@ func (k *checker) addresses() {
 	}
 	for _, name := range sorted(k.Server.GetTools()) {
 		path := []any{"tools", name, "mcp", "url"}
-		if u, err := url.Parse(k.Server.GetTools()[name].GetMcp().GetUrl()); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && !k.hurt(path...) {
+		if u, err := url.Parse(k.Server.GetTools()[name].GetMcp().GetUrl()); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && !k.isDamaged(path...) {
 			n, _ := k.at(path...)
 			k.fault(n, "url must have no user, query or fragment", "a token belongs in bearer")
 		}
 	}
 	for _, id := range sorted(k.Server.GetAgents()) {
 		path := []any{"agents", id, "a2a", "card"}
-		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.hurt(path...) {
+		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.isDamaged(path...) {
 			n, _ := k.at(path...)
 			k.fault(n, "card must have no user", "a token belongs in auth: {bearer: ...}")
 		}
 	}
 }
 
-// fallbacks checks the models that stand in for others.
+// fallbacks checks the names of fallback models.
 func (k *checker) fallbacks() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		seen := map[string]bool{name: true}
@@ -95,9 +95,9 @@ func (k *checker) fallbacks() {
 	}
 }
 
-// reach are the models that an answer of a model may come from: itself and its
-// fallbacks, in their order. Those of a fallback are not asked.
-func (c *Config) reach(model string) []string {
+// withFallbacks returns the models that can answer for a model: the model itself, then its
+// fallbacks in their order. Fallbacks of a fallback are not used.
+func (c *Config) withFallbacks(model string) []string {
 	m := c.Server.GetModels()[model]
 	if m == nil {
 		return nil
@@ -105,11 +105,13 @@ func (c *Config) reach(model string) []string {
 	return append([]string{model}, m.GetFallback()...)
 }
 
-// uses reports whether answers of a model may come from another.
-func (c *Config) uses(model, other string) bool { return slices.Contains(c.reach(model), other) }
+// mayUse reports whether other can answer for model.
+func (c *Config) mayUse(model, other string) bool {
+	return slices.Contains(c.withFallbacks(model), other)
+}
 
-// Connected reports whether a model of a file that was read can be called: it has a
-// key, an endpoint of its own, or needs neither.
+// Connected reports whether a model can be called: it has a key or an endpoint of its own, or its
+// provider needs neither.
 func Connected(m *teamv1.ModelConfig) bool {
 	_, provided := providers[m.GetProvider()]
 	return !provided || m.GetApiKey() != "" || m.GetBaseUrl() != ""

@@ -89,8 +89,8 @@ agents: {writer: AGENT}
 		{`{mcp: {url: "http://ann:pw@x/mcp"}}`, agent, "url must have no user, query or fragment", 3},
 		{`{mcp: {url: "http://x/mcp?key=k"}}`, agent, "url must have no user, query or fragment", 3},
 		{`{mcp: {command: [""]}}`, agent, "the program has no name", 3},
-		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" says what "…" does, and does not allow it`, 3},
-		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown word "…"`, 3},
+		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" declares effects of "…", but does not allow it`, 3},
+		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown value "…"`, 3},
 		{`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, agent, `agent "writer" needs TOKEN, which is not set`, 3},
 		{tool, "{model: m, tools: [wbe]}", `agent "writer" uses tool "wbe", which is not defined`, 4},
 		{tool, "{model: m, tools: [web, web]}", `agent "writer" has tool "web" twice`, 4},
@@ -159,7 +159,7 @@ teams:
 		t.Error("a run is tied to a program")
 	}
 	gone := defined(t, strings.NewReplacer("  web:", "  net:", "tools: [web]", "tools: [net]").Replace(text), script)
-	if _, err := gone.Restore(d.Body); err == nil || !strings.Contains(err.Error(), `tool "web" is not configured any more`) {
+	if _, err := gone.Restore(d.Body); err == nil || !strings.Contains(err.Error(), `tool "web" is no longer configured`) {
 		t.Error(err)
 	}
 }

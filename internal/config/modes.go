@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
-// The file's words in those of the schedulers.
+// Values of the configuration and the corresponding values of the schedulers.
 var (
 	historyScopes = map[teamv1.HistoryScope_Value]team.HistoryScope{
 		teamv1.HistoryScope_LAST_RESULT: team.HistoryLastResult, teamv1.HistoryScope_PARENT_BRANCH: team.HistoryParent,
@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// Mode is a team's mode as clients see it.
+// Mode returns the mode of a team as clients see it. A team that routes is a coordinator team.
 func Mode(t *teamv1.TeamConfig) string {
 	switch {
 	case t.GetSupervisor() != nil:
@@ -45,15 +45,15 @@ func Mode(t *teamv1.TeamConfig) string {
 	return "workflow"
 }
 
-// PlannedStep is a step of a workflow.
+// PlannedStep is a step of a workflow as it is planned before the run.
 type PlannedStep struct {
-	ID, Member string   // no member: people are asked
-	After      []string // ids of the steps right before it
-	Task       string   // template of what the member is given
+	ID, Member string   // an empty Member means that a person is asked
+	After      []string // ids of the direct predecessors
+	Task       string   // template of the member's input
 	Timeout    time.Duration
 }
 
-// Plan are the steps of a workflow, in their order. Those of a group stand in its place.
+// Plan returns the steps of a workflow in their order. A group is replaced by its steps.
 func Plan(t *teamv1.TeamConfig) []PlannedStep {
 	l := &listing{named: map[string][]*leaf{}}
 	for i, s := range t.GetWorkflow().GetSteps() {
@@ -70,8 +70,8 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 	return plan
 }
 
-// Leader is the model that leads a team: a coordinator's, or the one that routes;
-// nil for teams without.
+// Leader returns the configuration of the model that leads a coordinator team or routes requests,
+// or nil if the team has no such model.
 func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 	if r := t.GetRoute(); r != nil {
 		return &teamv1.LeaderConfig{Model: r.GetModel(), Instructions: r.GetInstructions()}
@@ -79,9 +79,9 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 	return t.GetCoordinator().GetLeader()
 }
 
-// Coordinator is what the scheduler of a coordinator team is made of. A team that
-// routes is one whose members' replies are its own, and that calls one of them.
-// tools are the leader's.
+// Coordinator returns the scheduler configuration of a coordinator team. tools are the leader's
+// tools. A team that routes is a coordinator team that calls one member by default and replies with
+// that member's result.
 func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) leader.CoordinatorConfig {
 	c := t.GetCoordinator()
 	cfg := leader.CoordinatorConfig{
@@ -100,14 +100,14 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) leader.CoordinatorCon
 	return cfg
 }
 
-// Swarm is what the scheduler of a swarm is made of.
+// Swarm returns the scheduler configuration of a swarm.
 func Swarm(t *teamv1.TeamConfig) swarm.Config {
 	return swarm.Config{
 		Entry: t.GetSwarm().GetEntryMember(), Members: Members(t), CrossRequest: t.GetSwarm().GetCrossRequestTransfer(), Limits: t.GetLimits(),
 	}
 }
 
-// coordinator checks the leader, and the names that members have as its tools.
+// coordinator checks the leader and the names of the members, which the leader calls as tools.
 func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
 	path, at := []any{"teams", id, "coordinator"}, []any{"teams", id, "coordinator", "leader", "model"}
 	if t.GetRoute() != nil {
@@ -118,37 +118,37 @@ func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
 	for i, m := range t.GetMembers() {
 		if memberID(m) == id {
 			n, _ := k.at("teams", id, "members", i)
-			k.fault(n, fmt.Sprintf("member %q has the name of its team", id), "the leader speaks under it; give the member an id of its own")
+			k.fault(n, fmt.Sprintf("member %q has the name of its team", id), "the leader uses this name; give the member an id of its own")
 		}
 	}
 	_, err := leader.NewCoordinator(Coordinator(t, nil))
-	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
+	k.scheduler(err, !k.isDamaged("teams", id, "members"), path...)
 }
 
-// swarm checks who begins and who hands over to whom.
+// swarm checks the entry member and the handoffs of a swarm.
 func (k *checker) swarm(id string, t *teamv1.TeamConfig) {
 	for i, m := range t.GetMembers() {
 		if t.GetSwarm().GetStrictMembers() && k.Server.GetTeams()[m.GetAgent()] != nil {
 			n, _ := k.at("teams", id, "members", i, "agent")
 			k.fault(n, fmt.Sprintf("team %q cannot be a member of swarm %q", m.GetAgent(), id),
-				"wrap the swarm in a coordinator that has both as members, or remove strict_members")
+				"make the team and the swarm members of a coordinator, or remove strict_members")
 		}
 	}
 	_, err := swarm.New(Swarm(t))
-	k.scheduler(err, !k.hurt("teams", id, "members"), "teams", id, "swarm")
+	k.scheduler(err, !k.isDamaged("teams", id, "members"), "teams", id, "swarm")
 }
 
-// misplaced reports what a member says that its team's mode does not read.
-func (k *checker) misplaced(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
-	leads, hands := Leader(t) != nil, t.GetSwarm() != nil
+// memberKeys reports keys of a member that do not apply to the mode of its team.
+func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
+	hasLeader, isSwarm := Leader(t) != nil, t.GetSwarm() != nil
 	for _, f := range []struct {
 		key, mode string
 		wrong     bool
 	}{
-		{"skip_summarization", "coordinator", m.SkipSummarization != nil && !leads}, //nolint:protogetter // set or not matters
-		{"async", "coordinator", m.Async != nil && t.GetCoordinator() == nil},       //nolint:protogetter // set or not matters
-		{"handoff", "swarm", len(m.GetHandoff()) > 0 && !hands},
-		{"handoff_after", "swarm", m.GetHandoffAfter() != "" && !hands},
+		{"skip_summarization", "coordinator", m.SkipSummarization != nil && !hasLeader}, //nolint:protogetter // set or not matters
+		{"async", "coordinator", m.Async != nil && t.GetCoordinator() == nil},           //nolint:protogetter // set or not matters
+		{"handoff", "swarm", len(m.GetHandoff()) > 0 && !isSwarm},
+		{"handoff_after", "swarm", m.GetHandoffAfter() != "" && !isSwarm},
 	} {
 		if f.wrong {
 			k.fault(k.keyAt(append(slices.Clone(path), f.key)...), fmt.Sprintf("%s belongs to members of %s teams", f.key, f.mode), "remove it")
@@ -156,15 +156,15 @@ func (k *checker) misplaced(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path [
 	}
 }
 
-// inherits reports whether an agent takes the model of the leader it works for.
+// inherits reports whether an agent uses the model of its team's leader.
 func inherits(a *teamv1.AgentConfig) bool {
 	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil
 }
 
-// inheritance reports used agents without a model that work for nobody who has one.
+// inheritance reports used agents that have no model and belong to no team with a leader.
 func (k *checker) inheritance() {
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if !k.Used[id] || !inherits(k.Server.GetAgents()[id]) || k.hurt("agents", id) || k.hurt("teams") {
+		if !k.Used[id] || !inherits(k.Server.GetAgents()[id]) || k.isDamaged("agents", id) || k.isDamaged("teams") {
 			continue
 		}
 		led := false
@@ -174,14 +174,14 @@ func (k *checker) inheritance() {
 				continue
 			}
 			if led = Leader(t) != nil; !led {
-				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader to take one from", id, team), "add model: the name of one under models")
+				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader whose model it could use", id, team), "add model: the name of one under models")
 				break
 			}
 		}
 		if !led && !slices.ContainsFunc(sorted(k.Server.GetTeams()), func(team string) bool {
 			return slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id })
 		}) {
-			k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and works for no team whose leader has one", id), "add model: the name of one under models")
+			k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and is not a member of a team whose leader has one", id), "add model: the name of one under models")
 		}
 	}
 }

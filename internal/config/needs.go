@@ -4,29 +4,28 @@ import (
 	"fmt"
 )
 
-// lack keeps what models and agents need and is not there, should somebody use
-// them later.
-func (c *Config) lack(gaps []missing) {
-	c.lacking = map[[2]string]string{}
+// recordMissing records, by entry, the variables and files that are missing, for Restore.
+func (c *Config) recordMissing(gaps []missing) {
+	c.missingByID = map[[2]string]string{}
 	for _, g := range gaps {
 		if len(g.path) < 2 {
 			continue
 		}
 		section, _ := g.path[0].(string)
 		id, _ := g.path[1].(string)
-		c.lacking[[2]string{section, id}] = g.name + ", which " + g.lack
+		c.missingByID[[2]string{section, id}] = g.name + ", which " + g.lack
 	}
 }
 
-// needs reports variables and files that are not there and that something used
-// needs, by name; and fills in what models take from the environment.
+// needs reports missing variables and files that something used refers to, and fills in the keys
+// and addresses that models take from the environment.
 func (k *checker) needs() {
 	for _, g := range k.gaps {
 		subject := k.subject(g.path)
 		if subject == "" {
 			continue
 		}
-		hint := g.why
+		hint := g.hint
 		if g.lack == unset && len(g.path) > 0 && g.path[0] == "models" {
 			hint = "set it, or point the agent at a model with provider: scripted"
 		}
@@ -35,8 +34,8 @@ func (k *checker) needs() {
 	k.keys()
 }
 
-// gapped reports whether something at or below path is missing.
-func (k *checker) gapped(section, id string) bool {
+// lacks reports whether a variable or file is missing anywhere in the entry.
+func (k *checker) lacks(section, id string) bool {
 	for _, g := range k.gaps {
 		if len(g.path) > 1 && g.path[0] == section && g.path[1] == id {
 			return true
@@ -45,7 +44,7 @@ func (k *checker) gapped(section, id string) bool {
 	return false
 }
 
-// subject names what uses the value at path; empty if nothing does.
+// subject names what uses the value at path, or returns "" if it is unused.
 func (k *checker) subject(path []any) string {
 	if len(path) < 2 {
 		return "the file"
@@ -67,24 +66,24 @@ func (k *checker) subject(path []any) string {
 	return "the server"
 }
 
-// user returns a used agent or team that works with the model.
+// user names a used agent or team that uses the model, or returns "".
 func (k *checker) user(model string) string {
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if k.Used[id] && k.uses(k.Server.GetAgents()[id].GetModel(), model) {
+		if k.Used[id] && k.mayUse(k.Server.GetAgents()[id].GetModel(), model) {
 			return fmt.Sprintf("agent %q", id)
 		}
 	}
 	for _, id := range sorted(k.Server.GetTeams()) {
 		switch t := k.Server.GetTeams()[id]; {
-		case k.uses(t.GetSupervisor().GetRouter().GetModel(), model):
+		case k.mayUse(t.GetSupervisor().GetRouter().GetModel(), model):
 			return fmt.Sprintf("the router of team %q", id)
-		case k.uses(Leader(t).GetModel(), model):
+		case k.mayUse(Leader(t).GetModel(), model):
 			return fmt.Sprintf("the leader of team %q", id)
 		}
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
 			return fmt.Sprintf("the broadcast of team %q", id)
 		}
-		if k.uses(k.Server.GetTeams()[id].GetReview().GetJudge().GetModel(), model) {
+		if k.mayUse(k.Server.GetTeams()[id].GetReview().GetJudge().GetModel(), model) {
 			return fmt.Sprintf("the judge of team %q", id)
 		}
 	}

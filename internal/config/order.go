@@ -12,14 +12,13 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// inListedOrder adds the order of a list to the steps as after. A step of the list
-// without after follows the steps above it that no other step above it follows, except
-// those that wait for it. Afterwards a step without after begins with the run, as in a
-// recorded definition. It returns the steps that now follow others and did not name
-// any.
-func inListedOrder(steps []*teamv1.WorkflowStep) []implied {
+// inListedOrder makes the order of a list of steps explicit, by setting after. A step without after
+// follows the earlier steps that no other earlier step follows, except steps that depend on it.
+// After the call, a step without after begins with the run, as in a stored definition. It returns
+// the steps that now follow others but did not name any.
+func inListedOrder(steps []*teamv1.WorkflowStep) []impliedOrder {
 	l := &listing{named: map[string][]*leaf{}}
-	var changed []implied
+	var changed []impliedOrder
 	for i, entry := range steps {
 		l.add(entry, entry, i, []any{i})
 	}
@@ -33,15 +32,15 @@ func inListedOrder(steps []*teamv1.WorkflowStep) []implied {
 		}
 		for _, s := range l.steps {
 			if inherit(s) {
-				changed = append(changed, implied{s.path, s.step.GetId(), entry.GetAfter()})
+				changed = append(changed, impliedOrder{s.path, s.step.GetId(), entry.GetAfter()})
 			}
 		}
 	}
 	return changed
 }
 
-// implied is a step that follows others because of its place in the list.
-type implied struct {
+// impliedOrder is a step that follows others because of its position in the list.
+type impliedOrder struct {
 	path  []any // path of the step below steps
 	id    string
 	after []string
@@ -81,7 +80,7 @@ func (l *listing) add(s, from *teamv1.WorkflowStep, entry int, path []any) []*le
 	return in
 }
 
-// before returns the steps that a step follows.
+// before returns the direct predecessors of a step.
 func (l *listing) before(s *leaf) []*leaf {
 	var all []*leaf
 	for _, id := range s.from.GetAfter() {
@@ -90,10 +89,10 @@ func (l *listing) before(s *leaf) []*leaf {
 	return all
 }
 
-// above returns the ids that an entry follows because of its place; inherit reports
-// whether a step would follow them.
+// above returns the ids that an entry follows because of its position; inherit reports whether a
+// step belongs to the entry and would follow them.
 func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
-	waits := map[*leaf]bool{} // whether a step waits for a step of the entry
+	waits := map[*leaf]bool{} // whether a step depends on a step of the entry
 	var visit func(s *leaf) bool
 	visit = func(s *leaf) bool {
 		if is, seen := waits[s]; seen {
@@ -126,8 +125,8 @@ func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
 	return ids
 }
 
-// Reordered is a step that begins later than in the previous version, in which a step
-// without after began with the run.
+// Reordered is a step that begins later than in versions of the server in which a step without
+// after began with the run.
 type Reordered struct {
 	Line int    `json:"line"`
 	Col  int    `json:"col"`
@@ -137,29 +136,29 @@ type Reordered struct {
 	After []string `json:"after"`
 }
 
-// String describes which step it is, when it begins, and when it began before.
+// String says which step it is, when it begins, and when it began before.
 func (r Reordered) String() string {
 	return fmt.Sprintf("step %q of team %q begins after %s; in the previous version it began with the run", r.Step, r.Team, strings.Join(r.After, ", "))
 }
 
-// KeepOrder describes what to write about Reordered steps.
+// KeepOrder tells the user what to write if Reordered reports steps.
 const KeepOrder = "To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2."
 
-// Reordered returns the steps of a version v1 file whose meaning differs from the
-// previous version. A file of version v2 has none.
+// Reordered returns the steps of a version v1 file that begin later than in previous versions of
+// the server. A version v2 file has none.
 func (c *Config) Reordered() []Reordered {
 	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool {
 		return c.Server.GetVersion() != "v1" || c.Addition(r.Team) != ""
 	})
 }
 
-// ReorderedOf returns the steps of a team that follow others because of their place in
-// the list, with their lines in the original document.
+// ReorderedOf returns the steps of a team that follow others because of their position in the list,
+// with their line numbers in the original document.
 func (c *Config) ReorderedOf(team string) []Reordered {
 	return slices.DeleteFunc(slices.Clone(c.reordered), func(r Reordered) bool { return r.Team != team })
 }
 
-// order applies the order of the lists to the steps of all workflows.
+// order makes the order of the steps of all workflows explicit.
 func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
 	for _, id := range sorted(server.GetTeams()) {
 		path := []any{"teams", id, "workflow", "steps"}
@@ -171,17 +170,16 @@ func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
 	return reordered
 }
 
-// DependsOnOrder reports whether the order of the steps matters in a workflow of the
-// document: whether any step but the first has no after.
+// DependsOnOrder reports whether the document has a workflow in which a step other than the first
+// has no after, so that its order depends on its position.
 func (a Addition) DependsOnOrder() bool {
 	o, err := a.Outline()
 	return err == nil && len(o.ordered()) > 0
 }
 
-// SideBySide rewrites the document to keep its meaning in the previous version, in
-// which a step without after began with the run: it puts the steps of each workflow
-// that depends on its order into a group. A document without such a workflow is
-// returned unchanged.
+// SideBySide rewrites a document that was written for a version of the server in which a step
+// without after began with the run, so that it keeps that meaning: it puts the steps of each
+// workflow that DependsOnOrder into a group. Other documents are returned unchanged.
 func (a Addition) SideBySide() []byte {
 	o, err := a.Outline()
 	if err != nil {
@@ -202,7 +200,7 @@ func (a Addition) SideBySide() []byte {
 	return data
 }
 
-// Version returns the version that the document names; empty if it names no version.
+// Version returns the version key of the document, or "" if there is none.
 func (o *Outline) Version() string {
 	if _, v := child(o.root, "version"); v != nil {
 		return v.Value

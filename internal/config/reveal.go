@@ -13,29 +13,28 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Text is the text of a file that faults quote. Any text may hold a secret, wherever a
-// mistake in the file has put it. So a fault shows a word of a file only if it is
+// Text is the text of a file that faults quote. A mistake may put a secret anywhere in a file, so a
+// fault shows a word of the file only if it is
 //
 //   - a word of the program: a key, a value of an enumeration, a name in expressions,
-//   - a valid name that the file declares: the id of an agent, team, model or tool, of a step,
-//     rule or member. Events and cards show ids to everybody,
-//   - a name without digits where the file names an agent, member, model or tool,
+//   - a valid name that the file declares: the id of an agent, team, model, tool, step, rule or member.
+//     Events and cards publish ids anyway,
+//   - a name without digits where the file refers to an agent, member, model or tool,
 //   - the name of a YAML, JSON or key file,
 //   - a short number,
 //   - a word that resembles one that the hint of the fault suggests,
-//   - ${NAME} and ${file:PATH}, but never what they stand for.
+//   - ${NAME} or ${file:PATH}, but never the value that replaces it.
 //
-// All other words are replaced by "…". This holds for source lines and for what messages
-// and hints quote: in quotation marks, in braces, in lists of known names and in cycles.
-// All else in a message is of the program. In a source line what follows a key of a
-// secret is replaced too, up to the next key.
+// All other words are replaced by "…", in source lines and in what messages and hints quote: in
+// quotation marks, in braces, in lists of known names and in cycles. The rest of a message is
+// written by the program. In a source line, everything between a key that may hold a secret and the
+// next key is replaced too.
 type Text struct {
 	lines []string
-	names map[string]bool // that the file declares
+	names map[string]bool // names that the file declares
 }
 
-// NewText returns the text of a file. Faults show the names that root declares; root
-// may be nil.
+// NewText returns the text of a file. Faults show the names that root declares; root may be nil.
 func NewText(data []byte, root *yaml.Node) *Text {
 	t := &Text{lines: lineBreak.Split(string(data), -1), names: map[string]bool{}}
 	t.declare(root)
@@ -48,7 +47,7 @@ func (t *Text) Fault(file string, line, col int, message, hint string) Fault {
 	return t.Show(Fault{File: file, Line: line, Col: col, Message: t.quoted(inMessage, message, near), Hint: t.quoted(inHint, hint, near)})
 }
 
-// Show adds its line to a fault, with the words that its message shows.
+// Show adds the source line to a fault. Words that the message shows are shown in the line too.
 func (t *Text) Show(f Fault) Fault {
 	if f.Line < 1 || f.Line > len(t.lines) {
 		return f
@@ -64,8 +63,7 @@ func (t *Text) Show(f Fault) Fault {
 	return f
 }
 
-// declare adds the names that a file declares. It is called before variables are
-// replaced.
+// declare records the names that a file declares. It must be called before variables are replaced.
 func (t *Text) declare(root *yaml.Node) {
 	if root == nil {
 		return
@@ -84,7 +82,7 @@ func (t *Text) declare(root *yaml.Node) {
 	t.scalars("", root)
 }
 
-// scalars adds the names among the scalars of a node, which is the value of key.
+// scalars records the names among the scalars below n, which is the value of key.
 func (t *Text) scalars(key string, n *yaml.Node) {
 	for i, c := range n.Content {
 		of := key
@@ -105,8 +103,8 @@ func (t *Text) scalars(key string, n *yaml.Node) {
 	}
 }
 
-// namingKeys are the keys whose values, or the items of whose lists, are names of agents,
-// members, steps, models and tools.
+// namingKeys are the keys whose values, or whose list items, are names of agents, members, steps,
+// models and tools.
 var namingKeys = []string{
 	"after", "agent", "default_agent", "entry_member", "finish", "handoff", "handoff_after", "member", "members", "model", "next", "tools",
 }
@@ -118,11 +116,11 @@ func (t *Text) name(name string) {
 }
 
 var (
-	// lineBreak matches what ends a line in YAML.
+	// lineBreak matches a YAML line break.
 	lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
-	// anyID matches ids; those of steps may have capitals.
+	// anyID matches ids; ids of steps may contain capitals.
 	anyID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
-	// plainName matches names that no generated secret looks like.
+	// plainName matches names that do not look like a generated secret.
 	plainName = regexp.MustCompile(`^[a-z]{1,20}([_-][a-z]{1,20}){0,3}$`)
 	fileName  = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,100}\.(ya?ml|json|pem|jwks?|crt|key)$`)
 
@@ -132,20 +130,20 @@ var (
 	words = regexp.MustCompile(`[A-Za-z0-9_-]*[A-Za-z0-9_][A-Za-z0-9_-]*`)
 	// number matches a number or a duration.
 	number = regexp.MustCompile(`^\d+(ms|s|m|h)?$`)
-	// punctuation matches what may stand between words.
+	// punctuation matches text that is shown between words.
 	punctuation = regexp.MustCompile(`^[!-/:-@\[-` + "`" + `{-~]{0,3}$`)
-	// inMessage matches what a message quotes.
+	// inMessage matches quotations in a message.
 	inMessage = regexp.MustCompile(`(^|[\s(\[:])"(?:[^"\\]|\\.)*"|(^|[\s(:])'[^']*'|` + "`.*`" + `|\{\{.*?\}\}|\$\{[^}]*\}?|\S+(?: -> \S+)+`)
-	// inHint matches what a hint quotes, and lists of names.
+	// inHint matches quotations and lists of names in a hint.
 	inHint = regexp.MustCompile(`(^|\s)"(?:[^"\\]|\\.)*"|[kK]nown here[^:]*: .*`)
-	// listLabel matches what stands before a list of names.
+	// listLabel matches the text before a list of names.
 	listLabel = regexp.MustCompile(`^[kK]nown here[^:]*: `)
 )
 
-// maxDigits is how many digits a chunk may have outside of known words.
+// maxDigits is the number of digits that a chunk may contain outside of known words.
 const maxDigits = 3
 
-// harmless reports whether a chunk consists of words that can be shown.
+// harmless reports whether a chunk can be shown: it consists of known words.
 func (t *Text) harmless(chunk string, near map[string]bool) bool {
 	if t.names[chunk] || strings.HasPrefix(chunk, "${") {
 		return true
@@ -167,8 +165,9 @@ func (t *Text) harmless(chunk string, near map[string]bool) bool {
 	return digits <= maxDigits && punctuation.MatchString(chunk[from:])
 }
 
-// mask replaces what may be a secret, and returns where the character at col is
-// afterwards. Columns count from 1; a text with column 0 is no source line.
+// mask replaces possible secrets and returns the new column of the character at col. Columns count
+// from 1. A col of 0 means that text is not a source line, so the rule for keys of secrets does not
+// apply.
 func (t *Text) mask(text string, col int, near map[string]bool) (masked string, caret int) {
 	var b strings.Builder
 	position := func() int { return utf8.RuneCountInString(b.String()) + 1 }
@@ -209,7 +208,7 @@ func (t *Text) mask(text string, col int, near map[string]bool) (masked string, 
 	return b.String() + text[from:], caret
 }
 
-// byteAt returns the index of the character at col, counted from 1.
+// byteAt returns the byte index of the character at col, counted from 1.
 func byteAt(text string, col int) int {
 	for i := range text {
 		if col--; col < 1 {
@@ -228,8 +227,8 @@ func (t *Text) quoted(quotation *regexp.Regexp, message string, near map[string]
 	})
 }
 
-// resembling returns the words that a message quotes from the file and that a known word
-// in the hint resembles: they are that word, mistyped.
+// resembling returns the words that a message quotes from the file and that resemble a known word
+// in the hint. They are shown, because they are most likely that word, misspelled.
 func (t *Text) resembling(message, hint string) map[string]bool {
 	near := map[string]bool{}
 	var meant []string
@@ -246,6 +245,7 @@ func (t *Text) resembling(message, hint string) map[string]bool {
 	return near
 }
 
+// wordsQuoted returns the words in the quotations of a message.
 func wordsQuoted(message string) []string {
 	return words.FindAllString(strings.Join(inMessage.FindAllString(message, -1), " "), -1)
 }
@@ -253,13 +253,13 @@ func wordsQuoted(message string) []string {
 // secretKeys are the keys of the definition whose values may be secrets or contain some.
 var secretKeys = []string{"api_key", "bearer", "sha256", "key", "cert", "command", "env"}
 
-// isWord reports whether a word is one of the program.
+// isWord reports whether a word belongs to the program's vocabulary.
 func isWord(word string) bool { return programWords()[word] }
 
-// isKey reports whether a word is a key of files or of test files.
+// isKey reports whether a word is a key of configuration files or of test files.
 func isKey(word string) bool { return programKeys()[word] }
 
-// programKeys returns the keys of files and of test files.
+// programKeys returns the keys of configuration files and test files.
 var programKeys = sync.OnceValue(func() map[string]bool {
 	keys := map[string]bool{}
 	for alias := range aliases {
@@ -286,16 +286,16 @@ var programWords = sync.OnceValue(func() map[string]bool {
 	return known
 })
 
-// otherWords are the words that files have besides those of their definition: versions,
-// names of providers and stores, and the keys and names of expressions, templates,
-// scripts and schemas.
+// otherWords are words of the vocabulary that are not part of the message definitions: versions,
+// names of providers and stores, and the keys and names of expressions, templates, scripts and
+// schemas.
 const otherWords = `v1 v2 true false null yes no on off openai anthropic gemini scripted memory sqlite postgres postgresql http https
 	context round turn last input results steps data score outcome error size contains startsWith endsWith matches has exists all filter map in int string double bool list
 	brief task_description expected_output when arguments chunks tool_calls status reason delay usage
 	type properties required items enum const pattern minimum maximum minLength maxLength minItems maxItems additionalProperties format title object array number integer boolean
 	anyOf allOf oneOf not KEY`
 
-// eachField calls visit for each field of files and test files.
+// eachField calls visit for each field of the messages of configuration files and test files.
 func eachField(visit func(protoreflect.FieldDescriptor)) {
 	seen := map[protoreflect.FullName]bool{}
 	var message func(m protoreflect.MessageDescriptor)

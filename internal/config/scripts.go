@@ -6,8 +6,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// scripts reads the scripts of scripted models. Their faults are reported with
-// those of the file.
+// scripts reads the scripts of scripted models. Faults of scripts are reported with those of the
+// configuration file.
 func (k *checker) scripts() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		if m := k.Server.GetModels()[name]; m.GetProvider() == "scripted" && m.GetFile() != "" {

@@ -8,15 +8,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// aliases are other words for the mode of a team that its definition may have as keys.
+// aliases maps alternative keys for the mode of a team to the key of the definition.
 var aliases = map[string]string{
 	"orchestrator_agent": "coordinator", "ai_employee": "coordinator", "team_lead": "coordinator",
 }
 
-// shape walks the nodes along the definition of the file and reports what the
-// decoder would accept silently or word badly: duplicate, unknown and
-// contradictory keys, aliases, merge keys, empty and misplaced values. What it
-// reports it takes out.
+// shape checks the nodes against the message definition and reports what the decoder would accept
+// silently or describe badly: duplicate, unknown and contradictory keys, merge keys, YAML aliases,
+// empty and misplaced values. It removes the nodes it reports.
 func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	if m.Name() == "TeamConfig" {
 		rename(n)
@@ -34,41 +33,43 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 			d.damage(n)
 			return false
 		}
-		return d.alone(key, f, chosen) && d.value(n, key, value, f)
+		return d.firstOfOneof(key, f, chosen) && d.value(n, key, value, f)
 	})
 }
 
-// glued reports a text that is a key, a colon and a value without a space between.
+// glued reports whether a text is a known key, a colon and a value without a space between, and
+// adds a fault if it is.
 func (d *document) glued(n *yaml.Node, known []string) bool {
 	key, value, found := strings.Cut(n.Value, ":")
 	if !found || value == "" || n.Style != 0 || !slices.Contains(known, key) {
 		return false
 	}
-	d.fault(n, "a space is missing behind the colon of "+quote(key), "write "+key+": and a space before the value")
+	d.fault(n, "a space is missing after the colon of "+quote(key), "write "+key+": and a space before the value")
 	return true
 }
 
-// gluedKey is glued for a text in a place where keys of a message are expected.
+// gluedKey is like glued for a text where the keys of a message are expected.
 func (d *document) gluedKey(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	return value.Kind == yaml.ScalarNode && f.Message() != nil && d.glued(value, fieldNames(f.Message()))
 }
 
-// alone reports whether a key is the first of those of which only one can be
-// there: the kinds of a scripted step.
-func (d *document) alone(key *yaml.Node, f protoreflect.FieldDescriptor, chosen map[protoreflect.FullName]string) bool {
+// firstOfOneof reports whether a key is the first of a oneof, such as the kinds of a scripted step,
+// and adds a fault if it is not.
+func (d *document) firstOfOneof(key *yaml.Node, f protoreflect.FieldDescriptor, chosen map[protoreflect.FullName]string) bool {
 	o := f.ContainingOneof()
 	if o == nil || o.IsSynthetic() {
 		return true
 	}
 	if first, ok := chosen[o.FullName()]; ok {
-		d.fault(key, quote(key.Value)+" cannot stand beside "+quote(first), "keep one of them, or make two steps")
+		d.fault(key, quote(key.Value)+" cannot be combined with "+quote(first), "keep one of them, or make two steps")
 		return false
 	}
 	chosen[o.FullName()] = key.Value
 	return true
 }
 
-// entries calls keep for each entry of a mapping and takes out those it refuses.
+// entries calls keep for each entry of a mapping and removes the entries for which it returns
+// false.
 func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) {
 	seen := map[string]*yaml.Node{}
 	var kept []*yaml.Node
@@ -82,7 +83,7 @@ func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) 
 			d.fault(key, "merge keys (<<) are not supported", "repeat the keys, or give the shared part a name of its own")
 			d.damage(n)
 		case first != nil:
-			d.fault(key, "key "+quote(key.Value)+" is here twice", "the first one is in line "+itoa(d.line(first))+"; remove one of them")
+			d.fault(key, "key "+quote(key.Value)+" is set twice", "the first one is in line "+itoa(d.line(first))+"; remove one of them")
 		default:
 			seen[key.Value] = key
 			if keep(key, value) {
@@ -93,7 +94,7 @@ func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) 
 	n.Content = kept
 }
 
-// value checks what a key holds and reports whether it can be decoded.
+// value checks the value of a key and reports whether it can be decoded.
 func (d *document) value(parent, key, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	if !f.IsMap() && d.gluedKey(value, f) || !d.fits(value, f) {
 		d.damage(parent, value)
@@ -130,7 +131,7 @@ func (d *document) inside(value *yaml.Node, f protoreflect.FieldDescriptor) {
 	}
 }
 
-// fits reports whether a value has the kind of its field.
+// fits reports whether a value has the node kind that its field requires.
 func (d *document) fits(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	want := single(f)
 	switch {
@@ -165,7 +166,7 @@ func isBraces(n *yaml.Node) bool {
 	return n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode
 }
 
-// single is the kind of one value of a field.
+// single returns the node kind of a single value of a field.
 func single(f protoreflect.FieldDescriptor) yaml.Kind {
 	if f.Message() != nil && f.Message().FullName() != "google.protobuf.Duration" {
 		return yaml.MappingNode
@@ -173,15 +174,15 @@ func single(f protoreflect.FieldDescriptor) yaml.Kind {
 	return yaml.ScalarNode
 }
 
-// wanted names a kind, and how it is written.
+// wanted describes a node kind and how it is written.
 func wanted(k yaml.Kind) (what, hint string) {
 	switch k {
 	case yaml.MappingNode:
 		return "keys and values", "write {key: value}, or the keys indented below"
 	case yaml.SequenceNode:
-		return "a list", "write [one, two], or - one, - two in lines of their own"
+		return "a list", "write [one, two], or - one, - two on lines of their own"
 	default:
-		return "a single value", "write it behind the key"
+		return "a single value", "write it after the key"
 	}
 }
 
@@ -193,7 +194,7 @@ func fieldNames(m protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// rename replaces other words for a mode by ours.
+// rename replaces alternative keys for the mode of a team.
 func rename(team *yaml.Node) {
 	for i := 0; i+1 < len(team.Content); i += 2 {
 		if ours, ok := aliases[strings.ToLower(team.Content[i].Value)]; ok {

@@ -9,18 +9,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Source is a YAML file that was read into a message, with the places of its
-// values: for files beside the configuration that are checked as it is. Used by
-// one goroutine.
+// Source is a YAML file that was decoded into a message, with the positions of its values. It is
+// used for files other than the configuration, such as test files. It is not safe for concurrent
+// use.
 type Source struct {
 	d    *document
 	data []byte
 	read func(string) ([]byte, error)
 }
 
-// Read reads a file into a message of proto/team/v1 and checks it against the
-// message's rules. Faults has what is wrong with it; the error is of a message
-// whose rules make no sense, or Faults of a file that cannot be read at all.
+// Read decodes a file into a message of proto/team/v1 and checks it against the message's
+// validation rules. Faults in the content are available from Source.Faults. Read returns an error
+// of type Faults if the file cannot be read or parsed, and another error if a validation rule
+// itself is invalid.
 func (l Loader) Read(path string, m proto.Message) (*Source, error) {
 	data, err := l.readFile(path)
 	if err != nil {
@@ -37,13 +38,13 @@ func (l Loader) Read(path string, m proto.Message) (*Source, error) {
 	return s, nil
 }
 
-// File is the path as it was given.
+// File returns the path as it was given to Read.
 func (s *Source) File() string { return s.d.file }
 
-// Data is the content.
+// Data returns the content of the file. The caller must not modify it.
 func (s *Source) Data() []byte { return s.data }
 
-// Path is where a file is that this one names.
+// Path returns the path of a file that this one refers to.
 func (s *Source) Path(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -51,22 +52,22 @@ func (s *Source) Path(name string) string {
 	return filepath.Join(filepath.Dir(s.d.file), name)
 }
 
-// ReadFile reads a file that this one names, relative to it.
+// ReadFile reads a file that this one refers to. A relative name is relative to this file.
 func (s *Source) ReadFile(name string) ([]byte, error) { return s.read(s.Path(name)) }
 
-// Has reports whether there is a value below path, of keys and indexes.
+// Has reports whether there is a value at path, which consists of keys and indexes.
 func (s *Source) Has(path ...any) bool {
 	_, found := s.d.at(path...)
 	return found
 }
 
-// Node returns the value below path, or the deepest one above it.
+// Node returns the value at path, or the deepest existing value above it.
 func (s *Source) Node(path ...any) *yaml.Node {
 	n, _ := s.d.at(path...)
 	return n
 }
 
-// Line is the line of the key or entry that path ends with, or of what is above it.
+// Line returns the line of the key or list entry at path, or of the deepest one above it.
 func (s *Source) Line(path ...any) int {
 	if len(path) == 0 {
 		return s.d.root.Line
@@ -74,23 +75,22 @@ func (s *Source) Line(path ...any) int {
 	return s.d.keyAt(path...).Line
 }
 
-// Fault reports what is wrong with the value below path, unless a fault of its
-// own is known there.
+// Fault adds a fault at the value at path, unless that value already has a fault.
 func (s *Source) Fault(message, hint string, path ...any) {
 	if n, _ := s.d.at(path...); !s.d.damaged[n] {
 		s.d.fault(n, message, hint)
 	}
 }
 
-// KeyFault reports what is wrong with the last key of path.
+// KeyFault adds a fault at the last key of path.
 func (s *Source) KeyFault(message, hint string, path ...any) {
 	s.d.fault(s.d.keyAt(path...), message, hint)
 }
 
-// FaultAt reports what is wrong at a place, counted from 1.
+// FaultAt adds a fault at a line and column, both counted from 1.
 func (s *Source) FaultAt(line, col int, message, hint string) { s.d.faultAt(line, col, message, hint) }
 
-// Faults are what is wrong with the file, sorted; nil is nothing.
+// Faults returns the faults of the file, sorted, or nil if there are none.
 func (s *Source) Faults() Faults {
 	if len(s.d.faults) == 0 {
 		return nil
@@ -98,18 +98,18 @@ func (s *Source) Faults() Faults {
 	return tidy(s.d.faults)
 }
 
-// Declare makes names of another configuration known to this file, which tests it:
-// its faults show them.
+// Declare allows the faults of this file to show the names that a configuration declares. It is
+// used for a file that tests that configuration.
 func (s *Source) Declare(c *Config) { maps.Copy(s.d.names, c.document.names) }
 
-// Suggest words a hint for a name that is not among the known ones.
+// Suggest returns a hint for a name that is not among the known ones.
 func Suggest(name string, known []string) string { return suggest(name, known) }
 
-// Unreadable is the fault of a file that cannot be read.
+// Unreadable returns the fault for a file that cannot be read.
 func Unreadable(path string, err error) Fault { return unreadable(path, err)[0] }
 
-// Line is the line of the key or entry that path ends with, in a configuration
-// that was read from a file; 0 is not known.
+// Line returns the line of the key or list entry at path in the configuration file. It returns 0 if
+// there is none, or if c was restored from a definition.
 func (c *Config) Line(path ...any) int {
 	if c.document == nil || len(path) == 0 {
 		return 0
@@ -120,11 +120,11 @@ func (c *Config) Line(path ...any) int {
 	return c.document.keyAt(path...).Line
 }
 
-// Exists reports whether there is a file.
+// Exists reports whether the path can be accessed.
 func (l Loader) Exists(path string) bool {
 	_, err := l.stat(path)
 	return err == nil
 }
 
-// Tidy sorts the faults of several files and drops those that are there twice.
+// Tidy sorts the faults of several files and removes duplicates.
 func Tidy(fs Faults) Faults { return tidy(fs) }

@@ -6,9 +6,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Split makes one document for each team of a document: the team, with the agents
-// that it works with, as far as none before it took them. A team stands behind those
-// that it works with. One team alone stays as it is written. The error is Faults.
+// Split divides a document into one document for each of its teams. Each holds the team and the
+// agents it works with, unless an earlier document holds them. A team comes after the teams it
+// works with. A document with a single team is returned unchanged. The error is of type Faults.
 func (a Addition) Split() ([]Addition, error) {
 	o, err := a.Outline()
 	switch {
@@ -28,13 +28,14 @@ func (a Addition) Split() ([]Addition, error) {
 	return s.parts, nil
 }
 
+// splitter builds the documents for Split.
 type splitter struct {
 	*Outline
-	taken map[string]bool // ids
+	taken map[string]bool // ids that a document already holds
 	parts []Addition
 }
 
-// team adds the document of a team, behind those of the teams that it names.
+// team adds the document of a team, after those of the teams it refers to.
 func (s *splitter) team(id string) error {
 	if s.taken[id] {
 		return nil
@@ -66,7 +67,7 @@ func (s *splitter) team(id string) error {
 		entries("agents", agents...)
 	}
 	entries("teams", scalar(id), s.value("teams", id))
-	for i := 0; i+1 < len(s.root.Content); i += 2 { // who takes it says that there is no place for them
+	for i := 0; i+1 < len(s.root.Content); i += 2 { // keep unsupported sections, so that parsing the part reports them
 		if key := s.root.Content[i]; !slices.Contains([]string{"version", "agents", "teams"}, key.Value) {
 			sections = append(sections, key, s.root.Content[i+1])
 		}

@@ -8,33 +8,32 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// StandIns take the place of what a file is connected to, so that its teams run
-// without a model, a network and a key. Models and agents on other servers that
-// have no stand-in are there by name only; Absent tells of them. Of the file's
-// server settings the default agent counts alone.
+// StandIns replaces models and remote agents, so that teams run without a model, a network or a
+// key. Models and remote agents without a replacement exist by name only; Config.Absent returns
+// them. Of the settings under server, only default_agent applies.
 type StandIns struct {
-	// Models play a script instead, by name.
+	// Models holds scripts that replace models, by model name.
 	Models map[string]Script
-	// Agents do the steps of a scripted agent instead, by id.
+	// Agents holds definitions of scripted agents that replace agents, by id.
 	Agents map[string]*yaml.Node
 }
 
-// Script is a script of a scripted model, and its source.
+// Script is a script of a scripted model, with its source.
 type Script struct {
 	Script *scripted.Script
 	Source []byte
 }
 
-// standIns are those that a configuration was read with.
+// standIns records what was replaced in a configuration.
 type standIns struct {
 	played map[string]Script // by model
-	absent map[string]bool   // ids of agents and "model "+names that have none
+	absent map[string]bool   // ids of agents and modelKeys of models that have no replacement
 }
 
-// noScript is played by models that have no stand-in: nobody is answered.
+// noScript is the script of models without a replacement. It matches no agent.
 const noScript = "agents: {nobody: [{text: none}]}"
 
-// standIn puts stand-ins in place, before anything is checked.
+// standIn replaces models and agents, before anything is checked.
 func (d *document) standIn(s *StandIns) standIns {
 	in := standIns{played: map[string]Script{}, absent: map[string]bool{}}
 	if s == nil {
@@ -45,7 +44,7 @@ func (d *document) standIn(s *StandIns) standIns {
 	}
 	d.eachOf("tools", func(_ string, n *yaml.Node) {
 		if _, mcp := child(n, "mcp"); mcp != nil && mcp.Kind == yaml.MappingNode {
-			remove(mcp, "bearer") // nobody is called
+			remove(mcp, "bearer") // the tool is never called
 		}
 	})
 	d.eachOf("models", func(name string, n *yaml.Node) { d.standInModel(&in, s, name, n) })
@@ -56,7 +55,7 @@ func (d *document) standIn(s *StandIns) standIns {
 		switch {
 		case replaced:
 		case grpc != nil || a2a != nil:
-			steps = nodeOf("{steps: [{echo: true}]}")
+			steps = parseNode("{steps: [{echo: true}]}")
 			in.absent[id] = true
 		default:
 			return
@@ -77,20 +76,19 @@ func (d *document) standInModel(in *standIns, s *StandIns, name string, n *yaml.
 	default:
 		parsed, err := scripted.Parse(name, []byte(noScript))
 		if err != nil {
-			return // it is played as it is written
+			return // noScript is valid
 		}
 		script = Script{parsed, []byte(noScript)}
 		in.absent[modelKey(name)] = true
 	}
 	in.played[name] = script
-	if provider != nil && provider.Value != "scripted" { // it needs none
+	if provider != nil && provider.Value != "scripted" { // a stand-in needs no key
 		remove(n, "api_key", "base_url")
-		put(n, "api_key", nodeOf("none"))
+		put(n, "api_key", parseNode("none"))
 	}
 }
 
-// playStandIns gives models that have a stand-in its script. What they cost
-// stays what it is.
+// playStandIns gives replaced models their scripts. Their prices stay as configured.
 func (c *Config) playStandIns() {
 	for name, s := range c.played {
 		m := c.Server.GetModels()[name]
@@ -99,10 +97,11 @@ func (c *Config) playStandIns() {
 	}
 }
 
+// modelKey returns the key of a model in standIns.absent.
 func modelKey(name string) string { return "model " + name }
 
-// Absent returns what an agent or team reaches that is elsewhere and has no
-// stand-in: models by name, agents by id, tools by name, sorted.
+// Absent returns what an agent or team reaches outside of the process and that has no replacement:
+// models by name, agents by id and tools by name, each sorted.
 func (c *Config) Absent(id string) (models, agents, tools []string) {
 	d := c.closure(id).GetConfig()
 	for _, a := range d.GetAgents() {
@@ -128,7 +127,7 @@ func (c *Config) Absent(id string) (models, agents, tools []string) {
 	return models, agents, tools
 }
 
-// Only returns what an agent or team is built from, and nothing else.
+// Only returns a configuration with an agent or team and everything it is built from.
 func (c *Config) Only(id string) (*Config, error) {
 	d, err := c.Definition(id)
 	if err != nil {
@@ -150,12 +149,12 @@ func (d *document) eachOf(section string, f func(key string, value *yaml.Node)) 
 	}
 }
 
-// keep removes all keys of a mapping but some.
+// keep removes all keys of a mapping except the given ones.
 func keep(n *yaml.Node, keys ...string) {
 	filter(n, func(key string) bool { return slices.Contains(keys, key) })
 }
 
-// remove removes keys of a mapping.
+// remove removes the given keys of a mapping.
 func remove(n *yaml.Node, keys ...string) {
 	filter(n, func(key string) bool { return !slices.Contains(keys, key) })
 }
@@ -170,23 +169,23 @@ func filter(n *yaml.Node, keep func(key string) bool) {
 	n.Content = kept
 }
 
-// put adds a key to a mapping; what it holds stands where the mapping does.
+// put adds a key to a mapping. The new nodes get the position of the mapping.
 func put(n *yaml.Node, key string, value *yaml.Node) {
-	n.Content = append(n.Content, moved(nodeOf(key), n), moved(value, n))
+	n.Content = append(n.Content, copyAt(parseNode(key), n), copyAt(value, n))
 }
 
-// moved is a copy of a node that stands where another one does.
-func moved(n, to *yaml.Node) *yaml.Node {
+// copyAt returns a copy of a node with the position of another one.
+func copyAt(n, to *yaml.Node) *yaml.Node {
 	c := *n
 	c.Line, c.Column, c.Content = to.Line, to.Column, nil
 	for _, part := range n.Content {
-		c.Content = append(c.Content, moved(part, to))
+		c.Content = append(c.Content, copyAt(part, to))
 	}
 	return &c
 }
 
-// nodeOf is a value that is written here.
-func nodeOf(text string) *yaml.Node {
+// parseNode parses YAML text into a node. Invalid YAML becomes a scalar.
+func parseNode(text string) *yaml.Node {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil || len(n.Content) == 0 {
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: text}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// suggest words a hint for a name that is not among the known ones: the one
-// that was probably meant, or all of them.
+// suggest returns a hint for a name that is not among the known ones: the most similar known name,
+// or all known names.
 func suggest(name string, known []string) string {
 	known = slices.Sorted(slices.Values(known))
 	if near := nearest(name, known); near != "" {
@@ -16,21 +16,21 @@ func suggest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	const most = 64 // more than any part of a file has keys; there may be thousands of ids
+	const most = 64 // no part of a file has more keys, but there may be thousands of ids
 	if len(known) > most {
 		return fmt.Sprintf("known here, with %d more: %s", len(known)-most, strings.Join(known[:most], ", "))
 	}
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// maxMeant is the longest name, in bytes, for which a similar one is searched: the
-// search time grows with the square of the length, and ids have at most 63 bytes.
-const maxMeant = 128
+// maxSimilar is the maximum length, in bytes, of a name for which a similar one is searched: the
+// search time grows with the square of the length. Ids have at most 63 bytes.
+const maxSimilar = 128
 
-// nearest returns the known name with the fewest edits, if they are few; else
-// the only one that has the name as one of its words. It is empty for a long name.
+// nearest returns the known name with the fewest edits if there are few enough, else the only known
+// name that contains name as a word. It returns "" if there is none, or if name is too long.
 func nearest(name string, known []string) string {
-	if len(name) > maxMeant {
+	if len(name) > maxSimilar {
 		return ""
 	}
 	best, least := "", max(1, len(name)/3)+1
@@ -45,8 +45,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// containing returns the known name that has word between its _ and -, if there
-// is only one.
+// containing returns the known name that contains word, delimited by _ or -, if there is exactly
+// one.
 func containing(word string, known []string) string {
 	found := ""
 	for _, k := range known {
@@ -62,7 +62,8 @@ func containing(word string, known []string) string {
 	return found
 }
 
-// edits counts insertions, deletions, replacements and swaps of neighbours.
+// edits returns the edit distance: the number of insertions, deletions, replacements and swaps of
+// neighbors.
 func edits(a, b string) int {
 	ra, rb := []rune(a), []rune(b)
 	rows := make([][]int, len(ra)+1)

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse reads a file into its nodes. A document without a root has faults only.
+// parse parses a file into nodes. If the document returned has no root, it has faults.
 func parse(file string, data []byte) *document {
 	d := &document{Text: NewText(data, nil), file: file, damaged: map[*yaml.Node]bool{}}
 	if line, col, ok := badText(data); !ok {
@@ -32,7 +32,7 @@ func parse(file string, data []byte) *document {
 	err := dec.Decode(&second)
 	switch {
 	case err == nil:
-		d.fault(&second, "a second document begins here; a file holds one", "remove the line --- and what follows, or put it into a file of its own")
+		d.fault(&second, "a second document begins here; a file must contain only one", "remove the line --- and what follows, or put it into a file of its own")
 	case !errors.Is(err, io.EOF):
 		d.syntax(err)
 		return d
@@ -41,7 +41,7 @@ func parse(file string, data []byte) *document {
 	return d
 }
 
-// accept takes the root, unless it is nothing or no mapping.
+// accept sets the root, which must be a mapping.
 func (d *document) accept(root *yaml.Node) {
 	switch {
 	case root.Kind == yaml.ScalarNode && root.Tag == "!!null":
@@ -56,8 +56,8 @@ func (d *document) accept(root *yaml.Node) {
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax reports why a text is not YAML. The parser's error names the place where it
-// stopped, often far from the cause; it is only used if no cause is found.
+// syntax reports why a text is not YAML. The parser's error names the place where it stopped, often
+// far from the cause, so it is only used if findMistake finds no cause.
 func (d *document) syntax(err error) {
 	if m := findMistake(d.lines); m != nil {
 		d.faultAt(m.line, m.col, m.message, m.hint)
@@ -75,7 +75,8 @@ func (d *document) syntax(err error) {
 	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, "check the indentation and the quotes of this line and the one above")
 }
 
-// badText finds the first byte that is no UTF-8.
+// badText returns the position of the first byte that is not valid UTF-8. If there is none, ok is
+// true.
 func badText(data []byte) (line, col int, ok bool) {
 	if utf8.Valid(data) {
 		return 0, 0, true
@@ -95,7 +96,7 @@ func badText(data []byte) (line, col int, ok bool) {
 	return line, col, false
 }
 
-// kindOf names what a node is.
+// kindOf describes a node for a message.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -16,7 +16,7 @@ import (
 
 var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
 
-// team checks what a team names.
+// team checks the references of a team and the configuration of its mode.
 func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	k.members(id, t)
 	k.limits(t.GetLimits(), limitedBy(t), "teams", id, "limits")
@@ -34,7 +34,7 @@ func (k *checker) team(id string, t *teamv1.TeamConfig) {
 	k.judge(id, t.GetReview().GetJudge())
 }
 
-// judge checks who judges a team's results.
+// judge checks the judge that reviews a team's results.
 func (k *checker) judge(id string, j *teamv1.JudgeConfig) {
 	path := []any{"teams", id, "review", "judge"}
 	k.model(j.GetModel(), fmt.Sprintf("the judge of team %q", id), append(path, "model")...)
@@ -54,7 +54,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 	for i, m := range t.GetMembers() {
 		path := []any{"teams", id, "members", i}
 		if m.GetAgent() != "" {
-			k.place(id, m, append(path, "agent"))
+			k.memberAgent(id, m, append(path, "agent"))
 		}
 		n, _ := k.at(path...)
 		if first, ok := seen[memberID(m)]; ok {
@@ -63,20 +63,21 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 		}
 		seen[memberID(m)] = k.line(n)
 		k.retry(m.GetRetry(), append(path, "retry")...)
-		k.misplaced(t, m, path)
+		k.memberKeys(t, m, path)
 	}
 }
 
-// place checks a member's agent. Where another one was probably meant, the team
-// is taken to have that one too: what its rules say of it is no fault.
-func (k *checker) place(team string, m *teamv1.MemberConfig, path []any) {
+// memberAgent checks the agent of a member. If a misspelled name resembles a defined agent, rules
+// may refer to that agent as a member too, so that one mistake causes one fault.
+func (k *checker) memberAgent(team string, m *teamv1.MemberConfig, path []any) {
 	if k.known(m.GetAgent(), fmt.Sprintf("team %q has member", team), path...) {
 		return
 	}
 	near := nearest(m.GetAgent(), slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams())))
-	k.presumed[team] = append(k.presumed[team], near)
+	k.presumedMembers[team] = append(k.presumedMembers[team], near)
 }
 
+// memberID returns the id of a member, which defaults to the id of its agent.
 func memberID(m *teamv1.MemberConfig) string {
 	if m.GetId() != "" {
 		return m.GetId()
@@ -96,14 +97,14 @@ func (k *checker) supervisor(id string, t *teamv1.TeamConfig) {
 	path := []any{"teams", id, "supervisor"}
 	k.model(t.GetSupervisor().GetRouter().GetModel(), fmt.Sprintf("the router of team %q", id), append(path, "router", "model")...)
 	c := Supervisor(t)
-	for _, m := range k.presumed[id] {
+	for _, m := range k.presumedMembers[id] {
 		c.Members = append(c.Members, team.Member{ID: m, Agent: m})
 	}
 	_, err := supervisor.New(c)
-	k.scheduler(err, !k.hurt("teams", id, "members"), path...)
+	k.scheduler(err, !k.isDamaged("teams", id, "members"), path...)
 }
 
-// Supervisor is what the scheduler of a supervisor team is made of.
+// Supervisor returns the scheduler configuration of a supervisor team.
 func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 	s := t.GetSupervisor()
 	c := supervisor.Config{Members: Members(t)}
@@ -116,8 +117,8 @@ func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 	return c
 }
 
-// Members are the members of a team: those it lists, and in a workflow the
-// agents that its steps name besides.
+// Members returns the members of a team: those it lists, and in a workflow also the agents that
+// steps name directly.
 func Members(t *teamv1.TeamConfig) []team.Member {
 	var out []team.Member
 	seen := map[string]bool{}
@@ -141,7 +142,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 	return out
 }
 
-// MemberIDs are the ids of the members of a team.
+// MemberIDs returns the ids of the members of a team.
 func MemberIDs(t *teamv1.TeamConfig) []string {
 	var ids []string
 	for _, m := range Members(t) {
@@ -150,7 +151,7 @@ func MemberIDs(t *teamv1.TeamConfig) []string {
 	return ids
 }
 
-// workflow checks the agents that the steps name, and the steps.
+// workflow checks the agents that steps refer to, and the steps themselves.
 func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 	path := []any{"teams", id, "workflow"}
 	members := memberIDs(t.GetMembers())
@@ -160,10 +161,10 @@ func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 		}
 	})
 	_, err := workflow.New(Workflow(t))
-	k.scheduler(err, !k.hurt(append(path, "steps")...), path...)
+	k.scheduler(err, !k.isDamaged(append(path, "steps")...), path...)
 }
 
-// walk visits all steps, also those side by side, with their paths.
+// walk calls visit for all steps and their paths, including steps within groups.
 func walk(steps []*teamv1.WorkflowStep, path []any, visit func(*teamv1.WorkflowStep, []any)) {
 	for i, s := range steps {
 		at := slices.Clip(append(slices.Clone(path), i))
@@ -172,7 +173,7 @@ func walk(steps []*teamv1.WorkflowStep, path []any, visit func(*teamv1.WorkflowS
 	}
 }
 
-// Workflow is what the scheduler of a workflow team is made of.
+// Workflow returns the scheduler configuration of a workflow team.
 func Workflow(t *teamv1.TeamConfig) workflow.Config {
 	return workflow.Config{Steps: workflowSteps(t.GetWorkflow().GetSteps())}
 }

@@ -8,35 +8,35 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// toolNames reports names that no tool has, and one that is there twice.
+// toolNames reports undefined tools and duplicates.
 func (k *checker) toolNames(names []string, subject string, path ...any) {
 	for i, name := range names {
 		n, _ := k.at(append(slices.Clone(path), i)...)
 		switch {
-		case k.hurt("tools"):
+		case k.isDamaged("tools"):
 		case k.Server.GetTools()[name] == nil:
 			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, name),
-				cmp.Or(suggest(name, sorted(k.Server.GetTools())), "there is none; define it under tools"))
+				cmp.Or(suggest(name, sorted(k.Server.GetTools())), "no tools are defined; add it under tools"))
 		case slices.Contains(names[:i], name):
 			k.fault(n, fmt.Sprintf("%s has tool %q twice", subject, name), "remove one of them")
 		}
 	}
 }
 
-// tools finds effects that nobody can call for.
+// tools reports effects of operations that the tool does not allow.
 func (k *checker) tools() {
 	for _, name := range sorted(k.Server.GetTools()) {
 		m := k.Server.GetTools()[name].GetMcp()
 		for _, of := range sorted(m.GetEffects()) {
 			if of != "*" && len(m.GetAllow()) > 0 && !slices.Contains(m.GetAllow(), of) {
-				k.fault(k.keyAt("tools", name, "mcp", "effects", of), fmt.Sprintf("tool %q says what %q does, and does not allow it", name, of),
+				k.fault(k.keyAt("tools", name, "mcp", "effects", of), fmt.Sprintf("tool %q declares effects of %q, but does not allow it", name, of),
 					"add it to allow, or remove it here")
 			}
 		}
 	}
 }
 
-// skills finds instructions that no model reads.
+// skills reports instructions of skills that no model reads.
 func (k *checker) skills(a *teamv1.AgentConfig, id string) {
 	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil {
 		return
@@ -48,7 +48,7 @@ func (k *checker) skills(a *teamv1.AgentConfig, id string) {
 	}
 }
 
-// toolUser returns a used agent or team that has the tool.
+// toolUser names a used agent or team that has the tool, or returns "".
 func (k *checker) toolUser(tool string) string {
 	for _, id := range sorted(k.Server.GetAgents()) {
 		if k.Used[id] && slices.Contains(k.Server.GetAgents()[id].GetTools(), tool) {
@@ -63,8 +63,7 @@ func (k *checker) toolUser(tool string) string {
 	return ""
 }
 
-// collectTools adds tools to a definition, without the programs and addresses
-// behind them, and without secrets.
+// collectTools adds tools to a definition, without their programs, addresses and secrets.
 func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
 	for _, name := range tools {
 		if m := c.Server.GetTools()[name].GetMcp(); m != nil {
@@ -73,14 +72,14 @@ func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
 	}
 }
 
-// tool connects a tool to what the served file has.
+// tool fills in the program or address of a tool from the current file.
 func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
 	now := r.from.Server.GetTools()[name].GetMcp()
 	if now == nil {
-		r.fault("tool %q is not configured any more", name)
+		r.fault("tool %q is no longer configured", name)
 		return
 	}
 	m := t.GetMcp()
 	m.Command, m.Env, m.Url, m.Bearer = now.GetCommand(), now.GetEnv(), now.GetUrl(), now.GetBearer()
-	r.complete("tools", name, "tool")
+	r.requireComplete("tools", name, "tool")
 }

@@ -8,8 +8,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Unheld are the steps that ask roles of which no key has one, where there are keys, by
-// their paths: nobody can answer them, unless a key is added.
+// Unheld returns the paths of the human steps that only roles may answer which no API key has. It
+// returns nothing if there are no API keys, because then roles are not checked.
 func (c *Config) Unheld() []string {
 	var all []string
 	for _, id := range sorted(c.Server.GetTeams()) {
@@ -18,7 +18,7 @@ func (c *Config) Unheld() []string {
 	return all
 }
 
-// UnheldOf are those of a team.
+// UnheldOf is like Unheld for a single team.
 func (c *Config) UnheldOf(id string) []string {
 	var held []string
 	keys := c.Server.GetServer().GetAuth().GetApiKeys()
@@ -35,7 +35,7 @@ func (c *Config) UnheldOf(id string) []string {
 	return all
 }
 
-// keyPath formats a path for users: .key[index].
+// keyPath formats a path for users, such as .steps[2].human.
 func keyPath(path []any) string {
 	var b strings.Builder
 	for _, step := range path {

@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// Unstaffed are the teams that refuse all work since none of their members is enabled,
-// by the paths of these. A leader answers alone, and so do people.
+// Unstaffed returns the paths of the members of teams that reject all requests because no member is
+// enabled. Teams with a leader, and workflows whose steps only ask people, need no members.
 func (c *Config) Unstaffed() []string {
 	var all []string
 	for _, id := range sorted(c.Server.GetTeams()) {
@@ -20,6 +20,7 @@ func (c *Config) Unstaffed() []string {
 	return all
 }
 
+// needsMembers reports whether a team cannot work without an enabled member.
 func needsMembers(t *teamv1.TeamConfig) bool {
 	if t.GetWorkflow() == nil {
 		return t.GetCoordinator() == nil && t.GetRoute() == nil

@@ -1,5 +1,5 @@
-// Package egress is the one way out: every outgoing connection, of agents,
-// models, tools and push notifications alike, is dialled here.
+// Package egress makes all outgoing connections: those to agents, models, tools and
+// webhooks.
 package egress
 
 import (
@@ -18,30 +18,30 @@ import (
 	"time"
 )
 
-// Config configures a Dialer; the zero value is usable.
+// Config configures a Dialer. The zero value is valid.
 type Config struct {
-	// ConnectTimeout bounds making a connection; 0 is 3 s.
+	// ConnectTimeout is the timeout for connecting; the default is 3 s.
 	ConnectTimeout time.Duration
-	// TLSTimeout bounds the TLS handshake of HTTP calls; 0 is 5 s.
+	// TLSTimeout is the timeout for the TLS handshake of HTTP calls; the default is 5 s.
 	TLSTimeout time.Duration
-	// CAFile names a PEM file of authorities that are trusted besides the system's.
+	// CAFile is a PEM file with certificate authorities to trust in addition to the
+	// system's.
 	CAFile string
-	// Allow is asked before each connection, after the name was resolved, with
-	// the very address that will be connected to: a name that resolves to
-	// something else a moment later changes nothing. An error refuses it. Nil
-	// allows every address.
+	// Allow is called before each connection with the address to connect to, after its name
+	// was resolved, so that DNS rebinding cannot bypass it. If it returns an error, the
+	// connection is not made. nil: every address is allowed.
 	Allow func(ctx context.Context, addr netip.AddrPort) error
 }
 
-// Dialer makes outgoing connections. Proxies of the environment are not used:
-// they would connect past Allow. Safe for concurrent use.
+// Dialer makes outgoing connections. It ignores the proxy settings of the environment,
+// because a proxy would bypass Allow. Dialer is safe for concurrent use.
 type Dialer struct {
 	dialer net.Dialer
 	tls    *tls.Config
 	http   *http.Transport
 }
 
-// New returns a Dialer, or the reason why its CA file cannot be used.
+// New returns a Dialer. The error says why CAFile cannot be used.
 func New(cfg Config) (*Dialer, error) {
 	roots, err := roots(cfg.CAFile)
 	if err != nil {
@@ -64,29 +64,29 @@ func New(cfg Config) (*Dialer, error) {
 	return d, nil
 }
 
-// DialContext connects to host:port.
+// DialContext connects to address, which has the form host:port.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.dialer.DialContext(ctx, network, address)
 }
 
-// TLS returns a configuration of the caller's own that trusts what d trusts.
+// TLS returns a new TLS configuration with the trusted authorities. The caller owns it.
 func (d *Dialer) TLS() *tls.Config { return d.tls.Clone() }
 
-// HTTPClient returns a client that follows no redirect, keeps no cookie and has
-// no timeout of its own: the context of each request bounds it. Connections are
-// shared by all clients of d.
+// HTTPClient returns an HTTP client that does not follow redirects, stores no cookies and
+// has no timeout; use the context of each request for one. All clients of d share
+// connections.
 func (d *Dialer) HTTPClient() *http.Client {
 	return &http.Client{Transport: d.http, CheckRedirect: noRedirect}
 }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (d *Dialer) Close() { d.http.CloseIdleConnections() }
 
-// ErrTooLarge: a body is larger than allowed.
+// ErrTooLarge is the error for a body that is larger than allowed.
 var ErrTooLarge = errors.New("body is too large")
 
-// ReadBody reads at most limit bytes, as they are after decompression, and
-// answers ErrTooLarge when there is more.
+// ReadBody reads a body of at most limit bytes, counted after decompression. The error is
+// ErrTooLarge if it is larger.
 func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -116,7 +116,7 @@ func control(allow func(context.Context, netip.AddrPort) error) controlFunc {
 	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("address %q is no IP address and port: %w", address, err)
+			return fmt.Errorf("address %q is not an IP address and port: %w", address, err)
 		}
 		return allow(ctx, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
 	}
@@ -132,15 +132,16 @@ func roots(file string) (*x509.CertPool, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("reading the system's authorities: %w", err)
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("CA file %s holds no certificate in PEM form", file)
+		return nil, fmt.Errorf("CA file %s contains no PEM certificate", file)
 	}
 	return pool, nil
 }
 
-// WithoutURL takes the address out of the error of a request: it may hold a secret.
+// WithoutURL returns the error of an HTTP request without its URL, which may contain a
+// secret.
 func WithoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -15,7 +15,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// a2aService is the agent over A2A by gRPC; the other bindings call it too.
+// a2aService serves the agent over A2A with gRPC. The handlers of the other bindings call
+// its unexported methods.
 type a2aService struct {
 	a2av1.UnimplementedA2AServiceServer
 	agent *Agent
@@ -174,7 +175,7 @@ func (s a2aService) stop(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2
 	return t.project(), nil
 }
 
-// project is the task as A2A shows it.
+// project returns the task in its A2A form.
 func (t *task) project() *a2av1.Task {
 	events, _, _ := t.after(0)
 	return t.projectOf(events)
@@ -215,7 +216,7 @@ func fold(p *a2av1.Task, r *a2av1.StreamResponse) {
 	p.Artifacts = []*a2av1.Artifact{proto.CloneOf(u.GetArtifact())}
 }
 
-// responses are what a stream shows of an event.
+// responses returns what a stream sends for an event.
 func (t *task) responses(e *teamv1.Event) []*a2av1.StreamResponse {
 	if e.GetScope() != "" {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// agentService is the agent over our Agent service.
+// agentService serves the agent over the Agent service.
 type agentService struct {
 	teamv1.UnimplementedAgentServiceServer
 	agent *Agent
@@ -28,7 +28,7 @@ func (s agentService) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv
 	if err := s.agent.called(ctx, "Info", req); err != nil {
 		return nil, err
 	}
-	info, err := s.agent.info(deepened(ctx))
+	info, err := s.agent.info(withDepth(ctx))
 	if err != nil {
 		return nil, wire.Status(err).Err()
 	}
@@ -39,15 +39,15 @@ func (a *Agent) info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if a.cfg.Agent != nil {
 		return a.cfg.Agent.Info(ctx)
 	}
-	info := &teamv1.AgentInfo{Id: "fake", Name: "Fake", Description: "does what its script says", Skills: a.cfg.Skills}
+	info := &teamv1.AgentInfo{Id: "fake", Name: "Fake", Description: "follows its script", Skills: a.cfg.Skills}
 	for _, s := range a.cfg.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())
 	}
 	return info, nil
 }
 
-// deepened is the context of a call with the depth that came along.
-func deepened(ctx context.Context) context.Context {
+// withDepth returns the context of a call with the depth of nesting in its metadata.
+func withDepth(ctx context.Context) context.Context {
 	for _, v := range metadata.ValueFromIncomingContext(ctx, "team-path") {
 		if n, err := strconv.Atoi(v); err == nil {
 			return agent.WithDepth(ctx, n)
@@ -67,7 +67,7 @@ func (s agentService) HealthCheck(ctx context.Context, req *teamv1.HealthCheckRe
 	h := agent.Healthy()
 	if s.agent.cfg.Agent != nil {
 		var err error
-		if h, err = s.agent.cfg.Agent.HealthCheck(deepened(ctx)); err != nil {
+		if h, err = s.agent.cfg.Agent.HealthCheck(withDepth(ctx)); err != nil {
 			return nil, wire.Status(err).Err()
 		}
 	}
@@ -96,7 +96,7 @@ func (s agentService) Process(ctx context.Context, req *teamv1.ProcessRequest) (
 	return t.response()
 }
 
-// response is the end of a task as an answer.
+// response returns the answer of a task at rest: its reply, its error, or INPUT_REQUIRED.
 func (t *task) response() (*teamv1.ProcessResponse, error) {
 	events, _, _ := t.after(0)
 	var asked *teamv1.Asked
@@ -146,7 +146,7 @@ func (s agentService) ProcessStream(req *teamv1.ProcessStreamRequest, stream grp
 	})
 }
 
-// follow sends the events after a sequence until the task ends or asks.
+// follow sends the events after a sequence number until the task ends or asks a question.
 func (t *task) follow(ctx context.Context, after int64, send func(*teamv1.Event) error) error {
 	stopAfter, sent := t.takeBreak(), 0
 	for {

@@ -1,6 +1,6 @@
-// Package fakeagent is a scripted remote agent for tests: on 127.0.0.1, over
-// A2A by gRPC, JSON-RPC and REST with a card, and over our Agent service. It
-// does what its script says and records what it is asked.
+// Package fakeagent provides a scripted remote agent for tests. It listens on 127.0.0.1 and
+// serves A2A with gRPC, JSON-RPC, REST and a card, and the Agent service. It follows its
+// script and records the requests.
 package fakeagent
 
 import (
@@ -29,49 +29,53 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config is what the agent is; the zero value is one that echoes.
+// Config configures an agent. The agent of the zero value echoes messages.
 type Config struct {
-	// Turns are played in order, one a message; after the last one it goes on
-	// with Default.
+	// Turns are played in order, one for each message. After the last one, Default is
+	// played for each message.
 	Turns   []Turn
 	Default Turn
-	// Skills of the card and the Info.
+	// Skills are the skills in the card and the info.
 	Skills []*teamv1.Skill
-	// Agent answers Info and HealthCheck instead, with the depth that came along.
+	// Agent answers Info and HealthCheck if it is set. Its context has the depth of nesting
+	// from the call.
 	Agent agent.Agent
-	// Bindings of the card, in order; default GRPC, JSONRPC, HTTP+JSON.
+	// Bindings are the bindings in the card, in order; the default is GRPC, JSONRPC,
+	// HTTP+JSON.
 	Bindings []string
-	// Version of the protocol in the card; default 1.0.
+	// Version is the protocol version in the card; the default is 1.0.
 	Version string
-	// Tenant of the interfaces.
+	// Tenant is the tenant of the interfaces in the card.
 	Tenant string
-	// Token that calls must bring; empty wants none. The card wants none.
+	// Token is the bearer token that calls must present; "" for none. The card needs no
+	// token.
 	Token string
-	// Extensions that the card declares.
+	// Extensions are those in the card.
 	Extensions []*a2av1.AgentExtension
-	// Card changes the card before it is shown.
+	// Card modifies the card before it is served.
 	Card func(*a2av1.AgentCard)
-	// NoStream: streams are not supported. NoCancel: cancels are not. NoHealth:
-	// the Agent service's HealthCheck is not.
+	// NoStream, NoCancel and NoHealth turn off streams, cancelling, and HealthCheck of the
+	// Agent service.
 	NoStream, NoCancel, NoHealth bool
-	// Streams is the error for streams of A2A, whatever the card says.
+	// Streams is the error that A2A streams return although the card offers them.
 	Streams error
-	// Old speaks A2A 0.3 over JSON-RPC and REST, and shows the card of that alone.
+	// Old makes the agent speak only A2A 0.3, over JSON-RPC and REST, with a card of that
+	// version.
 	Old bool
-	// TLS of both servers; nil is plaintext.
+	// TLS configures both servers; nil: no TLS.
 	TLS *tls.Config
-	// Forgetful: a message that comes again is a new one.
+	// Forgetful makes the agent treat a repeated message as a new one.
 	Forgetful bool
 }
 
-// Request is one call that the agent got.
+// Request is a call that the agent received.
 type Request struct {
-	Method string // the name of the RPC, whatever the binding; "Card" for the card
+	Method string // the name of the RPC for any binding; "Card" for the card
 	Body   proto.Message
 	Header map[string][]string // names in lower case
 }
 
-// Agent is a running fake. Its methods are safe for concurrent use.
+// Agent is a running fake agent. Its methods are safe for concurrent use.
 type Agent struct {
 	cfg Config
 
@@ -86,16 +90,16 @@ type Agent struct {
 	grpcAddr, httpAddr string
 }
 
-// server is what a running Agent holds.
+// server is the running part of an Agent.
 type server struct {
 	grpc *grpc.Server
 	http *http.Server
 	stop context.CancelCauseFunc
-	ctx  context.Context //nolint:containedctx // the life of the tasks
+	ctx  context.Context //nolint:containedctx // ends the tasks
 	work sync.WaitGroup
 }
 
-// New starts an agent that ends with the test.
+// New starts an agent. It is stopped when the test ends.
 func New(t testing.TB, cfg Config) *Agent {
 	t.Helper()
 	a := &Agent{cfg: cfg, changed: make(chan struct{}), tasks: map[string]*task{}, keys: map[string]*task{}}
@@ -106,10 +110,10 @@ func New(t testing.TB, cfg Config) *Agent {
 	return a
 }
 
-// GRPC is the address of the gRPC services; URL the base of HTTP.
+// GRPC returns the address of the gRPC services.
 func (a *Agent) GRPC() string { return a.grpcAddr }
 
-// URL is the base of what is served over HTTP; the card is at its well-known path.
+// URL returns the base URL of HTTP. The card is below it, at the well-known path.
 func (a *Agent) URL() string {
 	if a.cfg.TLS != nil {
 		return "https://" + a.httpAddr
@@ -117,7 +121,7 @@ func (a *Agent) URL() string {
 	return "http://" + a.httpAddr
 }
 
-// Up starts the agent, at the address it had.
+// Up starts the agent at the address it had before.
 func (a *Agent) Up() error {
 	grpcListener, err := listen(a.grpcAddr)
 	if err != nil {
@@ -157,7 +161,7 @@ func listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Down stops the agent and waits for everything it runs. Its tasks are lost.
+// Down stops the agent and waits for its goroutines. Its tasks are lost.
 func (a *Agent) Down() {
 	a.mu.Lock()
 	s := a.server
@@ -173,7 +177,7 @@ func (a *Agent) Down() {
 	s.work.Wait()
 }
 
-// Requests returns the calls of a method so far; "" is all.
+// Requests returns the recorded calls of a method, or of all methods for "".
 func (a *Agent) Requests(method string) []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,7 +188,7 @@ func (a *Agent) of(method string) []Request {
 	return slices.DeleteFunc(slices.Clone(a.requests), func(r Request) bool { return method != "" && r.Method != method })
 }
 
-// Await waits until a method has been called n times.
+// Await waits until a method has been called n times, and returns the calls.
 func (a *Agent) Await(t testing.TB, method string, n int) []Request {
 	t.Helper()
 	timeout := time.NewTimer(10 * time.Second)
@@ -204,7 +208,7 @@ func (a *Agent) Await(t testing.TB, method string, n int) []Request {
 	}
 }
 
-// Played returns how many turns were played: the effects of the agent.
+// Played returns how many turns were played, which counts the effects of the agent.
 func (a *Agent) Played() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,8 +237,8 @@ func (a *Agent) authorize(got []string) error {
 	return nil
 }
 
-// take gives a message to its task: a new one, the one that has got it before,
-// or the one that it answers.
+// take passes a message to its task: a new task, the task that received the same message
+// before, or the task whose question it answers.
 func (a *Agent) take(key, taskID string, m *a2av1.Message) (*task, Turn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -287,7 +291,7 @@ func (a *Agent) find(id string) (*task, error) {
 	return nil, notFound()
 }
 
-// Cancel ends a task from the agent's own side.
+// Cancel cancels a task, as the agent itself.
 func (a *Agent) Cancel(ctx context.Context, id string) error {
 	t, err := a.find(id)
 	if err != nil {
@@ -297,7 +301,7 @@ func (a *Agent) Cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// stopTask cancels a task and waits a little for its end.
+// stopTask cancels a task and waits up to 100 ms for its end.
 func (a *Agent) stopTask(ctx context.Context, t *task) {
 	t.cancel()
 	if t.asks() {

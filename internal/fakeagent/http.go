@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// handler serves the card, REST and JSON-RPC.
+// handler returns the handler of the card, REST and JSON-RPC.
 func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/agent-card.json", a.card)
@@ -65,7 +65,7 @@ func (a *Agent) buildCard() *a2av1.AgentCard {
 		version = "1.0"
 	}
 	card := &a2av1.AgentCard{
-		Name: "Fake", Description: "does what its script says", Version: "1",
+		Name: "Fake", Description: "follows its script", Version: "1",
 		Capabilities:      &a2av1.AgentCapabilities{Streaming: proto.Bool(!a.cfg.NoStream), Extensions: a.cfg.Extensions},
 		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
 	}
@@ -81,7 +81,7 @@ func (a *Agent) buildCard() *a2av1.AgentCard {
 	return card
 }
 
-// operation is one call, whatever its form: unary answers, or stream sends.
+// operation is a call in any binding. Either unary or stream is set.
 type operation struct {
 	method string
 	body   proto.Message
@@ -89,7 +89,7 @@ type operation struct {
 	stream func(ctx context.Context, send func(*a2av1.StreamResponse) error) error
 }
 
-// operation returns the call of a method; nil for an unknown one.
+// operation returns the operation of a method, nil for an unknown one.
 func (a *Agent) operation(method string) *operation {
 	s := a2aService{agent: a}
 	switch method {
@@ -140,7 +140,7 @@ func (a *Agent) rest(w http.ResponseWriter, r *http.Request) {
 	write(w, wire.TypeA2A, out)
 }
 
-// route is the method and the task of a path.
+// route returns the method and the task ID of a path.
 func (a *Agent) route(r *http.Request) (method, id string) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1") // of 0.3
 	path = strings.TrimPrefix(path, "/"+a.cfg.Tenant)
@@ -241,7 +241,8 @@ func (a *Agent) rpc(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(result)
 }
 
-// serveStream sends a stream as events; an error before the first one is a plain answer.
+// serveStream writes a stream as server-sent events. An error before the first event is
+// written as a plain response.
 func serveStream(w http.ResponseWriter, r *http.Request, op *operation, render func(*a2av1.StreamResponse) ([]byte, error), fail func(http.ResponseWriter, error)) {
 	var events *wire.EventWriter
 	err := op.stream(r.Context(), func(resp *a2av1.StreamResponse) error {
@@ -260,7 +261,7 @@ func serveStream(w http.ResponseWriter, r *http.Request, op *operation, render f
 	case events != nil:
 		events.Close()
 		if status.Code(err) == codes.Unavailable {
-			panic(http.ErrAbortHandler) // the connection breaks
+			panic(http.ErrAbortHandler) // close the connection
 		}
 	}
 }

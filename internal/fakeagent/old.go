@@ -15,7 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// oldCard is the card of an agent that speaks A2A 0.3 only.
+// oldCard returns a card with only the fields of A2A 0.3.
 func oldCard(card *a2av1.AgentCard) ([]byte, error) {
 	b, err := a2av03.WriteCard(card)
 	if err != nil {
@@ -31,7 +31,7 @@ func oldCard(card *a2av1.AgentCard) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// oldMethods are the methods of 0.3, as the operations are called here.
+// oldMethods maps the methods of 0.3 to those of 1.0.
 var oldMethods = map[string]string{
 	"message/send": "SendMessage", "message/stream": "SendStreamingMessage", "tasks/resubscribe": "SubscribeToTask",
 	"tasks/get": "GetTask", "tasks/cancel": "CancelTask",

@@ -18,48 +18,49 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Turn is what the agent does with one message. A message that answers a
-// question takes the next turn of the same task.
+// Turn says how the agent handles one message. An answer to a question plays the next turn
+// in the same task.
 type Turn struct {
-	// Refuse answers the call with this error; there is no task.
+	// Refuse is the error with which the call fails, without a task.
 	Refuse error
-	// Before holds the first event back until it is closed.
+	// Before delays the first event until it is closed.
 	Before <-chan struct{}
-	// Progress is a status text.
+	// Progress is the text of a status update.
 	Progress string
-	// Noted is text that the agent adds only to the history of its task.
+	// Noted is the text of a message that the agent adds only to the history of the task.
 	Noted string
-	// Chunks are streamed pieces of text, and the beginning of the answer.
+	// Chunks are pieces of text that are streamed. They begin the answer.
 	Chunks []string
-	// Gate holds the end back until it is closed, or the task is cancelled.
+	// Gate delays the end until it is closed or the task is cancelled.
 	Gate <-chan struct{}
 	// Break ends the first stream after this many events; the task continues. -1 ends a
 	// stream of A2A right after its task, before the first event.
 	Break int
-	// Ask ends the turn with a question; Auth asks for authentication.
+	// Ask and Auth end the turn with a question: for input, or for authentication.
 	Ask, Auth string
-	// Fail ends the task FAILED with this text.
+	// Fail makes the task FAILED with this text.
 	Fail string
-	// Text ends the answer. A turn without anything echoes the message.
+	// Text ends the answer. If neither text nor parts are set, the answer echoes the
+	// message.
 	Text string
-	// Parts follow the text.
+	// Parts follow the text in the answer.
 	Parts []*a2av1.Part
-	// Direct answers with a message, without a task, over A2A.
+	// Direct answers over A2A with a message instead of a task.
 	Direct bool
-	// Said are messages that a stream of A2A sends, against the protocol, before its task
-	// or its direct answer.
+	// Said are messages that an A2A stream sends before its task or direct answer, in
+	// violation of the protocol.
 	Said []string
-	// Transfer hands over to another member.
+	// Transfer hands the conversation over to another member.
 	Transfer *teamv1.Transfer
-	// Spent is what the turn cost.
+	// Spent is the cost of the turn.
 	Spent *teamv1.Spent
-	// Steps are further events of the record, for AgentService only.
+	// Steps are additional events of the journal, for the Agent service only.
 	Steps []*teamv1.Event
-	// Deaf takes a cancel and goes on.
+	// Deaf makes the agent ignore cancellation.
 	Deaf bool
 }
 
-// task is one task and its record.
+// task is a task with its journal.
 type task struct {
 	id, contextID string
 
@@ -72,7 +73,7 @@ type task struct {
 	breaks   int              // guarded by mu
 	direct   *a2av1.Message   // guarded by mu
 	keys     []string         // ids of the messages received; guarded by mu
-	noted    []*a2av1.Message // messages of the agent while it worked; guarded by mu
+	noted    []*a2av1.Message // messages of the agent while working; guarded by mu
 }
 
 func newTask(key string) *task {
@@ -82,7 +83,7 @@ func newTask(key string) *task {
 	}
 }
 
-// append puts events on record; nobody sees one of them without the others.
+// append appends events to the journal atomically.
 func (t *task) append(events ...*teamv1.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,14 +101,14 @@ func (t *task) note(m *a2av1.Message) {
 	t.noted = append(t.noted, m)
 }
 
-// notes returns the messages of the agent while it worked.
+// notes returns the messages of the agent while working.
 func (t *task) notes() []*a2av1.Message {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.noted)
 }
 
-// add puts an event on record. The caller holds mu.
+// add appends an event to the journal. The caller holds mu.
 func (t *task) add(e *teamv1.Event) {
 	e.Seq, e.Time = int64(len(t.events)+1), timestamppb.Now()
 	t.events = append(t.events, e)
@@ -121,27 +122,27 @@ func (t *task) add(e *teamv1.Event) {
 	}
 }
 
-// after returns what follows a sequence, whether nothing more will come for
-// now, and what is closed when that changes.
+// after returns the events after a sequence number, whether the task is at rest (it has
+// ended or asks a question), and a channel that is closed at the next change.
 func (t *task) after(seq int64) (events []*teamv1.Event, resting bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.events[min(int(seq), len(t.events)):], t.ended || t.waiting(), t.changed
 }
 
-// waiting reports whether the question is asked and the record says so.
+// waiting reports whether the task waits for an answer. The caller holds mu.
 func (t *task) waiting() bool {
 	return t.asking != "" && t.events[len(t.events)-1].GetWaiting() != nil
 }
 
-// asks reports whether the task waits for an answer.
+// asks reports whether the task has not ended and waits for an answer.
 func (t *task) asks() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.ended && t.waiting()
 }
 
-// rest waits until the task has ended or asks.
+// rest waits until the task has ended or asks a question.
 func (t *task) rest(ctx context.Context) error {
 	for {
 		_, resting, changed := t.after(0)
@@ -156,7 +157,7 @@ func (t *task) rest(ctx context.Context) error {
 	}
 }
 
-// started waits until there is something to show.
+// started waits until the task has an event.
 func (t *task) started(ctx context.Context) error {
 	for {
 		events, _, changed := t.after(0)
@@ -171,7 +172,8 @@ func (t *task) started(ctx context.Context) error {
 	}
 }
 
-// takeBreak returns after how many events a stream is to end, once.
+// takeBreak returns after how many events the stream must end. It returns 0, which means
+// never, from the second call on.
 func (t *task) takeBreak() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +182,8 @@ func (t *task) takeBreak() int {
 	return n
 }
 
-// breaksAtOnce reports, once, whether a stream must end right after its task.
+// breaksAtOnce reports whether the stream must end right after the task. It returns false
+// from the second call on.
 func (t *task) breaksAtOnce() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,10 +206,10 @@ func (t *task) cancel() {
 
 var (
 	errStopped = errors.New("stopped")
-	errBreak   = status.Error(codes.Unavailable, "the stream breaks as the script says")
+	errBreak   = status.Error(codes.Unavailable, "the script ends the stream here")
 )
 
-// play runs a turn.
+// play plays a turn.
 func (t *task) play(ctx context.Context, turn Turn, m *a2av1.Message) {
 	if hold(ctx, nil, turn.Before) != nil {
 		return
@@ -241,7 +244,7 @@ func (t *task) play(ctx context.Context, turn Turn, m *a2av1.Message) {
 	}
 }
 
-// hold waits for gate, the cancel or the end of the server.
+// hold waits until gate is closed, the task is cancelled or the agent stops.
 func hold(ctx context.Context, canceled <-chan struct{}, gate <-chan struct{}) error {
 	if gate == nil {
 		return nil
@@ -288,7 +291,7 @@ func ended(o teamv1.Outcome, e *teamv1.Ended) *teamv1.Event {
 	return &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}}
 }
 
-// reply is the answer of a turn.
+// reply returns the answer of a turn.
 func (turn Turn) reply(m *a2av1.Message) *a2av1.Message {
 	text := ""
 	for _, c := range turn.Chunks {

@@ -19,51 +19,52 @@ func (m *Monitor) hasBoard(ctx context.Context, team string) bool {
 		return false
 	}
 	_, has, err := m.c.BoardTeams.BoardOf(ctx, team)
-	return err == nil && has // an agent that is no team has none
+	return err == nil && has // an agent that is not a team is an error
 }
 
-// boardWatch is how far a watcher of a team was told of its board. nil is a team
-// without one.
+// boardWatch reads the board of a watched team: its events, and an overview for snapshots.
+// A nil *boardWatch is the watch of a team without a board. It is not safe for concurrent
+// use.
 type boardWatch struct {
 	boards *board.Board
 	key    board.Key
 	clock  func() time.Time
 
-	told  int64          // seq of the last event that was told
-	now   board.Overview // as it is
-	shown board.Overview // as it is behind told; what snapshots show
+	sent  int64          // sequence number of the last event that was sent
+	now   board.Overview // the newest that was read
+	shown board.Overview // what snapshots show: the overview as of sent
 	fresh bool           // now is newer than shown
-	more  bool           // there are events behind those that were read
+	more  bool           // there are events after those that news returned
 }
 
-// begin looks at the board, to go on behind an event; false: what follows that is
-// not kept any more, or is none of this board.
-func (b *boardWatch) begin(ctx context.Context, told int64) (ok bool, err error) {
+// begin reads the overview and sets the event to continue after. ok is false if the events
+// after it have been deleted or it is not an event of this board.
+func (b *boardWatch) begin(ctx context.Context, sent int64) (ok bool, err error) {
 	if b == nil {
 		return true, nil
 	}
 	if b.now, err = b.boards.Overview(ctx, b.key); err != nil {
 		return false, err
 	}
-	b.told, b.shown = told, b.now
-	next, err := b.boards.Events(ctx, b.key, told)
-	return told == b.now.Seq || len(next) > 0 && next[0].GetSeq() == told+1, err
+	b.sent, b.shown = sent, b.now
+	next, err := b.boards.Events(ctx, b.key, sent)
+	return sent == b.now.Seq || len(next) > 0 && next[0].GetSeq() == sent+1, err
 }
 
-// skip counts all that is on the board as told.
+// skip marks all events of the board as sent.
 func (b *boardWatch) skip() {
 	if b != nil {
-		b.told, b.shown = b.now.Seq, b.now
+		b.sent, b.shown = b.now.Seq, b.now
 	}
 }
 
-// news returns events that were not told, some hundred, in their order; lost where
-// what follows is not kept any more: the watcher begins anew.
+// news returns the next events that were not sent, about a hundred at most, in their order.
+// lost is true if some of them have been deleted; the watcher then needs a new snapshot.
 func (b *boardWatch) news(ctx context.Context) (events []*teamv1.BoardEvent, lost bool, err error) {
 	if b == nil {
 		return nil, false, nil
 	}
-	if events, err = b.boards.Events(ctx, b.key, b.told); err != nil {
+	if events, err = b.boards.Events(ctx, b.key, b.sent); err != nil {
 		return nil, false, err
 	}
 	if b.more = false; len(events) == 0 && !b.lapsed() {
@@ -73,7 +74,7 @@ func (b *boardWatch) news(ctx context.Context) (events []*teamv1.BoardEvent, los
 		return nil, false, err
 	}
 	b.fresh = true
-	if len(events) > 0 && events[0].GetSeq() != b.told+1 {
+	if len(events) > 0 && events[0].GetSeq() != b.sent+1 {
 		b.skip()
 		return nil, true, nil
 	}
@@ -81,33 +82,33 @@ func (b *boardWatch) news(ctx context.Context) (events []*teamv1.BoardEvent, los
 	return events, false, nil
 }
 
-// lapsed reports whether a claim has lapsed that is shown.
+// lapsed reports whether a claim that snapshots show has expired.
 func (b *boardWatch) lapsed() bool {
 	return !b.shown.Lapses.IsZero() && !b.clock().Before(b.shown.Lapses)
 }
 
-// behind reports whether there is more to tell already.
+// behind reports whether more events can be read already.
 func (b *boardWatch) behind() bool { return b != nil && b.more }
 
-// refreshed shows the board as it is behind what was told, and reports whether that
-// is new.
+// refreshed updates what snapshots show to the newest overview, if all its events were
+// sent, and reports whether it did.
 func (b *boardWatch) refreshed() bool {
-	if b == nil || !b.fresh || b.told != b.now.Seq {
+	if b == nil || !b.fresh || b.sent != b.now.Seq {
 		return false
 	}
 	b.shown, b.fresh = b.now, false
 	return true
 }
 
-// at is seq of the last event that was told.
+// at returns the sequence number of the last event that was sent, 0 without a board.
 func (b *boardWatch) at() int64 {
 	if b == nil {
 		return 0
 	}
-	return b.told
+	return b.sent
 }
 
-// show puts the board into a snapshot that has so much room.
+// show adds the board to a snapshot. The items take at most room bytes.
 func (b *boardWatch) show(s *teamv1.TeamSnapshot, room int) {
 	if b == nil {
 		return
@@ -115,13 +116,15 @@ func (b *boardWatch) show(s *teamv1.TeamSnapshot, room int) {
 	s.Board, s.BoardItems = b.shown.Counters, board.Fitting(b.shown.Held, maxShown, room)
 }
 
-// maxStepRuns is of how many tasks the work is shown on a board.
+// maxStepRuns is the maximum number of tasks whose steps are listed as work items.
 const maxStepRuns = 20
 
-// Steps implements board.Steps: what members were given in the caller's own tasks of
-// a team, and in what it did as a member of another one, as the journals have it.
+// Steps implements board.Steps. It returns the steps of a team in the caller's own tasks as
+// work items, the newest tasks first: those that the team gave to members or people, and
+// those that a workflow has planned. It includes tasks in which the team worked as a member
+// of another team.
 func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error) {
-	who, err := m.whose(ctx)
+	who, err := m.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +147,7 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 			break
 		}
 		r := newRun(mark.Root, team, journal.Outline)
-		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.take(ev); return true })
+		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.apply(ev); return true })
 		switch {
 		case a2a.IsNotFound(err), a2a.IsDamaged(err), err == nil && r.Accepted == nil:
 			continue
@@ -163,8 +166,7 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	return items, nil
 }
 
-// given is the work that a part of a run has given to members, and what it asks people,
-// as items of a board.
+// given returns the steps of a part of a run that members or people work on, as work items.
 func (r *run) given(p *journal.Node, owner string) (items []*teamv1.WorkItem) {
 	for _, s := range p.Steps {
 		if s.Delegated() || s.Step.GetKind() == teamv1.Step_KIND_HUMAN {
@@ -174,7 +176,8 @@ func (r *run) given(p *journal.Node, owner string) (items []*teamv1.WorkItem) {
 	return items
 }
 
-// planned are the steps of a workflow that a part of a run has not come to.
+// planned returns the steps of a workflow that have not started yet, as work items. A step
+// whose dependencies are not completed is BLOCKED.
 func (m *Monitor) planned(r *run, p *journal.Node, owner string) (items []*teamv1.WorkItem) {
 	if !p.Open() || m.c.BoardTeams == nil {
 		return nil
@@ -209,7 +212,7 @@ func (m *Monitor) planned(r *run, p *journal.Node, owner string) (items []*teamv
 	return items
 }
 
-// item is a step as an item of a board.
+// item returns a step as a work item.
 func (r *run) item(s *journal.Node, owner string) *teamv1.WorkItem {
 	it := &teamv1.WorkItem{
 		Id: r.id(s.Scope), TeamId: r.of, Title: s.Step.GetName(), State: itemState(s),
@@ -219,7 +222,7 @@ func (r *run) item(s *journal.Node, owner string) *teamv1.WorkItem {
 	if s.Step.GetKind() == teamv1.Step_KIND_STEP || s.Step.GetKind() == teamv1.Step_KIND_HUMAN {
 		it.Source = teamv1.WorkItem_SOURCE_STEP
 	}
-	if s.Delegated() { // else people are asked
+	if s.Delegated() { // otherwise it is a question to people
 		it.Assignee = &teamv1.BoardActor{Principal: owner, Agent: s.Step.GetMember(), TaskId: r.Root}
 	}
 	it.Description = r.texts[s]
@@ -236,7 +239,7 @@ func (r *run) item(s *journal.Node, owner string) *teamv1.WorkItem {
 	return it
 }
 
-// itemState is how a step stands in the words of a board.
+// itemState returns the state of a step as the state of a work item.
 func itemState(s *journal.Node) teamv1.WorkItem_State {
 	switch {
 	case s.State == journal.Pending:

@@ -9,41 +9,43 @@ import (
 	"github.com/google/uuid"
 )
 
-// A team has no single order of events: its tasks have a journal each. So a cursor
-// says which of their events were told: those up to a time, except of the roots
-// that it lists, each with the sequence up to which it was told. All that happens
-// is on record within the margin behind which that time stays.
+// The events of a team have no single order, because each task has a journal of its own. A
+// cursor therefore consists of a time and a list of roots with sequence numbers. All events
+// up to that time were sent, except those of the listed roots, whose events were sent up to
+// their sequence numbers. The time lags behind the clock by margin, so that every event
+// before it is on record.
 
 const (
-	// margin is how long it may take, at most, until what has happened can be read by
-	// everybody; the clocks of replicas differ by less.
+	// margin is the maximum time between an event and the moment when every replica can
+	// read it. The clocks of replicas must differ by less.
 	margin = time.Minute
-	// lifetime is for how long a cursor can be gone on behind.
+	// lifetime is how long a stream can be resumed from a cursor.
 	lifetime = 50 * time.Minute
-	// maxListed bounds a cursor, which also travels as a header.
+	// maxListed is the maximum number of roots in a cursor, which must also fit into a
+	// header.
 	maxListed = 256
-	// lost is the cursor of a team of which more is going on than one can hold:
-	// behind it a stream begins with a snapshot.
+	// lost is the cursor of a team with more active roots than a cursor can hold. A stream
+	// that resumes from it begins with a snapshot.
 	lost = "-"
 
 	cursorVersion = 2
 )
 
-// cursor is where a watcher of a team has come to.
+// cursor is the position of a watcher in the events of a team.
 type cursor struct {
-	upTo  time.Time        // in milliseconds
-	roots map[string]int64 // by root; what they were told, others by time
-	board int64            // seq of the last event of the board that was told
+	upTo  time.Time        // with a precision of milliseconds
+	roots map[string]int64 // listed roots: the last sequence number sent
+	board int64            // sequence number of the last board event sent
 }
 
-// sum ties a cursor to the team and the owner that it was made for.
+// sum returns a hash that binds a cursor to its team and owner.
 func sum(owner, team string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(owner + "\x00" + team)) // never fails
 	return h.Sum64()
 }
 
-// encode makes a text of a cursor.
+// encode returns the cursor as text.
 func (c cursor) encode(owner, team string) string {
 	if len(c.roots) > maxListed {
 		return lost
@@ -63,7 +65,8 @@ func (c cursor) encode(owner, team string) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// decode reads a cursor; false for what is none of this team and owner.
+// decode parses a cursor. It returns false for an invalid cursor and for one of another
+// team or owner.
 func decode(text, owner, team string) (c cursor, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 9 || b[0] != cursorVersion || binary.BigEndian.Uint64(b[1:9]) != sum(owner, team) {

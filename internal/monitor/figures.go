@@ -13,24 +13,24 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// figures are what is counted of runs: of one, or of several together. They are
-// computed from the fold of the events, and kept of runs that have ended.
+// figures are the counters and sums of one run or of several. They are computed from the
+// projected journal; those of ended runs are cached.
 type figures struct {
 	runs, tasks counts
 	spent       *teamv1.Spent
-	took        []time.Duration // of runs that have ended
+	took        []time.Duration // durations of ended runs
 	members     map[string]*part
-	lead        part // the team's own turns and tools
+	lead        part // the model turns and tool calls of the team itself
 }
 
-// part is what a member did.
+// part holds the figures of one member.
 type part struct {
 	tasks counts
-	took  []time.Duration // of what succeeded
+	took  []time.Duration // durations of the steps that succeeded
 	spent *teamv1.Spent
 }
 
-// counts are a teamv1.TaskCounts; total is their sum.
+// counts are the fields of teamv1.TaskCounts, without the total. Active includes waiting.
 type counts struct{ pending, active, waiting, done, failed, canceled int64 }
 
 func (c *counts) add(o counts) {
@@ -45,7 +45,7 @@ func (c counts) proto() *teamv1.TaskCounts {
 	}
 }
 
-// count counts a step.
+// count counts a step by its state.
 func (c *counts) count(n *journal.Node) {
 	switch n.State {
 	case journal.Pending:
@@ -90,7 +90,7 @@ func (c *counts) countRun(s a2av1.TaskState) {
 	}
 }
 
-// figures counts the parts of a run.
+// figures computes the figures of a run.
 func (r *run) figures() *figures {
 	f := &figures{members: map[string]*part{}}
 	for _, p := range r.parts {
@@ -107,7 +107,7 @@ func (r *run) figures() *figures {
 	return f
 }
 
-// below counts the work that was given below a step.
+// below counts the delegated steps below a step.
 func (f *figures) below(top *journal.Node) {
 	for _, n := range top.Steps {
 		if n.Delegated() {
@@ -117,7 +117,7 @@ func (f *figures) below(top *journal.Node) {
 	}
 }
 
-// count counts a step that the team has decided.
+// count counts a step that the team itself decided on.
 func (f *figures) count(n *journal.Node) {
 	p, member := &f.lead, n.Step.GetMember()
 	if n.Delegated() {
@@ -134,7 +134,7 @@ func (f *figures) count(n *journal.Node) {
 	}
 }
 
-// add adds what others have counted.
+// add adds the figures of o to f.
 func (f *figures) add(o *figures) {
 	f.runs.add(o.runs)
 	f.tasks.add(o.tasks)
@@ -158,7 +158,7 @@ func (p *part) add(o *part) {
 	p.spent = agent.AddSpent(p.spent, o.spent)
 }
 
-// copy is a copy to add to.
+// copy returns a deep copy of f.
 func (f *figures) copy() *figures {
 	c := &figures{runs: f.runs, tasks: f.tasks, spent: f.spent, took: slices.Clone(f.took), lead: f.lead.copy(), members: maps.Clone(f.members)}
 	for id, p := range c.members {
@@ -170,8 +170,8 @@ func (f *figures) copy() *figures {
 
 func (p *part) copy() part { return part{tasks: p.tasks, took: slices.Clone(p.took), spent: p.spent} }
 
-// quantile is the time that so many of 100 took no longer than: the nearest that
-// was measured. nil without any. It sorts them.
+// quantile returns the smallest measured duration that at least of100 percent of took do
+// not exceed; nil if took is empty. It sorts took.
 func quantile(took []time.Duration, of100 int) *durationpb.Duration {
 	if len(took) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func quantile(took []time.Duration, of100 int) *durationpb.Duration {
 	return durationpb.New(took[(len(took)*of100+99)/100-1])
 }
 
-// spentOr is a sum for the wire, nothing where there is none.
+// spentOr returns s, or an empty message if s is nil.
 func spentOr(s *teamv1.Spent) *teamv1.Spent {
 	if s == nil {
 		return &teamv1.Spent{}

@@ -7,11 +7,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// holders are the agents in whose tasks one may work: itself first, then the teams that
-// have it as a member, and those that have one of these. Which did in a task is on record;
-// this says only where to look. It may be as it was so long ago.
-func (m *Monitor) holders(id string, old time.Duration) []string {
-	above := m.members(old)
+// holders returns the agents in whose tasks an agent may have worked: the agent itself
+// first, then the teams that it is a member of, directly or through other teams. Only the
+// journals say where it did work; holders limits which ones to read. The result may be as
+// old as maxAge.
+func (m *Monitor) holders(id string, maxAge time.Duration) []string {
+	above := m.members(maxAge)
 	list := []string{id}
 	for i := 0; i < len(list); i++ {
 		for _, team := range above[list[i]] {
@@ -23,12 +24,13 @@ func (m *Monitor) holders(id string, old time.Duration) []string {
 	return list
 }
 
-// members are the teams that are served and have an agent as a member, by the agent.
-func (m *Monitor) members(old time.Duration) map[string][]string {
+// members returns, for each agent, the served teams that have it as a member. The result
+// may be as old as maxAge.
+func (m *Monitor) members(maxAge time.Duration) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.c.Clock()
-	if m.above != nil && now.Sub(m.asked) < old {
+	if m.above != nil && now.Sub(m.asked) < maxAge {
 		return m.above
 	}
 	agents := m.h.Agents()

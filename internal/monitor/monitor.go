@@ -1,7 +1,7 @@
-// Package monitor says what the events of tasks mean for those who watch teams:
-// how a team is and what it does, why a task came out as it did and what it cost,
-// and which questions wait for people. Everything is computed from the journals
-// and the list of tasks; nothing is counted beside them (I5).
+// Package monitor implements the monitor service, which shows people what teams do: the
+// state of a team and its members, why a task came out as it did and what it cost, and
+// which questions wait for people. Everything is computed from the journals and the list of
+// tasks; no other counters exist.
 package monitor
 
 import (
@@ -17,46 +17,47 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config of a Monitor. Handler is required.
+// Config configures a Monitor. Handler is required.
 type Config struct {
-	// Handler has the tasks.
+	// Handler gives access to the tasks.
 	Handler *a2a.Handler
-	// Boards are those of teams, and BoardTeams says which have one; unset: none has.
+	// Boards are the boards of teams, and BoardTeams says which teams have one; nil: no
+	// team has a board.
 	Boards     *board.Board
 	BoardTeams board.Teams
-	// Clock tells the time of the store; unset is time.Now.
+	// Clock returns the time of the store; the default is time.Now.
 	Clock func() time.Time
-	// Poll is how often a team is looked at in case that nobody said that something
-	// happened, and for its health; 0 is a second.
+	// Poll is how often a watched team is read when no notification of a change arrives,
+	// and how often its health is checked; the default is one second.
 	Poll time.Duration
-	// Runs is how many of a team's tasks that have ended are counted, the newest; 0
-	// is 5,000.
+	// Runs is the maximum number of ended tasks per team that are counted, the newest ones;
+	// the default is 5,000.
 	Runs int
 }
 
-// Monitor answers the calls of the monitor service. Every call has a caller in its
-// context and is shown that caller's tasks, and of tasks of others what they ask
-// roles that it has, see Handler.QuestionsFor. Safe for concurrent use.
+// Monitor implements the monitor service. The context of each call carries the caller.
+// Callers see their own tasks, and of other tasks in their account only the questions to
+// roles that they have; see Handler.QuestionsFor. Monitor is safe for concurrent use.
 type Monitor struct {
 	c Config
 	h *a2a.Handler
 
 	mu    sync.Mutex
-	past  map[pastKey]*figures // of runs that have ended and stay as they are; guarded by mu
-	above map[string][]string  // who has an agent as a member; guarded by mu
-	asked time.Time            // when above was found out; guarded by mu
+	past  map[pastKey]*figures // of ended runs, which do not change; guarded by mu
+	above map[string][]string  // the teams that an agent is a member of; guarded by mu
+	asked time.Time            // when above was computed; guarded by mu
 }
 
-// pastKey is what a team did in a root.
+// pastKey names the work of a team in a root.
 type pastKey struct {
 	root a2a.Key
 	team string
 }
 
-// maxPast bounds the figures that are kept; they can be computed again.
+// maxPast is the maximum number of cached figures; they can be computed again.
 const maxPast = 20_000
 
-// New returns a monitor.
+// New returns a Monitor.
 func New(c Config) *Monitor {
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -70,20 +71,21 @@ func New(c Config) *Monitor {
 	return &Monitor{c: c, h: c.Handler, past: map[pastKey]*figures{}}
 }
 
-// whose returns the owner whose tasks the caller sees: its own.
-func (m *Monitor) whose(ctx context.Context) (a2a.Caller, error) { return m.h.Caller(ctx) }
+// caller returns the caller of ctx.
+func (m *Monitor) caller(ctx context.Context) (a2a.Caller, error) { return m.h.Caller(ctx) }
 
-// overview is the store's. UNSUPPORTED_OPERATION where it has none.
+// overview returns the overview of the store. The error is UNSUPPORTED_OPERATION if the
+// store has none.
 func (m *Monitor) overview() (a2a.Overview, error) {
 	if o := m.h.Overview(); o != nil {
 		return o, nil
 	}
-	return nil, a2a.UnsupportedOperation("the store of this server does not show tasks side by side")
+	return nil, a2a.UnsupportedOperation("the store of this server cannot list the tasks of a team")
 }
 
-// each hands on what is on record of a root behind a sequence, in order, until take
+// each calls apply for the events of a root after a sequence number, in order, until apply
 // returns false.
-func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, take func(*teamv1.Event) bool) error {
+func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply func(*teamv1.Event) bool) error {
 	for {
 		page, more, err := m.h.Page(ctx, root, after)
 		if err != nil {
@@ -91,7 +93,7 @@ func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, take func
 		}
 		for _, rec := range page {
 			after = rec.Seq
-			if !take(rec.Event) {
+			if !apply(rec.Event) {
 				return nil
 			}
 		}
@@ -101,10 +103,10 @@ func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, take func
 	}
 }
 
-// GetTrace explains a task of the caller: every decision with its reason, all that
-// was done, and what it cost. Errors: INVALID_REQUEST, TASK_NOT_FOUND.
+// GetTrace returns the trace of a task of the caller: every decision with its reason, every
+// step, and what they cost. The errors include INVALID_REQUEST and TASK_NOT_FOUND.
 func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
-	who, err := m.whose(ctx)
+	who, err := m.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
 	t := newRun(root, "", journal.Whole)
-	err = m.each(ctx, a2a.Key{Owner: who.Owner(), ID: root}, 0, func(ev *teamv1.Event) bool { t.take(ev); return true })
+	err = m.each(ctx, a2a.Key{Owner: who.Owner(), ID: root}, 0, func(ev *teamv1.Event) bool { t.apply(ev); return true })
 	if err != nil {
 		return nil, err
 	}
@@ -124,13 +126,13 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 	return &teamv1.GetTraceResponse{Trace: tr}, nil
 }
 
-// WatchTask shows a task of the caller, then what happens in it, until it has
-// ended. With after, the sequence that the caller has seen, it begins behind that,
-// if all that followed is still there. Errors: INVALID_REQUEST, TASK_NOT_FOUND,
-// INSUFFICIENT_RESOURCES when too many streams are open. The sequence is read once,
-// before ctx ends.
+// WatchTask returns a snapshot of a task of the caller followed by its events until the
+// task has ended. If req.After is the sequence number of the last event that the caller
+// received and all later events still exist, it continues after that event without a
+// snapshot. The errors include INVALID_REQUEST, TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES
+// if too many streams are open. The sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
-	who, err := m.whose(ctx)
+	who, err := m.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,20 +147,20 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 		leave()
 		return nil, err
 	}
-	return closing(ctx, leave, w.tell), nil
+	return closing(ctx, leave, w.stream), nil
 }
 
-// closing is a sequence that gives something back at its end, or when ctx ends
-// before it has begun.
-func closing[T any](ctx context.Context, leave func(), tell func(context.Context, func(T, error) bool)) iter.Seq2[T, error] {
-	stop := context.AfterFunc(ctx, leave)
+// closing returns a sequence that calls release at its end, or when ctx ends before the
+// iteration begins.
+func closing[T any](ctx context.Context, release func(), run func(context.Context, func(T, error) bool)) iter.Seq2[T, error] {
+	stop := context.AfterFunc(ctx, release)
 	return func(yield func(T, error) bool) {
 		if !stop() {
-			var none T
-			yield(none, context.Cause(ctx))
+			var zero T
+			yield(zero, context.Cause(ctx))
 			return
 		}
-		defer leave()
-		tell(ctx, yield)
+		defer release()
+		run(ctx, yield)
 	}
 }

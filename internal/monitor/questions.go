@@ -21,13 +21,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ListQuestions lists the open questions of the caller's tasks, also those of
-// members of members and of remote members, and those of other tasks of its account
-// that it may answer by a role: task by task, as they were asked. A question that is
-// answered between two pages is left out. Errors: INVALID_REQUEST, TASK_NOT_FOUND for
-// the task that is asked for.
+// ListQuestions returns the open questions of the caller's tasks, including those of nested
+// and remote members, and the questions to roles of the caller in other tasks of its
+// account. They are sorted by task, then by the time they were asked. A question that is
+// answered between two pages is omitted. The errors include INVALID_REQUEST, and
+// TASK_NOT_FOUND for the requested task.
 func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
-	who, err := m.whose(ctx)
+	who, err := m.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	if err != nil {
 		return nil, err
 	}
-	after, err := openToken(req)
+	after, err := parseToken(req)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 		return nil, err
 	}
 	own, err := m.own(ctx, who.Owner(), req, after, size+1)
-	if a2a.IsNotFound(err) && (len(list) > 0 || after != place{}) { // somebody else's, who is asked by a role
+	if a2a.IsNotFound(err) && (len(list) > 0 || after != place{}) { // a task of another principal that asks a role
 		own, err = nil, nil
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	return resp, nil
 }
 
-// byRole returns a page of what others' tasks ask roles of the caller.
+// byRole returns a page of the questions to roles of the caller in tasks of others.
 func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, after place, limit int) (list []question, more bool, err error) {
 	root, scope := agent.SplitTask(req.GetTaskId())
 	open, more, err := m.h.QuestionsFor(ctx, a2a.QuestionFilter{
@@ -83,8 +83,8 @@ func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, 
 	return list, more, nil
 }
 
-// own returns what the caller's own tasks ask behind a place: up to limit, or more of
-// the last task.
+// own returns the questions of the caller's own tasks after a place. It returns all
+// questions of the last task, so there may be more than limit.
 func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest, after place, limit int) (list []question, err error) {
 	roots, scope, err := m.asking(ctx, owner, req)
 	if err != nil {
@@ -110,8 +110,7 @@ func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestio
 	return list, nil
 }
 
-// asking returns the roots that may ask something, in order, and the scope that
-// is asked for.
+// asking returns the roots that may have open questions, sorted, and the requested scope.
 func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest) (roots []string, scope string, err error) {
 	if req.GetTaskId() != "" {
 		task, err := m.h.Owned(ctx, req.GetTaskId())
@@ -141,17 +140,17 @@ func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQues
 	return roots, "", nil
 }
 
-// question is an open question with its place.
+// question is an open question with its place in the list.
 type question struct {
 	place
 	*teamv1.OpenQuestion
 }
 
-// questionsOf returns the open questions of a root, of a scope and below. Most roots
-// have none, which their task says without their journal.
+// questionsOf returns the open questions of a scope of a root and of the scopes below. It
+// reads the journal only if the task lists questions, which few tasks do.
 func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
 	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})
-	if a2a.IsNotFound(err) || a2a.IsDamaged(err) { // deleted meanwhile; or the others are worth more than none
+	if a2a.IsNotFound(err) || a2a.IsDamaged(err) { // deleted meanwhile, or unreadable; list the others
 		return nil, nil
 	}
 	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
@@ -159,7 +158,7 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 	}
 	r, asked := newRun(root.ID, "", journal.Outline), map[string]int64{}
 	err = m.each(ctx, root, 0, func(ev *teamv1.Event) bool {
-		r.take(ev)
+		r.apply(ev)
 		if q := ev.GetAsked().GetQuestion(); q != "" {
 			asked[q] = ev.GetSeq()
 		}
@@ -175,7 +174,7 @@ func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) (
 	return list, nil
 }
 
-// place is that of a question in the list.
+// place is the position of a question in the list.
 type place struct {
 	root string
 	seq  int64
@@ -185,38 +184,40 @@ func (p place) compare(o place) int {
 	return cmp.Or(cmp.Compare(p.root, o.root), cmp.Compare(p.seq, o.seq))
 }
 
-// token names the place where a page ends, and what was asked for.
+// token returns the page token for the questions after p. It includes the filters of the
+// request, which must not change between pages.
 func (p place) token(req *teamv1.ListQuestionsRequest) string {
 	text := strings.Join([]string{p.root, strconv.FormatInt(p.seq, 10), req.GetAgentId(), req.GetTaskId()}, "\n")
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// openToken reads the token of a request; none is before everything.
-func openToken(req *teamv1.ListQuestionsRequest) (place, error) {
+// parseToken parses the page token of a request. Without one it returns the zero place,
+// which is before all questions.
+func parseToken(req *teamv1.ListQuestionsRequest) (place, error) {
 	if req.GetPageToken() == "" {
 		return place{}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
 	parts := strings.Split(string(b), "\n")
 	if err != nil || len(parts) != 4 || parts[2] != req.GetAgentId() || parts[3] != req.GetTaskId() {
-		return place{}, noToken()
+		return place{}, invalidToken()
 	}
 	seq, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil {
-		return place{}, noToken()
+		return place{}, invalidToken()
 	}
 	return place{parts[0], seq}, nil
 }
 
-func noToken() error {
+func invalidToken() error {
 	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
 }
 
-// AnswerQuestion answers an open question of one of the caller's tasks, or one that
-// it may answer by a role: it is SendMessage with the question in its metadata, which
-// returns at once. An answer without a message id has one that is made of what it says
-// and answers, so that the same one given again is taken once. Errors: those of
-// Handler.Answer.
+// AnswerQuestion answers an open question of a task of the caller, or one that the caller
+// may answer because of a role. It sends the answer as a message that names the question in
+// its metadata, and does not wait for the task. An answer without a message ID gets one
+// that is derived from the question and the answer, so that repeating a call has no effect.
+// The errors are those of Handler.Answer.
 func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
 	msg, err := answer(req)
 	if err != nil {
@@ -230,14 +231,14 @@ func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestion
 	}
 	task, err := m.h.Answer(ctx, send)
 	if err != nil {
-		return nil, ofAnswer(req, err)
+		return nil, answerError(req, err)
 	}
 	return &teamv1.AnswerQuestionResponse{Task: task}, nil
 }
 
-// ofAnswer is an error of the message that an answer was sent as, at the fields of
-// the answer.
-func ofAnswer(req *teamv1.AnswerQuestionRequest, err error) error {
+// answerError maps the field names in an error of the sent message to the fields of the
+// request.
+func answerError(req *teamv1.AnswerQuestionRequest, err error) error {
 	var e *a2a.Error
 	if !errors.As(err, &e) || len(e.Violations) == 0 {
 		return err
@@ -258,7 +259,7 @@ func ofAnswer(req *teamv1.AnswerQuestionRequest, err error) error {
 	return named
 }
 
-// answer is the message that an answer is sent as.
+// answer returns the message that carries the answer.
 func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
 	m := &a2av1.Message{Role: a2av1.Role_ROLE_USER}
 	switch a := req.GetAnswer().(type) {
@@ -272,7 +273,7 @@ func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
 	}
 	switch {
 	case len(m.GetParts()) == 0 || req.GetText() == "" && req.GetMessage() == nil:
-		return nil, a2a.Invalid(a2a.Violation{Field: "text", Description: "is required, or a message with parts: it is the answer"})
+		return nil, a2a.Invalid(a2a.Violation{Field: "text", Description: "is required, unless the answer is a message with parts"})
 	case req.GetTaskId() == "":
 		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is required"})
 	case m.GetTaskId() != "" && m.GetTaskId() != req.GetTaskId():
@@ -282,7 +283,7 @@ func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
 	if m.GetMessageId() != "" {
 		return m, nil
 	}
-	if req.GetQuestion() == "" { // the same words may answer the next one
+	if req.GetQuestion() == "" { // the same text may answer the next question, too
 		m.MessageId = uuid.NewString()
 		return m, nil
 	}

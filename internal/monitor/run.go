@@ -14,31 +14,31 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxText is how many characters of a text are shown of what was asked.
+// maxText is the maximum length in characters of the texts of tasks and steps in snapshots.
 const maxText = 200
 
-// run is how the work of a root stands: who works on what, since when, and what it
-// cost. One goroutine at a time.
+// run is the projected journal of a root: who works on what, since when, and at what cost.
+// It is not safe for concurrent use.
 type run struct {
 	*journal.View
-	of      string                   // the agent whose parts of it are looked at; empty: all of it
-	ids     map[called]string        // of the agents that members are, as their teams have observed them
-	texts   map[*journal.Node]string // the beginnings of what the steps were given
-	parts   []*journal.Node          // the top, or what its agent began as a member of others; none is within another
-	changed bool                     // what is shown of it, since somebody looked
+	of      string                   // the agent whose work is of interest; "" for the whole run
+	ids     map[called]string        // agent IDs of members, as their teams observed them
+	texts   map[*journal.Node]string // the first maxText characters of the input of each step
+	parts   []*journal.Node          // the steps that are work of the agent: the top, or its steps as a member of other teams; they do not nest
+	changed bool                     // a visible change occurred since the last call of takeChanged
 }
 
-// called is what a team calls a member.
+// called names a member of the team in a scope.
 type called struct{ scope, member string }
 
 func newRun(root, of string, d journal.Detail) *run {
 	return &run{View: journal.New(root, d), of: of, ids: map[called]string{}, texts: map[*journal.Node]string{}}
 }
 
-// take folds the next event.
-func (r *run) take(ev *teamv1.Event) {
+// apply folds the next event.
+func (r *run) apply(ev *teamv1.Event) {
 	began := r.Accepted != nil
-	n := r.Apply(ev)
+	n := r.Apply(ev).Node
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Delta, *teamv1.Event_Artifact, *teamv1.Event_Progress, *teamv1.Event_Claimed:
 		return
@@ -64,7 +64,7 @@ func (r *run) take(ev *teamv1.Event) {
 	r.changed = r.changed || n != nil
 }
 
-// decided keeps the beginnings of what the steps of a decision are given.
+// decided records the inputs of the steps of a decision.
 func (r *run) decided(in *journal.Node, d *teamv1.Decided) {
 	steps := in.Steps[len(in.Steps)-len(d.GetSteps()):]
 	for i, s := range d.GetSteps() {
@@ -75,7 +75,7 @@ func (r *run) decided(in *journal.Node, d *teamv1.Decided) {
 	}
 }
 
-// observe notes who the members of a team are.
+// observe records the agent IDs of the members of a team.
 func (r *run) observe(scope string, o *teamv1.Observed) {
 	for _, m := range o.GetMembers() {
 		if id := m.GetInfo().GetId(); id != "" {
@@ -84,8 +84,8 @@ func (r *run) observe(scope string, o *teamv1.Observed) {
 	}
 }
 
-// by is the agent that works on a step: the id of the member is that, unless its team
-// calls it otherwise.
+// by returns the ID of the agent that works on a step. It is the ID of the member, unless
+// the team has observed another one.
 func (r *run) by(n *journal.Node) string {
 	if n.Parent == nil {
 		return r.Accepted.GetAgent()
@@ -93,7 +93,7 @@ func (r *run) by(n *journal.Node) string {
 	return cmp.Or(r.ids[called{n.Parent.Scope, n.Step.GetMember()}], n.Step.GetMember())
 }
 
-// partOf is the part that a scope belongs to; nil: it belongs to none.
+// partOf returns the part that contains a scope, nil if no part does.
 func (r *run) partOf(scope string) *journal.Node {
 	for _, p := range r.parts {
 		if agent.Within(scope, p.Scope) {
@@ -103,7 +103,7 @@ func (r *run) partOf(scope string) *journal.Node {
 	return nil
 }
 
-// open are the open questions of a scope and of what is below it.
+// open returns the open questions of a scope and of the scopes below.
 func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 	for _, q := range r.Questions(scope) {
 		list = append(list, &teamv1.OpenQuestion{
@@ -114,34 +114,21 @@ func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 	return list
 }
 
-// waits is the state of a task that waits: input required, or auth required where
-// nothing else is asked for.
-func (r *run) waits(scope string) a2av1.TaskState {
-	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	for _, q := range r.Questions(scope) {
-		if q.Event.GetAsked().GetKind() != teamv1.Asked_KIND_AUTH {
-			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-		}
-		state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-	}
-	return state
-}
-
-// taskState is the state of the task of a step.
+// taskState returns the state of the task of a step.
 func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	top := n == r.Top
 	switch {
 	case !n.Open():
 		return taskstate.Of(n.Outcome)
 	case top && r.Asking, !top && n.State == journal.Waiting && !n.Held():
-		return r.waits(n.Scope)
+		return project.WaitingState(r.Questions(n.Scope))
 	case n.State == journal.Pending:
 		return a2av1.TaskState_TASK_STATE_SUBMITTED
 	}
 	return a2av1.TaskState_TASK_STATE_WORKING
 }
 
-// stepState is how a step stands, for the wire.
+// stepState converts the state of a step to its wire form.
 func stepState(s journal.State) teamv1.TraceStep_State {
 	switch s {
 	case journal.Running:
@@ -160,14 +147,15 @@ func stepState(s journal.State) teamv1.TraceStep_State {
 // over reports whether the root has ended.
 func (r *run) over() bool { return !r.Top.Open() }
 
-// looked reports whether something has changed since the last look.
-func (r *run) looked() bool {
+// takeChanged reports whether something visible has changed since its last call.
+func (r *run) takeChanged() bool {
 	was := r.changed
 	r.changed = false
 	return was
 }
 
-// took is how long a step that has ended was worked on.
+// took returns the duration of an ended step, from its first attempt; 0 if it was never
+// started.
 func took(n *journal.Node) time.Duration {
 	if n.Begun.IsZero() {
 		return 0
@@ -175,7 +163,7 @@ func took(n *journal.Node) time.Duration {
 	return n.Ended.Sub(n.Begun)
 }
 
-// clip is the beginning of a text, on one line or more.
+// clip returns the first maxText characters of a text.
 func clip(text string) string {
 	n := 0
 	for i := range text {
@@ -186,7 +174,7 @@ func clip(text string) string {
 	return text
 }
 
-// stamp is a time for the wire; unset where there is none.
+// stamp converts a time to its wire form, nil for the zero time.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

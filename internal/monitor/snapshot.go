@@ -14,7 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// show tells how the team is, unless that was told already.
+// show sends the state of the team, unless it equals the one that was sent last. The first
+// one is sent as a snapshot, later ones as updates.
 func (w *teamWatch) show(yield func(*teamv1.WatchTeamResponse, error) bool, first bool) bool {
 	s := w.snapshot()
 	if !first && w.shown != nil && proto.Equal(s, w.shown) {
@@ -30,7 +31,7 @@ func (w *teamWatch) show(yield func(*teamv1.WatchTeamResponse, error) bool, firs
 	return yield(resp, nil)
 }
 
-// snapshot is how the team is.
+// snapshot returns the state of the team.
 func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 	f := w.past.copy()
 	var open []work
@@ -49,7 +50,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 	s.Healthy, s.Usable, s.Detail = w.health.GetHealthy(), w.health.GetUsable(), w.health.GetDetail()
 	s.Members = w.members(f)
 	s.Counters = &teamv1.TeamCounters{
-		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // some
+		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // a small number
 		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
 	}
 	room := a2a.MaxPageBytes
@@ -66,7 +67,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 	return s
 }
 
-// members says how each member is, the leader first.
+// members returns the status of each member, the leader's first.
 func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
 	var list []*teamv1.MemberStatus
 	if w.who.GetMode() == "coordinator" {
@@ -96,7 +97,7 @@ func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
 	return list
 }
 
-// lead is the row of the team's leader.
+// lead returns the status of the team's leader.
 func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
 	m := &teamv1.MemberStatus{
 		Id: w.team, Role: teamv1.MemberStatus_ROLE_LEAD, Activity: teamv1.MemberStatus_ACTIVITY_IDLE, Healthy: true,
@@ -110,12 +111,13 @@ func (w *teamWatch) lead(f *figures) *teamv1.MemberStatus {
 	return m
 }
 
-// leads reports whether the agent of a step is itself at work: a turn or a tool of it.
+// leads reports whether the agent of a step is running a model turn or a tool call itself.
 func leads(n *journal.Node) bool {
 	return slices.ContainsFunc(n.Steps, func(s *journal.Node) bool { return s.Open() && !s.Delegated() })
 }
 
-// breaker reads the state of a member's circuit breaker from its health.
+// breaker returns the state of a member's circuit breaker, which is part of its health
+// detail.
 func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
 	switch {
 	case strings.HasSuffix(h.GetDetail(), "circuit breaker half open"):
@@ -126,26 +128,26 @@ func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
 	return teamv1.MemberStatus_BREAKER_CLOSED
 }
 
-// work is a part of a run: a task of the team that is watched.
+// work is a task of the watched team: a part of a run.
 type work struct {
 	*run
 	*journal.Node
 }
 
-// words are those that a step was given, or else what it works for.
-func (r *run) words(n *journal.Node) string {
+// input returns the input of a step, or of the nearest step above it that has one.
+func (r *run) input(n *journal.Node) string {
 	for n != r.Top && r.texts[n] == "" {
 		n = n.Parent
 	}
 	return r.texts[n]
 }
 
-// active is a task that has not ended, with who works on it.
+// active returns the task with those who are working on it.
 func (p work) active() *teamv1.ActiveTask {
 	r, state := p.run, p.taskState(p.Node)
 	t := &teamv1.ActiveTask{
-		TaskId: r.id(p.Scope), ContextId: r.Accepted.GetMessage().GetContextId(), State: state, Text: r.words(p.Node), Since: stamp(p.Since),
-		Waiting: taskstate.Interrupted(state), CancelRequested: p.Canceling(), Spent: spentOr(p.Spent()),
+		TaskId: r.id(p.Scope), ContextId: r.Accepted.GetMessage().GetContextId(), State: state, Text: r.input(p.Node), Since: stamp(p.Since),
+		Waiting: taskstate.Interrupted(state), CancelRequested: r.Canceled(p.Scope), Spent: spentOr(p.Spent()),
 	}
 	if p.Node != r.Top {
 		t.RootTaskId, t.RootAgentId = r.Root, r.Accepted.GetAgent()
@@ -165,7 +167,7 @@ func (p work) active() *teamv1.ActiveTask {
 				since = s.Since
 			}
 			t.Workers = append(t.Workers, &teamv1.Worker{
-				TaskId: r.id(s.Scope), Path: s.Path, Kind: s.Step.GetKind(), Name: s.Step.GetName(), Text: r.words(s), Since: stamp(since), State: stepState(s.State),
+				TaskId: r.id(s.Scope), Path: s.Path, Kind: s.Step.GetKind(), Name: s.Step.GetName(), Text: r.input(s), Since: stamp(since), State: stepState(s.State),
 			})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// taskWatch is a watcher of one task. One goroutine at a time.
+// taskWatch is the watch of one task. It is not safe for concurrent use.
 type taskWatch struct {
 	m       *Monitor
 	key     a2a.Key // of the root
@@ -17,10 +17,11 @@ type taskWatch struct {
 	account string
 	run     *run
 	after   int64
-	first   *teamv1.TaskSnapshot // told first; nil where it goes on behind a cursor
+	first   *teamv1.TaskSnapshot // sent first; nil if the stream resumes from a cursor
 }
 
-// begin reads what is on record and finds out where to begin.
+// begin reads the journal and decides whether the stream can resume after the caller's
+// sequence number.
 func (w *taskWatch) begin(ctx context.Context, id string) error {
 	if _, err := w.m.h.Owned(ctx, id); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	task, whole := project.New(w.key.ID, w.scope), true
 	err := w.m.each(ctx, w.key, 0, func(ev *teamv1.Event) bool {
 		whole = whole && (ev.GetSeq() <= w.after || ev.GetSeq() == w.run.Seq+1)
-		w.run.take(ev)
+		w.run.apply(ev)
 		task.Apply(ev)
 		return true
 	})
@@ -43,25 +44,25 @@ func (w *taskWatch) begin(ctx context.Context, id string) error {
 	return nil
 }
 
-// tell tells the snapshot, then what happens.
-func (w *taskWatch) tell(ctx context.Context, yield func(*teamv1.WatchTaskResponse, error) bool) {
-	told := w.after
+// stream sends the snapshot, then the events until the task has ended.
+func (w *taskWatch) stream(ctx context.Context, yield func(*teamv1.WatchTaskResponse, error) bool) {
+	sent := w.after
 	if s := w.first; s != nil {
 		w.first = nil
-		if !yield(&teamv1.WatchTaskResponse{Seq: told, Kind: &teamv1.WatchTaskResponse_Snapshot{Snapshot: s}}, nil) {
+		if !yield(&teamv1.WatchTaskResponse{Seq: sent, Kind: &teamv1.WatchTaskResponse_Snapshot{Snapshot: s}}, nil) {
 			return
 		}
 	}
-	if w.over() && told >= w.run.Seq {
+	if w.over() && sent >= w.run.Seq {
 		return
 	}
-	for ev, err := range w.m.h.Tell(ctx, w.key, told) {
+	for ev, err := range w.m.h.Tell(ctx, w.key, sent) {
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		if ev.Event.GetSeq() > w.run.Seq {
-			w.run.take(ev.Event)
+			w.run.apply(ev.Event)
 		}
 		if e := w.run.event(ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
 			!yield(&teamv1.WatchTaskResponse{Seq: ev.Event.GetSeq(), Kind: &teamv1.WatchTaskResponse_Event{Event: e}}, nil) {
@@ -79,7 +80,7 @@ func (w *taskWatch) over() bool {
 	return n != nil && !n.Open()
 }
 
-// event is an event of the run as watchers are told it, nil for one that is not shown.
+// event returns an event in the form for watchers, nil if it is not public.
 func (r *run) event(ev *teamv1.Event) *teamv1.MonitorEvent {
 	if ev = project.Public(ev); ev == nil {
 		return nil

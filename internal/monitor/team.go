@@ -18,25 +18,26 @@ import (
 )
 
 const (
-	// maxShown bounds the lists of a snapshot.
+	// maxShown is the maximum length of the lists in a snapshot.
 	maxShown = 100
-	// maxBatch is how many events are read before they are told, about.
+	// maxBatch is about how many events are read before they are sent.
 	maxBatch = 1024
-	// pace is the least time between two looks at a team.
+	// pace is the minimum time between two reads for one watcher.
 	pace = 20 * time.Millisecond
-	// askTime bounds the question to a team who and how it is.
+	// askTime is the timeout for asking a team for its description and health.
 	askTime = 2 * time.Second
 )
 
-// WatchTeam shows a team, then what happens in the caller's tasks of it, and how it
-// is when that has changed, until ctx ends. Its tasks are those that were sent to it,
-// and what it began as a member of another team in tasks of that one. Behind a cursor
-// of an earlier answer it goes on without gap or repeat, whichever replica gave it;
-// one that is unknown or too old begins with a snapshot. Errors: AGENT_NOT_FOUND,
-// INSUFFICIENT_RESOURCES when too many streams are open, UNSUPPORTED_OPERATION. The
-// sequence is read once, before ctx ends.
+// WatchTeam returns a snapshot of a team, followed by the events of the caller's tasks in
+// which the team works, and an update of the snapshot whenever it has changed, until ctx
+// ends. These tasks are the ones sent to the team and, of tasks sent to other teams, the
+// parts in which it works as a member. With the cursor of an earlier response, of any
+// replica, the stream continues there without gaps or repeats. If the cursor is invalid or
+// too old, the stream begins with a snapshot. The errors are AGENT_NOT_FOUND,
+// INSUFFICIENT_RESOURCES if too many streams are open, and UNSUPPORTED_OPERATION. The
+// sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
-	who, err := m.whose(ctx)
+	who, err := m.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,49 +65,49 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 		all()
 		return nil, err
 	}
-	return closing(ctx, all, w.tell), nil
+	return closing(ctx, all, w.stream), nil
 }
 
-// teamWatch is a watcher of one team: a cursor into the journal of each task of it
-// that is not over, and the figures of all. One goroutine at a time.
+// teamWatch is the watch of one team: a position in the journal of each running task, and
+// the figures of all tasks. It is not safe for concurrent use.
 type teamWatch struct {
 	m           *Monitor
 	overview    a2a.Overview
 	owner, team string
-	holders     []string // whose tasks it works in; one that was stays
+	holders     []string // the agents in whose tasks the team may work; only grows
 	wake        <-chan struct{}
 	stop        func()
 
-	who     *teamv1.TeamSnapshot // name, mode and so on; lists and figures are left out
+	who     *teamv1.TeamSnapshot // ID, name, mode and revision; without lists and figures
 	health  *teamv1.Health
-	runs    map[string]*watched  // that are not over, or not told to their end
-	over    map[string]ending    // others that have ended of late
-	floor   map[string]time.Time // what had ended of a holder by then, when it began, is not counted
-	past    *figures             // of those that are over
+	runs    map[string]*watched  // tasks that run, or whose events were not all sent
+	over    map[string]ending    // other tasks that have ended recently
+	floor   map[string]time.Time // per holder: tasks that had ended by then are not counted
+	past    *figures             // figures of ended tasks
 	partial bool
 	upTo    time.Time // see cursor
 	resumed bool
-	board   *boardWatch // nil: it has none
+	board   *boardWatch // nil if the team has no board
 
-	shown *teamv1.TeamSnapshot // that was told last
+	shown *teamv1.TeamSnapshot // the last one sent
 }
 
-// ending is how far a task came that is over, and when that was.
+// ending is the end of a task: its last sequence number and its time.
 type ending struct {
 	seq  int64
 	at   time.Time
-	none bool // the team did nothing in it
+	none bool // the team did not work in it
 }
 
-// watched is a task with the sequence up to which it was told.
+// watched is a running task with the position up to which its events were sent.
 type watched struct {
 	*run
-	mark    int64 // how far it is known to have come
-	told    time.Time
-	counted *figures // of run as it is; nil: to be counted
+	mark    int64     // the last sequence number that is known to exist
+	sent    time.Time // time of the last event that was sent
+	counted *figures  // figures of run; nil if they must be computed again
 }
 
-// figures are those of the task as it is.
+// figures returns the current figures of the task.
 func (r *watched) figures() *figures {
 	if r.counted == nil {
 		r.counted = r.run.figures()
@@ -114,8 +115,7 @@ func (r *watched) figures() *figures {
 	return r.counted
 }
 
-// begin reads what is on record: all of it in silence, or behind a cursor up to
-// that.
+// begin reads the journals up to now, or, if the cursor is valid, up to the cursor.
 func (w *teamWatch) begin(ctx context.Context, text string) error {
 	w.introduce(ctx)
 	c, ok := decode(text, w.owner, w.team)
@@ -136,15 +136,14 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 		return w.load(ctx, marks, w.upTo, func(string) func(*teamv1.Event) bool { return everything })
 	}
 	old := slices.DeleteFunc(slices.Clone(marks), func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return listed })
-	if err := w.load(ctx, old, c.upTo, c.told); err != nil {
+	if err := w.load(ctx, old, c.upTo, c.covered); err != nil {
 		return err
 	}
 	listed := slices.DeleteFunc(marks, func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return !listed })
-	return w.load(ctx, listed, time.Time{}, c.told)
+	return w.load(ctx, listed, time.Time{}, c.covered)
 }
 
-// marks are those of the tasks that have not ended, and of the newest that have, of
-// each holder.
+// marks returns the tasks of all holders that run, and the newest ones that have ended.
 func (w *teamWatch) marks(ctx context.Context) (marks []a2a.RunMark, err error) {
 	for _, id := range w.holders {
 		more, err := w.marksOf(ctx, id)
@@ -171,7 +170,7 @@ func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, 
 		switch {
 		case known:
 			marks[i] = m
-		case !taskstate.Final(m.State): // it is new
+		case !taskstate.Final(m.State): // it began between the two reads
 		case len(marks) == w.m.c.Runs+len(open):
 			w.partial, w.floor[holder] = true, m.StatusAt
 			return marks, err
@@ -184,7 +183,7 @@ func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, 
 
 func everything(*teamv1.Event) bool { return true }
 
-// covers reports whether the roots of a cursor are still there.
+// covers reports whether the store still has the listed roots of a cursor.
 func covers(marks []a2a.RunMark, c cursor) bool {
 	there := map[string]int64{}
 	for _, m := range marks {
@@ -198,25 +197,25 @@ func covers(marks []a2a.RunMark, c cursor) bool {
 	return true
 }
 
-// told returns what tells which events of a root lie before a cursor.
-func (c cursor) told(root string) func(*teamv1.Event) bool {
+// covered returns a function that reports whether an event of a root is before the cursor.
+func (c cursor) covered(root string) func(*teamv1.Event) bool {
 	if seq, ok := c.roots[root]; ok {
 		return func(ev *teamv1.Event) bool { return ev.GetSeq() <= seq }
 	}
 	return func(ev *teamv1.Event) bool { return !ev.GetTime().AsTime().After(c.upTo) }
 }
 
-// load folds tasks up to what was told of them. Those that had ended before some
-// time were told to their end.
-func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.Time, told func(root string) func(*teamv1.Event) bool) error {
+// load folds the events of tasks that were sent already, as sent reports for each root.
+// Tasks that ended before a time need not be read if their figures are cached.
+func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.Time, sent func(root string) func(*teamv1.Event) bool) error {
 	for _, mark := range marks {
 		key := a2a.Key{Owner: w.owner, ID: mark.Root}
 		if f := w.m.known(key, w.team); f != nil && mark.StatusAt.Before(before) {
 			w.past.add(f)
 			continue
 		}
-		r, silent := &watched{run: newRun(mark.Root, w.team, journal.Outline), mark: mark.Seq}, told(mark.Root)
-		var hidden []*teamv1.Event // of the beginning, which is told with the event that reveals the task
+		r, silent := &watched{run: newRun(mark.Root, w.team, journal.Outline), mark: mark.Seq}, sent(mark.Root)
+		var hidden []*teamv1.Event // the first events, which are sent together with the event that makes the task visible
 		seen := project.New(mark.Root, "")
 		err := w.m.each(ctx, key, 0, func(ev *teamv1.Event) bool {
 			if !seen.Visible() {
@@ -230,10 +229,10 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 				return false
 			}
 			for _, before := range hidden {
-				r.take(before)
+				r.apply(before)
 			}
 			if hidden == nil {
-				r.take(ev)
+				r.apply(ev)
 			}
 			hidden = nil
 			return true
@@ -241,26 +240,26 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 		switch {
 		case a2a.IsNotFound(err): // deleted meanwhile
 			continue
-		case a2a.IsDamaged(err): // the others are worth more than nothing
-			w.leave(mark)
+		case a2a.IsDamaged(err): // show the other tasks
+			w.skip(mark)
 			continue
 		case err != nil:
 			return err
 		}
-		r.told, r.mark = r.Now, max(r.mark, r.Seq)
+		r.sent, r.mark = r.Now, max(r.mark, r.Seq)
 		w.keep(r)
 	}
 	return nil
 }
 
-// leave does without a task that cannot be read.
-func (w *teamWatch) leave(mark a2a.RunMark) {
+// skip stops watching a task that cannot be read, and marks the figures as partial.
+func (w *teamWatch) skip(mark a2a.RunMark) {
 	delete(w.runs, mark.Root)
 	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock(), false}
 	w.partial = true
 }
 
-// keep follows a task, or only counts it where it is over and told.
+// keep watches a task, or only counts it if it has ended and all its events were sent.
 func (w *teamWatch) keep(r *watched) {
 	if !r.over() || r.Seq < r.mark {
 		w.runs[r.Root] = r
@@ -273,13 +272,14 @@ func (w *teamWatch) keep(r *watched) {
 	w.m.remember(a2a.Key{Owner: w.owner, ID: r.Root}, w.team, f)
 }
 
-// known returns the figures of a team in a run that has ended; nil where they are not kept.
+// known returns the cached figures of a team in an ended run, nil if there are none.
 func (m *Monitor) known(k a2a.Key, team string) *figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.past[pastKey{k, team}]
 }
 
+// remember caches the figures of a team in an ended run.
 func (m *Monitor) remember(k a2a.Key, team string, f *figures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -289,7 +289,8 @@ func (m *Monitor) remember(k a2a.Key, team string, f *figures) {
 	m.past[pastKey{k, team}] = f
 }
 
-// introduce asks the team who it is. One that does not say it in time has no name.
+// introduce reads the description and health of the team. If the team does not answer
+// within askTime, its name is its ID.
 func (w *teamWatch) introduce(ctx context.Context) {
 	w.who = &teamv1.TeamSnapshot{TeamId: w.team, Name: w.team}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -302,14 +303,14 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	if info, err := a.Info(ctx); err == nil {
 		w.who.Name, w.who.Description, w.who.Mode = cmp.Or(info.GetName(), w.team), info.GetDescription(), info.GetMetadata()["mode"]
 	}
-	if w.health = w.asked(); len(w.health.GetMembers()) == 0 { // not checked yet
+	if w.health = w.knownHealth(); len(w.health.GetMembers()) == 0 { // not checked yet
 		if h, err := a.HealthCheck(ctx); err == nil {
 			w.health = h
 		}
 	}
 }
 
-// revision is that of the team's definition; empty where it has none, or it cannot be had.
+// revision returns the revision of the team's definition, "" if it is unknown.
 func (w *teamWatch) revision(ctx context.Context) string {
 	p, ok := w.m.h.Agents().(a2a.Pinner)
 	if !ok {
@@ -324,9 +325,9 @@ func (w *teamWatch) revision(ctx context.Context) string {
 	return pins.GetRevisions()[w.team]
 }
 
-// asked is the team's health as it is known, without waiting; nil where nobody
-// keeps it.
-func (w *teamWatch) asked() *teamv1.Health {
+// knownHealth returns the cached health of the team without waiting, nil if health is not
+// cached.
+func (w *teamWatch) knownHealth() *teamv1.Health {
 	if k, ok := w.m.h.Agents().(interface {
 		Health(id string) *teamv1.Health
 	}); ok {
@@ -335,14 +336,14 @@ func (w *teamWatch) asked() *teamv1.Health {
 	return nil
 }
 
-// refresh looks at the definition and the health again, and reports whether they have
+// refresh reads the revision and the health again and reports whether one of them has
 // changed.
 func (w *teamWatch) refresh(ctx context.Context) bool {
 	if now := w.revision(ctx); now != "" && now != w.who.GetRevision() {
 		w.introduce(ctx)
 		return true
 	}
-	h := w.asked()
+	h := w.knownHealth()
 	if h == nil || len(h.GetMembers()) == 0 && len(w.health.GetMembers()) > 0 && h.GetHealthy() || proto.Equal(h, w.health) {
 		return false
 	}
@@ -350,8 +351,9 @@ func (w *teamWatch) refresh(ctx context.Context) bool {
 	return true
 }
 
-// tell tells the team, then what happens, and how the team is then.
-func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) {
+// stream sends the snapshot, then events, and an update after each batch that changed
+// something.
+func (w *teamWatch) stream(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) {
 	if !w.resumed && !w.show(yield, true) {
 		return
 	}
@@ -363,9 +365,9 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 			return
 		}
 		for _, n := range events {
-			n.of.take(n.ev)
-			n.of.told = n.of.Now
-			if n.of.looked() {
+			n.of.apply(n.ev)
+			n.of.sent = n.of.Now
+			if n.of.takeChanged() {
 				changed, n.of.counted = true, nil
 			}
 			w.keep(n.of)
@@ -374,12 +376,12 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 				return
 			}
 		}
-		told, err := w.tellBoard(ctx, yield)
+		reading, err := w.sendBoard(ctx, yield)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		if !told {
+		if !reading {
 			return
 		}
 		if w.behind() || w.board.behind() {
@@ -397,14 +399,14 @@ func (w *teamWatch) tell(ctx context.Context, yield func(*teamv1.WatchTeamRespon
 	}
 }
 
-// tellBoard tells what happened on the board; false: nobody listens any more.
-func (w *teamWatch) tellBoard(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) (bool, error) {
+// sendBoard sends the new events of the board. It returns false if the reader has stopped.
+func (w *teamWatch) sendBoard(ctx context.Context, yield func(*teamv1.WatchTeamResponse, error) bool) (bool, error) {
 	events, lost, err := w.board.news(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, ev := range events {
-		w.board.told = ev.GetSeq()
+		w.board.sent = ev.GetSeq()
 		if !yield(&teamv1.WatchTeamResponse{Cursor: w.cursor(), Kind: &teamv1.WatchTeamResponse_BoardEvent{BoardEvent: ev}}, nil) {
 			return false, nil
 		}
@@ -412,7 +414,7 @@ func (w *teamWatch) tellBoard(ctx context.Context, yield func(*teamv1.WatchTeamR
 	return !lost || w.show(yield, true), nil
 }
 
-// behind reports whether there is more to tell already.
+// behind reports whether more events can be read already.
 func (w *teamWatch) behind() bool {
 	for _, r := range w.runs {
 		if r.Seq < r.mark {
@@ -422,7 +424,8 @@ func (w *teamWatch) behind() bool {
 	return false
 }
 
-// wait returns when there may be more, at most so often.
+// wait returns when the watcher should read again: after a notification or Config.Poll, but
+// not before pace.
 func (w *teamWatch) wait(ctx context.Context) error {
 	rest := time.NewTimer(pace)
 	defer rest.Stop()
@@ -442,17 +445,17 @@ func (w *teamWatch) wait(ctx context.Context) error {
 	return nil
 }
 
-// news is an event that was not told.
+// news is an event that was not sent yet.
 type news struct {
 	of *watched
 	ev *teamv1.Event
 }
 
-// news reads what was not told, about a batch of it, in the order of its time.
+// news reads about maxBatch events that were not sent, sorted by time.
 func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	since := w.m.c.Clock().Add(-margin)
 	for _, id := range w.m.holders(w.team, w.m.c.Poll) {
-		if !slices.Contains(w.holders, id) { // it has become a member
+		if !slices.Contains(w.holders, id) { // the team has become a member of it
 			w.holders = append(w.holders, id)
 		}
 	}
@@ -476,11 +479,11 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 			delete(w.runs, root)
 			continue
 		case a2a.IsDamaged(err):
-			w.leave(a2a.RunMark{Root: root, Seq: r.mark})
+			w.skip(a2a.RunMark{Root: root, Seq: r.mark})
 			continue
 		case err != nil:
 			return nil, err
-		case len(page) == 0: // it is on record for others, and here in a moment
+		case len(page) == 0: // another replica wrote it; it is not readable here yet
 			r.mark = r.Seq
 		}
 		for _, rec := range page {
@@ -496,7 +499,8 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 	return list, nil
 }
 
-// follow notes how far a task has come, unless it is over and told.
+// follow records how far a task has progressed, unless it has ended and was sent
+// completely.
 func (w *teamWatch) follow(mark a2a.RunMark) {
 	if _, over := w.over[mark.Root]; over {
 		return
@@ -512,7 +516,7 @@ func (w *teamWatch) follow(mark a2a.RunMark) {
 	r.mark = max(r.mark, mark.Seq)
 }
 
-// forget drops what no look asks for any more.
+// forget removes the ends of tasks that no later read returns.
 func (w *teamWatch) forget() {
 	for root, e := range w.over {
 		if e.at.Before(w.upTo.Add(-margin)) {
@@ -521,12 +525,12 @@ func (w *teamWatch) forget() {
 	}
 }
 
-// cursor is where the watcher has come to. Of a task of which nothing was told it does
-// not matter how far it was read.
+// cursor returns the position of the watcher. Tasks without work of the team are omitted:
+// no event of theirs is sent.
 func (w *teamWatch) cursor() string {
 	c := cursor{upTo: w.upTo.Truncate(time.Millisecond), roots: map[string]int64{}, board: w.board.at()}
 	for root, r := range w.runs {
-		if r.Seq < r.mark || len(r.parts) > 0 && r.told.After(c.upTo) {
+		if r.Seq < r.mark || len(r.parts) > 0 && r.sent.After(c.upTo) {
 			c.roots[root] = r.Seq
 		}
 	}

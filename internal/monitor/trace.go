@@ -12,7 +12,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// trace is the trace of a scope; nil where there is none. The run is of the whole.
+// trace returns the trace of a scope, nil if the scope does not exist. It needs a run with
+// the whole journal.
 func (r *run) trace(scope, account string) *teamv1.Trace {
 	top := r.Node(scope)
 	if top == nil || r.Accepted == nil {
@@ -20,14 +21,15 @@ func (r *run) trace(scope, account string) *teamv1.Trace {
 	}
 	return &teamv1.Trace{
 		TaskId: r.id(scope), AgentId: r.Accepted.GetAgent(), ContextId: r.Accepted.GetMessage().GetContextId(), State: r.taskState(top), Seq: r.Seq,
-		Step: r.told(top), Cost: r.rollup(top, account), Questions: r.open(scope),
+		Step: r.step(top), Cost: r.rollup(top, account), Questions: r.open(scope),
 	}
 }
 
+// id returns the task ID of a scope.
 func (r *run) id(scope string) string { return agent.ChildTask(r.Root, scope) }
 
-// told is a step with those below it, as a trace has it.
-func (r *run) told(n *journal.Node) *teamv1.TraceStep {
+// step returns a step and the steps below it as a part of a trace.
+func (r *run) step(n *journal.Node) *teamv1.TraceStep {
 	s := &teamv1.TraceStep{
 		Id: r.id(n.Scope), Path: n.Path, Kind: n.Step.GetKind(), Member: n.Step.GetMember(), Name: n.Step.GetName(), CallId: n.Step.GetCallId(),
 		Async: n.Step.GetAsync(), Input: n.Given, Decided: stamp(n.Since), Started: stamp(n.Begun), Ended: stamp(n.Ended),
@@ -53,16 +55,16 @@ func (r *run) told(n *journal.Node) *teamv1.TraceStep {
 		a := q.Event.GetAsked()
 		s.Questions = append(s.Questions, &teamv1.TraceQuestion{
 			Question: a.GetQuestion(), Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Asked: q.Event.GetTime(), Expires: a.GetExpires(),
-			Answer: q.Answer, By: q.By, Closed: q.Closed,
+			Answer: q.Answer.GetAnswered().GetMessage(), By: q.Answer.GetAnswered().GetBy(), Closed: q.Closed,
 		})
 	}
 	for _, below := range n.Steps {
-		s.Steps = append(s.Steps, r.told(below))
+		s.Steps = append(s.Steps, r.step(below))
 	}
 	return s
 }
 
-// result puts into a step what it ended with.
+// result sets the result of an ended step.
 func result(s *teamv1.TraceStep, n *journal.Node) {
 	if n.End == nil {
 		return
@@ -82,7 +84,7 @@ func result(s *teamv1.TraceStep, n *journal.Node) {
 	}
 }
 
-// decision is a decision as a trace has it.
+// decision returns a decision as a part of a trace.
 func (r *run) decision(ev *teamv1.Event) *teamv1.TraceDecision {
 	ids := func(steps []string) []string {
 		var out []string
@@ -103,13 +105,12 @@ func (r *run) decision(ev *teamv1.Event) *teamv1.TraceDecision {
 	return td
 }
 
-// rollup says who has caused the cost of a step: whoever worked, and the team that
-// it was done in.
+// rollup returns the cost of a step by the path of the member that caused it, and by team.
 func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	members, teams := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
 	var walk func(n *journal.Node, team string)
 	walk = func(n *journal.Node, team string) {
-		if givesWork(n) {
+		if isTeamStep(n) {
 			team = n.Path
 		}
 		members[n.Path] = agent.AddSpent(spentOr(members[n.Path]), n.Own())
@@ -126,20 +127,22 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	}
 }
 
-// givesWork reports whether a step is that of a team.
-func givesWork(n *journal.Node) bool {
+// isTeamStep reports whether a step is the work of a team: the top, or a step that
+// delegates.
+func isTeamStep(n *journal.Node) bool {
 	return n.Parent == nil || slices.ContainsFunc(n.Steps, (*journal.Node).Delegated)
 }
 
-// teamOf is the path of the team that a step is done in.
+// teamOf returns the path of the team that a step belongs to.
 func teamOf(n *journal.Node) string {
-	for !givesWork(n) {
+	for !isTeamStep(n) {
 		n = n.Parent
 	}
 	return n.Path
 }
 
-// shares are parts by path. The total of each is with all whose path is below it.
+// shares converts costs by path to a sorted list. The total of a path includes the paths
+// below it.
 func shares(own map[string]*teamv1.Spent) []*teamv1.Rollup_Share {
 	var list []*teamv1.Rollup_Share
 	for path, spent := range own {

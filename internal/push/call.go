@@ -23,53 +23,53 @@ import (
 )
 
 const (
-	// mediaType of the body: a StreamResponse.
+	// mediaType is the media type of the body, a StreamResponse.
 	mediaType = "application/a2a+json"
-	// maxAnswer is how much of an answer's body is read, only for the connection's
-	// sake: what it says does not count.
+	// maxAnswer is how many bytes of a response body are read, so that the connection can
+	// be reused. The body itself is ignored.
 	maxAnswer = 64 << 10
 )
 
-// HeaderID names a notification: the same each time that it is told.
+// HeaderID is the header with the ID of a notification. The ID is the same in each attempt.
 const HeaderID = "A2A-Notification-Id"
 
-// result is what came of a call.
+// result is the result of a call.
 type result struct {
-	err        string // for the owner; empty is success
-	cause      error  // for the log
+	err        string // the reason for the owner of the task; "" on success
+	cause      error  // details for the log
 	retryAfter time.Duration
 }
 
-// try makes one call. A panic on the way is a failed one.
+// try makes one call. A panic counts as a failure.
 func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.Log.Error("a call to a receiver panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			r = result{err: "it could not be sent"}
+			s.Log.Error("panic while calling a webhook", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			r = result{err: "the notification could not be sent"}
 		}
 	}()
 	if s.Allowed != nil && !s.Allowed(s.claim.Task.Owner) {
-		return result{err: "who registered it may not call this server any more"}
+		return result{err: "the principal that registered the webhook has no API key any more"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
 	defer cancel()
 	req, err := s.request(ctx, n)
 	if err != nil {
-		return result{err: "it could not be sent", cause: err}
+		return result{err: "the notification could not be sent", cause: err}
 	}
 	resp, err := s.Client.Do(req)
 	if err != nil {
 		return result{err: reason(err), cause: egress.WithoutURL(err)}
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing depends on it
+	defer resp.Body.Close() //nolint:errcheck // the response was read already
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return result{}
 	case code >= 300 && code < 400:
-		return result{err: "the receiver answered " + status(code) + "; redirects are not followed"}
+		return result{err: "the webhook answered " + status(code) + "; redirects are not followed"}
 	default:
-		return result{err: "the receiver answered " + status(code), retryAfter: retryAfter(resp.Header, time.Now())}
+		return result{err: "the webhook answered " + status(code), retryAfter: retryAfter(resp.Header, time.Now())}
 	}
 }
 
@@ -80,8 +80,9 @@ func status(code int) string {
 	return strconv.Itoa(code)
 }
 
-// body is what is sent, and its media type: the same as streams send, made once for
-// all, or the task as an older version of the protocol has it.
+// body returns the body of a notification and its media type. The body of the current
+// protocol is the one that streams send, and is encoded once for all receivers. A
+// configuration of an older version gets the task in that version's form.
 func (s *session) body(ctx context.Context, n *feed.Notice) (body []byte, media string, err error) {
 	if s.claim.Version != "" && s.Old != nil {
 		return s.Old(ctx, s.claim.Push)
@@ -90,7 +91,7 @@ func (s *session) body(ctx context.Context, n *feed.Notice) (body []byte, media 
 	return body, mediaType, err
 }
 
-// request is the call.
+// request returns the HTTP request of a notification.
 func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, error) {
 	body, media, err := s.body(ctx, n)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, e
 	h.Set("A2A-Version", cmp.Or(s.claim.Version, a2a.ProtocolVersion))
 	h.Set("Accept-Encoding", "identity")
 	h.Set(HeaderID, n.ID)
-	if token := conf.GetToken(); token != "" { // clients know it by one name or the other
+	if token := conf.GetToken(); token != "" { // clients read one of the two names
 		h.Set("X-A2A-Notification-Token", token)
 		h.Set("A2A-Notification-Token", token)
 	}
@@ -117,7 +118,7 @@ func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, e
 	return req, nil
 }
 
-// reason says why a call failed, without what only this server knows.
+// reason returns why a call failed, without details that only this server should know.
 func reason(err error) string {
 	var ne net.Error
 	var op *net.OpError
@@ -127,13 +128,13 @@ func reason(err error) string {
 	var verify *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &dns):
-		return "the receiver's name was not found"
+		return "the host name of the webhook was not found"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
-		return "the receiver did not answer in time"
+		return "the webhook did not answer in time"
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &verify):
-		return "the receiver's certificate is not valid"
+		return "the certificate of the webhook is not valid"
 	case errors.As(err, &op) && op.Op == "dial":
-		return "the receiver was not reached"
+		return "the webhook could not be reached"
 	}
-	return "the connection to the receiver broke"
+	return "the connection to the webhook was lost"
 }

@@ -7,27 +7,30 @@ import (
 	"time"
 )
 
-// Policy says how receivers are treated.
+// Policy configures retries and timeouts. Zero values stand for the defaults.
 type Policy struct {
-	// First and Most bound the pause after a failed try: a random one up to First,
-	// doubled with each further try, at most Most; 0 are 1 s and 5 min.
+	// First and Most limit the backoff. The pause after a failed attempt is random, up to a
+	// limit that starts at First and doubles with each attempt until it is Most. The
+	// defaults are 1 s and 5 min.
 	First, Most time.Duration
-	// Tries is after how many tries a notification is given up; 0 is 20.
+	// Tries is the maximum number of attempts for a notification; the default is 20.
 	Tries int
-	// Age is how long after the first try it is given up in any case; 0 is 24 h.
+	// Age is how long after the first attempt a notification is dropped in any case; the
+	// default is 24 h.
 	Age time.Duration
-	// Timeout bounds one call from the connection to the answer; 0 is 10 s.
+	// Timeout is the timeout of a call, including the connection; the default is 10 s.
 	Timeout time.Duration
-	// MaxWait bounds what a receiver can ask for by Retry-After; 0 is 1 h.
+	// MaxWait is the longest pause that a receiver can request with Retry-After; the
+	// default is 1 h.
 	MaxWait time.Duration
-	// Lease is how long a configuration stays claimed by a process that is gone; 0
-	// is Timeout and a half.
+	// Lease is how long a configuration remains claimed by a process that has crashed; the
+	// default is one and a half times Timeout.
 	Lease time.Duration
-	// Linger is how long a session waits for more, before it starts anew with the
-	// next event; 0 is 15 s.
+	// Linger is how long a session waits for the next event before it ends. The next event
+	// starts a new one. The default is 15 s.
 	Linger time.Duration
-	// Busy is the least and the tenth of the longest pause of a configuration whose
-	// host or account has too many sessions; 0 is 3 s.
+	// Busy is the minimum pause of a configuration whose host or account has too many
+	// sessions. The pause is random, up to ten times Busy. The default is 3 s.
 	Busy time.Duration
 }
 
@@ -57,8 +60,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// pause is how long to wait after so many failed tries: full jitter, and not
-// shorter than what the receiver asked for.
+// pause returns how long to wait after a number of failed attempts: exponential backoff
+// with full jitter, but at least what the receiver asked for.
 func (p Policy) pause(tries int, asked time.Duration, random func(n int64) int64) time.Duration {
 	limit := min(p.First, p.Most)
 	for ; tries > 1 && limit < p.Most; tries-- {
@@ -70,19 +73,20 @@ func (p Policy) pause(tries int, asked time.Duration, random func(n int64) int64
 	return max(time.Duration(random(int64(limit)+1)), min(asked, p.MaxWait))
 }
 
-// spent reports whether a notification is given up after so many tries, the first
-// of them at since. One that follows another that was given up has one try.
-func (p Policy) spent(tries int, since, now time.Time, failing bool) bool {
+// exhausted reports whether a notification is dropped after a number of attempts, the first
+// of them at since. If the one before it was dropped (failing), it has one attempt only.
+func (p Policy) exhausted(tries int, since, now time.Time, failing bool) bool {
 	return failing || tries >= p.Tries || now.Sub(since) >= p.Age
 }
 
-// retryAfter is what an answer asks for: seconds, or a date.
+// retryAfter returns the pause that a Retry-After header asks for, in seconds or as a date;
+// 0 without one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	v := h.Get("Retry-After")
 	if v == "" {
 		return 0
 	}
-	if n, err := strconv.ParseInt(v, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then the most that fits
+	if n, err := strconv.ParseInt(v, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // on overflow n is the maximum
 		return max(time.Duration(n)*time.Second, 0)
 	}
 	at, err := http.ParseTime(v)

@@ -59,7 +59,7 @@ func TestA_18_WhatIsGivenUp(t *testing.T) {
 		{"the first try", 1, 0, false, false}, {"19 tries", 19, time.Hour, false, false}, {"20 tries", 20, time.Hour, false, true},
 		{"almost a day", 2, 24*time.Hour - 1, false, false}, {"a day", 2, 24 * time.Hour, false, true}, {"after another", 1, 0, true, true},
 	} {
-		if got := p.spent(c.tries, now.Add(-c.age), now, c.failing); got != c.want {
+		if got := p.exhausted(c.tries, now.Add(-c.age), now, c.failing); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -1,6 +1,5 @@
-// Package push tells the receivers of push notifications what happens to tasks:
-// at least once, in order for each configuration, whatever happens to this
-// process, and without anybody else waiting for them.
+// Package push delivers push notifications to webhooks: at least once, and in order for
+// each configuration, even if this process crashes. A slow receiver delays no others.
 package push
 
 import (
@@ -18,45 +17,46 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Config sets up a Dispatcher. Pushes, Outbox, Client and Encode are required.
+// Config configures a Dispatcher. Pushes, Outbox, Client and Encode are required.
 type Config struct {
-	// Pushes keep the configurations and say which are due.
+	// Pushes stores the configurations and says which of them are due.
 	Pushes a2a.Pushes
-	// Outbox returns what a configuration is still to be told; a handler's does.
+	// Outbox returns the notifications that a configuration has not received yet;
+	// Handler.Outbox of pkg/a2a does.
 	Outbox func(ctx context.Context, p a2a.Push) (*feed.Outbox, error)
-	// Client makes the calls; it must follow no redirects. Its dialer decides which
+	// Client makes the calls. It must not follow redirects. Its dialer decides which
 	// addresses may be called.
 	Client *http.Client
-	// Encode makes the body of a notification.
+	// Encode encodes the body of a notification.
 	Encode func(proto.Message) ([]byte, error)
-	// Old makes the body for a configuration in another version of the protocol,
-	// which shows the task as it is now; nil: there are none.
+	// Old returns the body for a configuration in an older version of the protocol: the
+	// current task. nil: there are no such configurations.
 	Old func(ctx context.Context, p a2a.Push) (body []byte, mediaType string, err error)
-	// Allowed reports whether an owner may still be told of its tasks: asked before
-	// each call. Nil: always.
+	// Allowed reports whether an owner may still receive notifications. It is called before
+	// each call. nil: every owner may.
 	Allowed func(owner string) bool
-	// Version of the program, for the receivers.
+	// Version of the program, for the User-Agent header.
 	Version string
-	// Policy says how receivers are treated.
+	// Policy configures retries and timeouts.
 	Policy Policy
-	// Limits bound what is done at the same time.
+	// Limits limits concurrent work.
 	Limits Limits
-	// Rand returns a number from 0 up to below n, for jitter; nil is a random one.
+	// Rand returns a number from 0 to n-1, for jitter; the default is a random one.
 	Rand func(n int64) int64
-	// Log gets what goes wrong, without secrets; nil is none.
+	// Log gets failures, without secrets; nil: nothing is logged.
 	Log *zap.Logger
 }
 
-// Limits bound what a Dispatcher does at the same time.
+// Limits limits what a Dispatcher does concurrently. Zero values stand for the defaults.
 type Limits struct {
-	// PerHost is how many calls one host and port gets at the same time; 0 is 8.
+	// PerHost is the maximum number of calls to one host and port; the default is 8.
 	PerHost int
-	// PerAccount is how many are made for one account; 0 is 32.
+	// PerAccount is the maximum number of calls for one account; the default is 32.
 	PerAccount int
-	// Total is how many are made in all; 0 is 256.
+	// Total is the maximum number of calls; the default is 256.
 	Total int
-	// Sessions is how many configurations are looked after; 0 is 1,024. A quarter of
-	// them may be one account's, a sixteenth one host's.
+	// Sessions is the maximum number of configurations in progress; the default is 1,024.
+	// One account may have a quarter of them, one host a sixteenth.
 	Sessions int
 }
 
@@ -72,28 +72,28 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Dispatcher tells receivers. Safe for concurrent use.
+// Dispatcher delivers notifications to registered webhooks. It is safe for concurrent use.
 type Dispatcher struct {
 	Config
 	slots   slots
-	freed   chan struct{} // holds one signal: a slot for another session is free
-	refused time.Time     // when failing claims were logged last; zero: claims work. Used by Serve only
+	freed   chan struct{} // holds a signal when a session has ended
+	refused time.Time     // when a failed claim was last logged; zero if claims work. Used by Serve only
 
 	mu       sync.Mutex
-	sessions map[string]int   // by host, by account, and in all under an empty name; guarded by mu
-	unread   map[configID]int // how often in a row what is to be told could not be read; guarded by mu
+	sessions map[string]int   // number by host, by account, and in total under ""; guarded by mu
+	unread   map[configID]int // consecutive failures to read the outbox; guarded by mu
 }
 
-// configID names a configuration.
+// configID identifies a configuration.
 type configID struct {
 	task a2a.Key
 	id   string
 }
 
-// maxUnread bounds what is known of failures.
+// maxUnread is the maximum size of Dispatcher.unread.
 const maxUnread = 10_000
 
-// New returns a dispatcher that does nothing until Serve.
+// New returns a Dispatcher. It does nothing until Serve is called.
 func New(c Config) *Dispatcher {
 	c.Policy, c.Limits = c.Policy.withDefaults(), c.Limits.withDefaults()
 	if c.Log == nil {
@@ -105,17 +105,17 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}, unread: map[configID]int{}}
 }
 
-// claimed is how many configurations are claimed at once.
-const claimed = 64
+// claimBatch is the maximum number of configurations that are claimed at once.
+const claimBatch = 64
 
-// claimRetry is how long the dispatcher waits after the store refused a claim.
+// claimRetry is the pause after the store rejected a claim.
 const claimRetry = time.Second
 
-// logEvery is the interval at which repeated claim failures are logged.
+// logEvery is the minimum interval between log lines about failed claims.
 const logEvery = 5 * time.Minute
 
-// Serve tells receivers until ctx ends, then gives up what it holds, so that
-// another process goes on at once. Called once.
+// Serve delivers notifications until ctx ends. Then it releases its claims, so that another
+// process continues at once. It may be called once.
 func (d *Dispatcher) Serve(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -137,18 +137,18 @@ func (d *Dispatcher) Serve(ctx context.Context) {
 	}
 }
 
-// claim begins sessions of what is due. It returns how long nothing more can be
-// due, where that is known.
+// claim starts sessions for configurations that are due. It returns how long it takes until
+// the next one is due, if bounded.
 func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.Duration, bounded bool) {
-	room := min(d.Limits.Sessions-d.count(""), claimed)
+	room := min(d.Limits.Sessions-d.count(""), claimBatch)
 	if room <= 0 || ctx.Err() != nil {
-		return 0, false // the end of a session signals
+		return 0, false // freed signals the end of a session
 	}
 	claims, next, err := d.Pushes.ClaimPushes(ctx, room, d.Policy.Lease)
 	if err != nil {
 		if ctx.Err() == nil && time.Since(d.refused) >= logEvery {
 			d.refused = time.Now()
-			d.Log.Warn("push configurations cannot be claimed", zap.Error(err))
+			d.Log.Warn("cannot claim push configurations", zap.Error(err))
 		}
 		return claimRetry, true
 	}
@@ -162,7 +162,7 @@ func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.D
 				s.run(ctx)
 				return
 			}
-			s.later(ctx)
+			s.postpone(ctx)
 		})
 	}
 	switch {
@@ -174,7 +174,8 @@ func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.D
 	return max(next.Sub(d.Pushes.Now()), 0), true
 }
 
-// failedRead counts a failure to read, and returns how many there were in a row.
+// failedRead counts a failure to read an outbox and returns the number of consecutive
+// failures.
 func (d *Dispatcher) failedRead(of configID) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,8 +186,8 @@ func (d *Dispatcher) failedRead(of configID) int {
 	return d.unread[of]
 }
 
-// read ends the count.
-func (d *Dispatcher) read(of configID) {
+// resetRead sets the number of failures to 0.
+func (d *Dispatcher) resetRead(of configID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.unread, of)
@@ -198,8 +199,7 @@ func (d *Dispatcher) count(name string) int {
 	return d.sessions[name]
 }
 
-// enter counts a session. It reports whether its host and its account may have
-// one more.
+// enter counts a session and reports whether its host and its account may have another one.
 func (d *Dispatcher) enter(s *session) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +210,7 @@ func (d *Dispatcher) enter(s *session) bool {
 	return fits
 }
 
-// leave ends the count.
+// leave removes a session from the counts and signals freed.
 func (d *Dispatcher) leave(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,18 +225,18 @@ func (d *Dispatcher) leave(s *session) {
 	}
 }
 
-// settle puts a step on record, also while the dispatcher stops. It reports
-// whether the claim is still there.
+// settle records a step of a configuration, even while the dispatcher stops. It reports
+// whether the claim is still held.
 func (d *Dispatcher) settle(ctx context.Context, c a2a.PushClaim, s a2a.PushStep) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	err := d.Pushes.SettlePush(ctx, c, s)
 	if err != nil && !errors.Is(err, a2a.ErrPushLost) {
-		d.Log.Warn("how far a receiver was told cannot be put on record; it may be told again",
+		d.Log.Warn("cannot record a delivery; the notification may be sent again",
 			zap.String("task", c.Task.ID), zap.String("config", c.Config.GetId()), zap.Error(err))
 	}
 	return err == nil
 }
 
-// settleTime bounds what is put on record at the end.
+// settleTime is the timeout of settle.
 const settleTime = 5 * time.Second

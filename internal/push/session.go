@@ -12,13 +12,13 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// session looks after one configuration that was claimed: it tells the receiver
-// one thing after the other, and puts on record what was told.
+// session delivers the notifications of one claimed configuration, one after the other, and
+// records each delivery.
 type session struct {
 	*Dispatcher
 	claim         a2a.PushClaim
 	state         a2a.PushState
-	host, account string // as sessions and slots are counted
+	host, account string // the names under which sessions and slots are counted
 }
 
 func (d *Dispatcher) newSession(c a2a.PushClaim) *session {
@@ -29,18 +29,19 @@ func (s *session) configID() configID { return configID{s.claim.Task, s.claim.Co
 
 func (s *session) names() []string { return []string{"", s.host, s.account} }
 
-// later puts off a configuration that there is no room for.
-func (s *session) later(ctx context.Context) {
+// postpone releases a configuration for a while because its host or account has too many
+// sessions.
+func (s *session) postpone(ctx context.Context) {
 	pause := s.Policy.Busy + time.Duration(s.Rand(int64(9*s.Policy.Busy)))
 	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushDue, At: s.Pushes.Now().Add(pause)})
 }
 
-// run tells the receiver what there is, until it has waited for more in vain, a
-// try has failed, or ctx ends.
+// run delivers notifications until no new one arrives within Policy.Linger, an attempt
+// fails, or ctx ends.
 func (s *session) run(ctx context.Context) {
 	defer func() {
-		if p := recover(); p != nil { // its lease runs out, then it is tried again
-			s.Log.Error("telling a receiver panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()), zap.String("task", s.claim.Task.ID))
+		if p := recover(); p != nil { // another session starts when the lease expires
+			s.Log.Error("panic while delivering notifications", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()), zap.String("task", s.claim.Task.ID))
 		}
 	}()
 	out, err := s.Outbox(ctx, s.claim.Push)
@@ -52,7 +53,7 @@ func (s *session) run(ctx context.Context) {
 	for {
 		n, err := s.next(ctx, out)
 		if err == nil || errors.Is(err, errQuiet) {
-			s.read(s.configID())
+			s.resetRead(s.configID())
 		}
 		switch {
 		case errors.Is(err, errQuiet):
@@ -67,7 +68,7 @@ func (s *session) run(ctx context.Context) {
 			s.end(ctx)
 			return
 		}
-		if !s.tell(ctx, n, out) {
+		if !s.deliver(ctx, n, out) {
 			return
 		}
 	}
@@ -75,11 +76,12 @@ func (s *session) run(ctx context.Context) {
 
 // Reasons why a session ends.
 var (
-	errQuiet = errors.New("nothing happens")
-	errLost  = errors.New("the claim is lost")
+	errQuiet = errors.New("no new notification")
+	errLost  = errors.New("the claim was lost")
 )
 
-// next waits for what is told next, for a while.
+// next waits up to Policy.Linger for the next notification. If many sessions are open it
+// waits for less time.
 func (s *session) next(ctx context.Context, out *feed.Outbox) (*feed.Notice, error) {
 	until := time.Now().Add(s.Policy.Linger)
 	if s.count("") > s.Limits.Sessions/2 {
@@ -94,29 +96,29 @@ func (s *session) next(ctx context.Context, out *feed.Outbox) (*feed.Notice, err
 			return n, err
 		case !time.Now().Before(until):
 			return nil, errQuiet
-		case !s.hold(ctx):
+		case !s.extend(ctx):
 			return nil, errLost
 		}
 	}
 }
 
-// hold keeps the claim for another lease.
-func (s *session) hold(ctx context.Context) bool {
+// extend extends the claim by another lease and reports whether it is still held.
+func (s *session) extend(ctx context.Context) bool {
 	at := s.Pushes.Now().Add(s.Policy.Lease)
 	s.claim.Until = at
 	return s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushHold, At: at})
 }
 
-// stop gives the claim up, for somebody else at once where only this process
-// stops, and for a while where the task cannot be read: longer each time, as a store
-// recovers, and for long at once where it is damaged.
+// stop releases the claim. If only this process stops, another one may continue at once. If
+// the task cannot be read, the configuration is postponed: with a backoff if the store may
+// recover, and for long if the journal is damaged.
 func (s *session) stop(ctx context.Context, err error) {
 	at := s.Pushes.Now()
 	switch {
-	case errors.Is(err, errLost), errors.Is(err, a2a.TaskNotFound("")): // a configuration goes with its task
+	case errors.Is(err, errLost), errors.Is(err, a2a.TaskNotFound("")): // a configuration is deleted with its task
 		return
 	case ctx.Err() == nil:
-		s.Log.Warn("a task cannot be read for its receivers", zap.String("task", s.claim.Task.ID), zap.Error(err))
+		s.Log.Warn("cannot read a task to notify its webhooks", zap.String("task", s.claim.Task.ID), zap.Error(err))
 		pause := s.Policy.Most/10 + time.Duration(s.Rand(int64(s.Policy.Most)))
 		if !errors.Is(err, a2a.ErrDataLoss) {
 			pause = s.Policy.pause(s.failedRead(s.configID()), 0, s.Rand)
@@ -126,39 +128,39 @@ func (s *session) stop(ctx context.Context, err error) {
 	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushDue, At: at})
 }
 
-// end notes that nothing comes any more.
+// end records that the task has no further notifications.
 func (s *session) end(ctx context.Context) {
 	s.state.Ended = true
 	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushIdle})
 }
 
-// tell tells the receiver one thing; false ends the session.
-func (s *session) tell(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
+// deliver sends one notification. It returns false if the session ends.
+func (s *session) deliver(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
 	slot, err := s.acquire(ctx)
 	if err != nil {
 		s.stop(ctx, err)
 		return false
 	}
-	well := false
-	defer func() { s.slots.release(slot, well) }()
-	if ok, err := s.confirm(ctx); !ok {
+	ok := false
+	defer func() { s.slots.release(slot, ok) }()
+	if held, err := s.confirm(ctx); !held {
 		if err != nil {
 			s.stop(ctx, err)
 		}
 		return false
 	}
 	r := s.try(ctx, n)
-	if well = r.err == ""; well {
-		return s.told(ctx, n, out)
+	if ok = r.err == ""; ok {
+		return s.delivered(ctx, n, out)
 	}
-	if ctx.Err() != nil { // it was this process that gave up
+	if ctx.Err() != nil { // this process stopped the call
 		s.stop(ctx, ctx.Err())
 		return false
 	}
 	return s.failed(ctx, n, r)
 }
 
-// acquire waits for a slot, without losing the claim.
+// acquire waits for a slot and keeps the claim meanwhile.
 func (s *session) acquire(ctx context.Context) (*slot, error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, s.Policy.Lease/2)
@@ -167,32 +169,33 @@ func (s *session) acquire(ctx context.Context) (*slot, error) {
 		if err == nil || ctx.Err() != nil {
 			return slot, err
 		}
-		if !s.hold(ctx) {
+		if !s.extend(ctx) {
 			return nil, errLost
 		}
 	}
 }
 
-// confirm reports whether the claim is there, and stays for as long as a call may
-// take: what was deleted or replaced is not told any more.
+// confirm reports whether the claim is held and lasts for a call. A configuration that was
+// deleted or replaced must not be called.
 func (s *session) confirm(ctx context.Context) (bool, error) {
 	if s.claim.Until.Sub(s.Pushes.Now()) < s.Policy.Timeout+s.Policy.Lease/10 {
-		return s.hold(ctx), nil
+		return s.extend(ctx), nil
 	}
 	return s.Pushes.HoldsPush(ctx, s.claim)
 }
 
-// told goes on behind what the receiver has taken.
-func (s *session) told(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
+// delivered records a delivery and reports whether the session continues.
+func (s *session) delivered(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next}
 	if out.Ended() {
 		s.end(ctx)
 		return false
 	}
-	return s.hold(ctx)
+	return s.extend(ctx)
 }
 
-// failed tries again later, or gives the notification up and goes on with the next.
+// failed schedules the next attempt, or drops the notification and continues with the next
+// one.
 func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	now := s.Pushes.Now()
 	st := &s.state
@@ -202,13 +205,13 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	st.Error = r.err
 	log := s.Log.With(zap.String("task", s.claim.Task.ID), zap.String("config", s.claim.Config.GetId()), zap.String("notification", n.ID),
 		zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
-	if !s.Policy.spent(st.Tries, st.Since, now, st.Failing) {
+	if !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
 		pause := s.Policy.pause(st.Tries, r.retryAfter, s.Rand)
-		log.Debug("a receiver did not take a notification", zap.Duration("pause", pause))
+		log.Debug("a notification was not delivered", zap.Duration("pause", pause))
 		s.settle(ctx, s.claim, a2a.PushStep{PushState: *st, Then: a2a.PushDue, At: now.Add(pause)})
 		return false
 	}
-	log.Info("a notification is given up")
+	log.Info("dropped a notification")
 	dead := &a2a.DeadPush{Config: s.claim.Config.GetId(), Seq: n.Event, Part: n.Part, Tries: st.Tries, Error: r.err, At: now}
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next, Failing: true, Error: r.err}
 	step := a2a.PushStep{PushState: s.state, Dead: dead, Then: a2a.PushHold, At: now.Add(s.Policy.Lease)}

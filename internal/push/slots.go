@@ -6,34 +6,33 @@ import (
 	"sync"
 )
 
-// slots are the calls that may be under way at the same time. Who waits for a
-// busy host holds up nobody who does not. Hosts that did not take the last call, or
-// that were never called, get half of the slots between them: the other half is
-// left to those that work. Safe for concurrent use.
+// slots limits the concurrent calls. A caller that waits for a busy host does not delay
+// others. Hosts whose last call failed, or that were never called, share half of the slots,
+// so that the other half remains for hosts that work. slots is safe for concurrent use.
 type slots struct {
 	limits Limits
 
 	mu      sync.Mutex
-	taken   map[string]int      // by host, by account, in all under an empty name, and of those by hosts that are not known to work; guarded by mu
-	works   map[string]struct{} // hosts; guarded by mu
-	waiting []*slot             // the first come first; guarded by mu
+	taken   map[string]int      // number by host, by account, in total under "", and for doubtful hosts; guarded by mu
+	works   map[string]struct{} // hosts whose last call succeeded; guarded by mu
+	waiting []*slot             // in the order of their arrival; guarded by mu
 }
 
-// maxWorking bounds what is known of hosts.
+// maxWorking is the maximum size of slots.works.
 const maxWorking = 10_000
 
-// slot is a call that may be under way, or waits for it.
+// slot is the right to make a call, or the wait for it.
 type slot struct {
 	host, account string
-	doubtful      bool
-	granted       chan struct{} // closed when it may
+	doubtful      bool          // the host is not known to work
+	granted       chan struct{} // closed when the slot is granted
 }
 
 func newSlots(l Limits) slots {
 	return slots{limits: l, taken: map[string]int{}, works: map[string]struct{}{}}
 }
 
-// names are those under which a slot is counted, with the limits.
+// names returns the names under which a slot is counted, with their limits.
 func (s *slots) names(w *slot) map[string]int {
 	names := map[string]int{"": s.limits.Total, w.host: s.limits.PerHost, w.account: s.limits.PerAccount}
 	if w.doubtful {
@@ -43,7 +42,7 @@ func (s *slots) names(w *slot) map[string]int {
 	return names
 }
 
-// take takes a slot if there is one. The caller holds mu.
+// take takes a slot if one is free. The caller holds mu.
 func (s *slots) take(w *slot) bool {
 	_, works := s.works[w.host]
 	w.doubtful = !works
@@ -59,11 +58,11 @@ func (s *slots) take(w *slot) bool {
 	return true
 }
 
-// acquire waits for a slot until ctx ends. release must be called.
+// acquire waits for a slot until ctx ends. The slot must be released.
 func (s *slots) acquire(ctx context.Context, host, account string) (*slot, error) {
 	w := &slot{host: host, account: account, granted: make(chan struct{})}
 	s.mu.Lock()
-	if s.take(w) { // there is none for who waits
+	if s.take(w) { // those who wait are limited by other hosts or accounts
 		s.mu.Unlock()
 		return w, nil
 	}
@@ -80,12 +79,12 @@ func (s *slots) acquire(ctx context.Context, host, account string) (*slot, error
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		return nil, context.Cause(ctx)
 	}
-	return w, nil // granted at this moment
+	return w, nil // granted at the same moment
 }
 
-// release gives a slot back, to those who wait and whom it fits. well tells
-// whether the host took the call.
-func (s *slots) release(w *slot, well bool) {
+// release releases a slot and grants it to those who wait and are within their limits. ok
+// reports whether the call succeeded.
+func (s *slots) release(w *slot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.names(w) {
@@ -93,7 +92,7 @@ func (s *slots) release(w *slot, well bool) {
 			delete(s.taken, name)
 		}
 	}
-	if !well {
+	if !ok {
 		delete(s.works, w.host)
 	} else {
 		if len(s.works) >= maxWorking {

@@ -12,10 +12,12 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// The A2A service. gRPC and the gateway call these methods, JSON-RPC and the
-// streams of REST their inner halves.
+// The methods of the A2A service. gRPC and the REST gateway call the exported methods;
+// JSON-RPC calls those with one response, and the streams of JSON-RPC and REST call the
+// unexported methods, because they write server-sent events.
 
-// SendMessage hands a message to an agent.
+// SendMessage sends a message to an agent. For a JSON-RPC notification it does not wait for
+// the task, because its caller reads no response.
 func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	if inboundOf(ctx).notified {
 		if req.GetConfiguration() == nil {
@@ -26,10 +28,10 @@ func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 	return unary(ctx, s, "SendMessage", true, req, s.h.SendMessage)
 }
 
-// SendStreamingMessage hands a message to an agent and streams what happens.
+// SendStreamingMessage sends a message to an agent and streams the updates of its task.
 func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.sendStreaming(ctx, req, begin, s.packed(send))
+	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+		return s.sendStreaming(ctx, req, begin, s.sendEncoded(send))
 	})
 }
 
@@ -44,10 +46,10 @@ func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageReques
 	return stream(ctx, s, "SendStreamingMessage", req, open, begin, send)
 }
 
-// SubscribeToTask streams what happens to a task.
+// SubscribeToTask streams the updates of an existing task.
 func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.subscribe(ctx, req, begin, s.packed(send))
+	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+		return s.subscribe(ctx, req, begin, s.sendEncoded(send))
 	})
 }
 
@@ -76,7 +78,7 @@ func (s *Server) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a
 	return unary(ctx, s, "ListTasks", false, req, s.h.ListTasks)
 }
 
-// CancelTask ends a task; it waits until the task has ended.
+// CancelTask cancels a task and returns it after it has ended.
 func (s *Server) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
 	return unary(ctx, s, "CancelTask", true, req, s.h.CancelTask)
 }
@@ -101,7 +103,8 @@ func (s *Server) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2av
 	return unary(ctx, s, "DeleteTaskPushNotificationConfig", false, req, s.h.DeleteTaskPushNotificationConfig)
 }
 
-// GetExtendedAgentCard returns what only authenticated callers may see of an agent.
+// GetExtendedAgentCard returns the card of an agent with the parts that only authenticated
+// callers may see.
 func (s *Server) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
 	return unary(ctx, s, "GetExtendedAgentCard", false, req, s.h.GetExtendedAgentCard)
 }

@@ -16,19 +16,22 @@ import (
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey struct {
-	// Name is the principal; required and unique in its account.
+	// Name of the principal; required, and unique within its account.
 	Name string
-	// Account is the security boundary; empty is "default".
+	// Account that the principal belongs to, which is the security boundary; the default is
+	// "default".
 	Account string
-	// SHA256 of the key, in hex. The key itself is kept nowhere.
+	// SHA256 of the key, as 64 hexadecimal digits. The key itself is not stored.
 	SHA256 string
-	// Manage: who presents it may make, change and delete teams and agents.
+	// Manage allows the principal to create, change and delete teams and agents.
 	Manage bool
-	// Roles: who presents it may answer what tasks of its account ask one of these.
+	// Roles of the principal. It may answer questions that tasks of its account ask one of
+	// these roles.
 	Roles []string
 }
 
-// maxToken bounds what is hashed for a caller nobody knows yet, in bytes.
+// maxToken is the maximum length of a token in bytes. It limits the work done for a caller
+// that is not authenticated yet.
 const maxToken = 8 << 10
 
 type keyEntry struct {
@@ -36,8 +39,8 @@ type keyEntry struct {
 	caller a2a.Caller
 }
 
-// keyring knows the callers. It is in memory only: it is asked before a body is
-// read, under the lock of a connection.
+// keyring authenticates callers by API key. It works in memory only, because grpc-go asks
+// it while it holds the lock of a connection, before a body is read.
 type keyring struct {
 	entries []keyEntry
 	guesses guesses
@@ -51,7 +54,7 @@ func newKeyring(keys []APIKey, log *zap.Logger) (*keyring, error) {
 		case err != nil || len(sum) != sha256.Size:
 			return nil, fmt.Errorf("key %d (%q): sha256 must be 64 hex digits", i, key.Name)
 		case key.Name == "" || strings.Contains(key.Name+key.Account, "/"):
-			return nil, fmt.Errorf("key %d: name must be set, and name and account hold no \"/\"", i)
+			return nil, fmt.Errorf("key %d: name is required, and name and account must not contain \"/\"", i)
 		}
 		for _, role := range key.Roles {
 			if !a2a.IsRole(role) {
@@ -69,7 +72,9 @@ func newKeyring(keys []APIKey, log *zap.Logger) (*keyring, error) {
 
 func (k *keyring) enabled() bool { return len(k.entries) > 0 }
 
-// identify returns the caller for these authorization headers, from an address.
+// identify returns the caller for the values of its authorization headers and its network
+// address. Without configured keys every caller is local/local, which may manage teams and
+// has every role.
 func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller, error) {
 	if len(authorization) > 1 {
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
@@ -78,24 +83,24 @@ func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller,
 		return a2a.Caller{Account: "local", Principal: "local", Manages: true, EveryRole: true}, nil
 	}
 	if len(authorization) == 0 {
-		return a2a.Caller{}, unauthenticated("this server wants an API key: send the header authorization: Bearer KEY")
+		return a2a.Caller{}, unauthenticated("this server requires an API key; send the header authorization: Bearer KEY")
 	}
 	scheme, token, _ := strings.Cut(authorization[0], " ")
 	if !strings.EqualFold(scheme, "bearer") || len(token) > maxToken {
-		return a2a.Caller{}, unauthenticated("this server takes API keys alone: send the header authorization: Bearer KEY")
+		return a2a.Caller{}, unauthenticated("this server accepts only API keys as bearer tokens; send the header authorization: Bearer KEY")
 	}
 	found := k.find(strings.TrimSpace(token))
 	if err := k.guesses.admit(from, found); err != nil {
 		return a2a.Caller{}, err
 	}
 	if found < 0 {
-		return a2a.Caller{}, unauthenticated("this server does not know the API key; check it, or ask who runs the server for one")
+		return a2a.Caller{}, unauthenticated("unknown API key; check it, or ask the operator of this server for a key")
 	}
 	return k.entries[found].caller, nil
 }
 
-// find compares with all keys in constant time. It returns the number of the key, -1
-// for an unknown one.
+// find compares the token with all keys in constant time. It returns the index of the
+// matching key, or -1 for an unknown one.
 func (k *keyring) find(token string) int {
 	sum := sha256.Sum256([]byte(token))
 	found := -1

@@ -6,8 +6,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Board answers the calls of the board service; a *board.Service. What holds for
-// Handler holds for it.
+// Board implements the board service; *board.Service does. The rules of Handler for callers
+// and errors apply.
 type Board interface {
 	AddWorkItem(context.Context, *teamv1.AddWorkItemRequest) (*teamv1.AddWorkItemResponse, error)
 	GetWorkItem(context.Context, *teamv1.GetWorkItemRequest) (*teamv1.GetWorkItemResponse, error)
@@ -22,68 +22,69 @@ type Board interface {
 	AckMessages(context.Context, *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error)
 }
 
-// boards is the board service.
-type boards struct {
+// boardService is the gRPC and REST service for boards.
+type boardService struct {
 	teamv1.UnimplementedBoardServiceServer
 	*Server
 }
 
-// AddWorkItem adds an item.
-func (s boards) AddWorkItem(ctx context.Context, req *teamv1.AddWorkItemRequest) (*teamv1.AddWorkItemResponse, error) {
+// AddWorkItem adds a work item to the board of a team.
+func (s boardService) AddWorkItem(ctx context.Context, req *teamv1.AddWorkItemRequest) (*teamv1.AddWorkItemResponse, error) {
 	return unary(ctx, s.Server, "AddWorkItem", false, req, s.config.Board.AddWorkItem)
 }
 
-// GetWorkItem returns an item.
-func (s boards) GetWorkItem(ctx context.Context, req *teamv1.GetWorkItemRequest) (*teamv1.GetWorkItemResponse, error) {
+// GetWorkItem returns a work item.
+func (s boardService) GetWorkItem(ctx context.Context, req *teamv1.GetWorkItemRequest) (*teamv1.GetWorkItemResponse, error) {
 	return unary(ctx, s.Server, "GetWorkItem", false, req, s.config.Board.GetWorkItem)
 }
 
-// ListWorkItems lists items.
-func (s boards) ListWorkItems(ctx context.Context, req *teamv1.ListWorkItemsRequest) (*teamv1.ListWorkItemsResponse, error) {
+// ListWorkItems returns a page of work items.
+func (s boardService) ListWorkItems(ctx context.Context, req *teamv1.ListWorkItemsRequest) (*teamv1.ListWorkItemsResponse, error) {
 	return unary(ctx, s.Server, "ListWorkItems", false, req, s.config.Board.ListWorkItems)
 }
 
-// ClaimWorkItem takes an item.
-func (s boards) ClaimWorkItem(ctx context.Context, req *teamv1.ClaimWorkItemRequest) (*teamv1.ClaimWorkItemResponse, error) {
+// ClaimWorkItem claims a work item.
+func (s boardService) ClaimWorkItem(ctx context.Context, req *teamv1.ClaimWorkItemRequest) (*teamv1.ClaimWorkItemResponse, error) {
 	return unary(ctx, s.Server, "ClaimWorkItem", false, req, s.config.Board.ClaimWorkItem)
 }
 
-// UpdateWorkItem says what is new about an item.
-func (s boards) UpdateWorkItem(ctx context.Context, req *teamv1.UpdateWorkItemRequest) (*teamv1.UpdateWorkItemResponse, error) {
+// UpdateWorkItem records progress on a work item.
+func (s boardService) UpdateWorkItem(ctx context.Context, req *teamv1.UpdateWorkItemRequest) (*teamv1.UpdateWorkItemResponse, error) {
 	return unary(ctx, s.Server, "UpdateWorkItem", false, req, s.config.Board.UpdateWorkItem)
 }
 
-// CompleteWorkItem ends an item with its result.
-func (s boards) CompleteWorkItem(ctx context.Context, req *teamv1.CompleteWorkItemRequest) (*teamv1.CompleteWorkItemResponse, error) {
+// CompleteWorkItem completes a work item with its result.
+func (s boardService) CompleteWorkItem(ctx context.Context, req *teamv1.CompleteWorkItemRequest) (*teamv1.CompleteWorkItemResponse, error) {
 	return unary(ctx, s.Server, "CompleteWorkItem", false, req, s.config.Board.CompleteWorkItem)
 }
 
-// FailWorkItem gives an item up.
-func (s boards) FailWorkItem(ctx context.Context, req *teamv1.FailWorkItemRequest) (*teamv1.FailWorkItemResponse, error) {
+// FailWorkItem records that the work on an item failed.
+func (s boardService) FailWorkItem(ctx context.Context, req *teamv1.FailWorkItemRequest) (*teamv1.FailWorkItemResponse, error) {
 	return unary(ctx, s.Server, "FailWorkItem", false, req, s.config.Board.FailWorkItem)
 }
 
-// CancelWorkItem ends an item.
-func (s boards) CancelWorkItem(ctx context.Context, req *teamv1.CancelWorkItemRequest) (*teamv1.CancelWorkItemResponse, error) {
+// CancelWorkItem cancels a work item.
+func (s boardService) CancelWorkItem(ctx context.Context, req *teamv1.CancelWorkItemRequest) (*teamv1.CancelWorkItemResponse, error) {
 	return unary(ctx, s.Server, "CancelWorkItem", false, req, s.config.Board.CancelWorkItem)
 }
 
-// PostMessage leaves a message.
-func (s boards) PostMessage(ctx context.Context, req *teamv1.PostMessageRequest) (*teamv1.PostMessageResponse, error) {
+// PostMessage adds a message to the board.
+func (s boardService) PostMessage(ctx context.Context, req *teamv1.PostMessageRequest) (*teamv1.PostMessageResponse, error) {
 	return unary(ctx, s.Server, "PostMessage", false, req, s.config.Board.PostMessage)
 }
 
-// ListMessages lists messages.
-func (s boards) ListMessages(ctx context.Context, req *teamv1.ListMessagesRequest) (*teamv1.ListMessagesResponse, error) {
+// ListMessages returns a page of messages.
+func (s boardService) ListMessages(ctx context.Context, req *teamv1.ListMessagesRequest) (*teamv1.ListMessagesResponse, error) {
 	return unary(ctx, s.Server, "ListMessages", false, req, s.config.Board.ListMessages)
 }
 
-// AckMessages notes what was read.
-func (s boards) AckMessages(ctx context.Context, req *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error) {
+// AckMessages records which messages the caller has read.
+func (s boardService) AckMessages(ctx context.Context, req *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error) {
 	return unary(ctx, s.Server, "AckMessages", false, req, s.config.Board.AckMessages)
 }
 
-// boardRoutes are those that the generated ones would take amiss.
+// boardRoutes returns the routes that reject GET on the actions of work items. Without them
+// the generated routes would read the action as a part of the item's id.
 func (s *Server) boardRoutes() (routes []route) {
 	if s.config.Board == nil {
 		return nil

@@ -17,17 +17,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// body is a request body that was read, and what was wrong with it: the gateway
-// keeps only the text of a decoding error.
+// body is the body of a request in memory, with the error of decoding it. The gateway keeps
+// only the text of that error.
 type body struct {
 	*bytes.Buffer
 	fault  error
-	params map[string]string // of the path
+	params map[string]string // the parameters of the path
 }
 
 func (*body) Close() error { return nil }
 
-// readAll reads the rest of a body. What is in memory already is not copied.
+// readAll returns the rest of a body. It does not copy a body that is in memory.
 func readAll(r io.Reader) ([]byte, error) {
 	if b, ok := r.(*body); ok {
 		return b.Next(b.Len()), nil
@@ -35,8 +35,8 @@ func readAll(r io.Reader) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// readBody is what every route runs first: the path and the query name one tenant, and
-// the body has a known type, a limit, and a least speed.
+// readBody wraps the handler of a route: it checks that the path and the query name the
+// same tenant, and reads the body, whose media type, size and transfer rate it checks.
 func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		if isProbe(r, offered(r)) {
@@ -60,20 +60,21 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
+// mediaError is the error for a request body of an unsupported content type.
 type mediaError struct {
 	sent string
-	yaml bool // may be sent, too
-	json bool // only JSON may be sent
+	yaml bool // YAML is accepted here, too
+	json bool // only JSON is accepted here
 }
 
 func (e *mediaError) Error() string {
 	switch {
 	case e.json:
-		return fmt.Sprintf("content type %q is not taken here; send %s", e.sent, wire.TypeJSON)
+		return fmt.Sprintf("content type %q is not accepted here; send %s", e.sent, wire.TypeJSON)
 	case e.yaml:
-		return fmt.Sprintf("content type %q is not taken; send %s, %s or %s", e.sent, typeYAML, wire.TypeA2A, wire.TypeJSON)
+		return fmt.Sprintf("content type %q is not accepted; send %s, %s or %s", e.sent, typeYAML, wire.TypeA2A, wire.TypeJSON)
 	}
-	return fmt.Sprintf("content type %q is not taken; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
+	return fmt.Sprintf("content type %q is not accepted; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
 }
 
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -94,33 +95,34 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil || media != wire.TypeJSON && (json || media != wire.TypeA2A && !isYAML) || encoding != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r), json: json}
 	}
-	b, err := readSlowly(http.NewResponseController(w), r.Body, r.ContentLength)
+	b, err := readAtRate(http.NewResponseController(w), r.Body, r.ContentLength)
 	if err != nil || !isYAML {
 		return b, err
 	}
 	return teamRequest(r, b)
 }
 
-// atOnce is how much is read, and how much is allocated beforehand, in bytes.
-const atOnce = 32 << 10
+// chunkSize is how much is read at a time, and how much is allocated in advance, in bytes.
+const chunkSize = 32 << 10
 
-// readSlowly reads all, as long as it comes with at least 1 KiB/s after 5 s. size is
-// what its sender says of it; -1 is not known.
-func readSlowly(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every connection has one
+// readAtRate reads a body to its end. After the first 5 seconds it must arrive with at
+// least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
+// The errors are INSUFFICIENT_RESOURCES, TIMEOUT_EXCEEDED and INVALID_REQUEST.
+func readAtRate(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
 	var all bytes.Buffer
-	all.Grow(int(min(max(size, 0), atOnce)) + bytes.MinRead)
+	all.Grow(int(min(max(size, 0), chunkSize)) + bytes.MinRead)
 	start := time.Now()
 	for {
 		_ = control.SetReadDeadline(start.Add(5*time.Second + time.Duration(all.Len()>>10)*time.Second))
-		_, err := io.CopyN(&all, from, atOnce)
+		_, err := io.CopyN(&all, from, chunkSize)
 		switch {
 		case all.Len() > wire.MaxBody:
 			return nil, wire.TooLarge(wire.MaxBody)
 		case errors.Is(err, io.EOF):
 			return all.Bytes(), nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the body came slower than 1 KiB/s")
+			return nil, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the body arrived slower than 1 KiB/s")
 		case err != nil:
 			return nil, wire.Invalid("", fmt.Sprintf("ended early, after %d bytes", all.Len()))
 		}

@@ -70,7 +70,8 @@ type briefStream struct {
 	begun  bool // the first message has arrived
 }
 
-// transportStream is what grpc-go's transport streams offer besides their interface.
+// transportStream has the methods that the transport streams of grpc-go have in addition to
+// their public interface.
 type transportStream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)

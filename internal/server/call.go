@@ -25,14 +25,15 @@ import (
 )
 
 const (
-	// quickTime bounds a call that waits for nobody.
+	// quickTime is the timeout of a call that does not wait for an agent's work.
 	quickTime = 30 * time.Second
-	// maxTime bounds every call that is not a stream, whatever its caller allows.
+	// maxTime is the longest timeout of a call that is not a stream, whatever its caller
+	// asks for.
 	maxTime = time.Hour
 )
 
-// call is one call on its way through what holds for all of them, on every
-// binding: panics, log, identity, version, limits, and what errors look like.
+// call is one call of any binding. It does what all calls have in common: recover from
+// panics, log, authenticate, check the version and the limits, and convert errors.
 type call struct {
 	server *Server
 	method string
@@ -40,11 +41,11 @@ type call struct {
 	start  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stop   func() bool // ends the watch for the server's end
+	stop   func() bool // stops waiting for the server to close
 }
 
-// unary answers a call that has one answer. One that lasts waits for work to be
-// done; it is told when the server stops.
+// unary runs a call with one response. A call that waits for work to end has lasts set: it
+// has maxTime instead of quickTime, and is canceled when the server stops.
 func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method string, lasts bool, req Req,
 	do func(context.Context, Req) (Resp, error),
 ) (resp Resp, err error) {
@@ -62,13 +63,13 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if resp, err = do(bounded, req); err != nil {
 		return resp, err
 	}
-	resp, _ = wire.Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
+	resp, _ = Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
 	return resp, wire.Fits(resp)
 }
 
-// stream answers a call with what open returns, one send after the other. begin
-// comes before the first one, at once: it may be long until there is something to
-// tell. An error of open comes before it.
+// stream runs a streaming call: it calls open and sends the updates one after the other. It
+// calls begin once, as soon as open has succeeded, because the first update may take long.
+// If open fails, stream returns the error without calling begin.
 func stream[Req proto.Message, U any](ctx context.Context, s *Server, method string, req Req,
 	open func(context.Context, Req) (iter.Seq2[U, error], error), begin func(), send func(U) error,
 ) (err error) {
@@ -104,10 +105,11 @@ func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
 	return c
 }
 
-// check runs what comes before the work, cheapest first.
+// check runs the checks that come before the work, the cheapest ones first, and returns the
+// context of the call.
 func (c *call) check(ctx context.Context, req proto.Message) (context.Context, error) {
 	if c.in.caller == nil && !c.in.open {
-		return nil, unauthenticated("who calls is not known")
+		return nil, unauthenticated("the caller is not authenticated")
 	}
 	if err := c.server.version(c.in); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
@@ -137,7 +139,7 @@ func isA2A(method string) bool {
 	return a2av1.File_lf_a2a_v1_a2a_proto.Services().ByName("A2AService").Methods().ByName(protoreflect.Name(method)) != nil
 }
 
-// end turns whatever happened into an error for the caller and a line in the log.
+// end recovers from a panic, logs the call, and converts its error to a gRPC status.
 func (c *call) end(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -151,7 +153,7 @@ func (c *call) end(err *error) {
 	*err = wire.Status(*err).Err()
 }
 
-// isContext reports whether err is the end of a context, whose cause says more.
+// isContext reports whether err is the error of a context, whose cause is more precise.
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -181,15 +183,15 @@ func (c *call) log(err error) {
 
 var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 
-// version accepts 1.0; its patch says nothing. A call without one is taken for
-// 1.0 unless the server is strict: the protocol would call it 0.3.
+// version accepts version 1.0, with any patch number. A call without a version counts as
+// 1.0 unless the server is configured to be strict; A2A 1.0 says it would be 0.3.
 func (s *Server) version(in *inbound) error {
 	switch {
 	case len(in.version) == 0 && !s.config.StrictVersion, len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
 		return nil
 	}
 	e := a2a.VersionNotSupported(strings.Join(in.version, ", "))
-	if !s.config.NoV03 { // all bindings answer alike
+	if !s.config.NoV03 { // gRPC, too: all bindings return the same text
 		e.Message += ", or " + a2av03.Version + " over REST and JSON-RPC"
 	}
 	return e

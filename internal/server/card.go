@@ -13,7 +13,8 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// cards remembers when the card of an agent was last seen to change.
+// cards records when the card of each agent last changed, for Last-Modified. The zero value
+// is ready to use.
 type cards struct {
 	mu   sync.Mutex
 	seen map[string]cardVersion // by tenant and base URL; guarded by mu
@@ -24,11 +25,12 @@ type cardVersion struct {
 	since time.Time
 }
 
-// maxVariants is how many variants of cards are remembered; whoever may forward
-// calls could make up more.
+// maxVariants is the maximum number of variants of cards in memory. A trusted proxy may
+// name any number of base URLs.
 const maxVariants = 4096
 
-// version returns the tag of a variant of a card and since when it is that.
+// version returns the entity tag of a variant of a card and the time since when it has that
+// tag.
 func (c *cards) version(variant string, b []byte) cardVersion {
 	tag := tagOf(b)
 	c.mu.Lock()
@@ -48,8 +50,8 @@ func tagOf(b []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// serveCard answers with the public card of an agent: to everybody, from every
-// origin, of any protocol version.
+// serveCard serves the public card of an agent, without authentication, to pages of every
+// origin, and whatever protocol version the request names.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	in := *inboundOf(r.Context())
 	in.open, in.version = true, nil
@@ -59,7 +61,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	}
 	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, publicCard)
 	h := w.Header()
-	fromAnywhere(h)
+	allowAllOrigins(h)
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
@@ -76,8 +78,8 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.base, b), b)
 }
 
-// writeCached answers with what everybody may keep for a minute, unless the caller
-// has it already.
+// writeCached writes a public answer that caches may keep for a minute, or status 304 if
+// the client has it already.
 func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte) {
 	h := w.Header()
 	h.Set("Cache-Control", "public, max-age=60")
@@ -88,20 +90,20 @@ func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte
 		return
 	}
 	h.Set("Content-Type", wire.TypeJSON)
-	soon(w)
-	_, _ = w.Write(b) // the caller may have left
+	limitWrite(w)
+	_, _ = w.Write(b) // the caller may have disconnected
 }
 
 const jwksPath = "/.well-known/jwks.json"
 
-// serveJWKS answers with the public keys of signed cards.
+// serveJWKS serves the public keys of signed cards.
 func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	fromAnywhere(w.Header())
+	allowAllOrigins(w.Header())
 	writeCached(w, r, s.cards.version(jwksPath, s.config.JWKS), s.config.JWKS)
 }
 
-// unchanged reports whether the caller has this version; a tag counts more than
-// a time.
+// unchanged reports whether the client has this version already. If-None-Match takes
+// precedence over If-Modified-Since.
 func unchanged(r *http.Request, v cardVersion) bool {
 	if tags := r.Header.Get("If-None-Match"); tags != "" {
 		for tag := range strings.SplitSeq(tags, ",") {
@@ -115,15 +117,15 @@ func unchanged(r *http.Request, v cardVersion) bool {
 	return err == nil && !v.since.Truncate(time.Second).After(since)
 }
 
-// fromAnywhere lets pages of all origins read an answer.
-func fromAnywhere(h http.Header) {
+// allowAllOrigins lets pages of all origins read the response.
+func allowAllOrigins(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "ETag, Last-Modified")
 }
 
 func preflight(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	h := w.Header()
-	fromAnywhere(h)
+	allowAllOrigins(h)
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
 	h.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions, Content-Type, If-None-Match, If-Modified-Since")
 	h.Set("Access-Control-Max-Age", "86400")

@@ -6,8 +6,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Collaborations answers the calls of the collaboration service; internal/collab has
-// one. What holds for Handler holds for it.
+// Collaborations implements the collaboration service; *collab.Service does. The rules of
+// Handler for callers and errors apply.
 type Collaborations interface {
 	StartCollaboration(context.Context, *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error)
 	GetCollaborationStatus(context.Context, *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error)
@@ -15,57 +15,59 @@ type Collaborations interface {
 	PauseCollaboration(context.Context, *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error)
 	ResumeCollaboration(context.Context, *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error)
 	StopCollaboration(context.Context, *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error)
-	// Delete takes a team away by remove, once no collaborations of it are under way;
-	// force stops them.
+	// Delete calls remove, which deletes the team, once no collaborations of the team are
+	// running. With force it stops those that run.
 	Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error
-	// Describe adds to the status of a team what its collaborations do.
+	// Describe adds what the collaborations of a team are doing to the team's status.
 	Describe(ctx context.Context, team string, to *teamv1.GetTeamStatusResponse) error
 }
 
-// collaborating is the collaboration service.
-type collaborating struct {
+// collaborationService is the gRPC and REST service for collaborations.
+type collaborationService struct {
 	teamv1.UnimplementedCollaborationServiceServer
 	*Server
 }
 
-// StartCollaboration has a team begin to work.
-func (s collaborating) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
+// StartCollaboration starts a collaboration.
+func (s collaborationService) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
 	return unary(ctx, s.Server, "StartCollaboration", false, req, s.config.Collaborations.StartCollaboration)
 }
 
-// GetCollaborationStatus says how a collaboration stands.
-func (s collaborating) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error) {
+// GetCollaborationStatus returns the status of a collaboration.
+func (s collaborationService) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error) {
 	return unary(ctx, s.Server, "GetCollaborationStatus", false, req, s.config.Collaborations.GetCollaborationStatus)
 }
 
-// ListCollaborations lists the caller's.
-func (s collaborating) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
+// ListCollaborations returns a page of the caller's collaborations.
+func (s collaborationService) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
 	return unary(ctx, s.Server, "ListCollaborations", false, req, s.config.Collaborations.ListCollaborations)
 }
 
-// PauseCollaboration has nothing more begin.
-func (s collaborating) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
+// PauseCollaboration pauses a collaboration: no new work starts, and running work finishes.
+func (s collaborationService) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
 	return unary(ctx, s.Server, "PauseCollaboration", false, req, s.config.Collaborations.PauseCollaboration)
 }
 
-// ResumeCollaboration has a paused one go on.
-func (s collaborating) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error) {
+// ResumeCollaboration resumes a paused collaboration.
+func (s collaborationService) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error) {
 	return unary(ctx, s.Server, "ResumeCollaboration", false, req, s.config.Collaborations.ResumeCollaboration)
 }
 
-// StopCollaboration ends one.
-func (s collaborating) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
+// StopCollaboration stops a collaboration and returns its results once it has ended.
+func (s collaborationService) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
 	return unary(ctx, s.Server, "StopCollaboration", true, req, s.config.Collaborations.StopCollaboration)
 }
 
-// teamsWith are the calls of the team service that collaborations have a say in.
-type teamsWith struct {
+// teamsWithCollaborations wraps Teams where collaborations matter: deleting a team, and its
+// status.
+type teamsWithCollaborations struct {
 	Teams
 	c Collaborations
 }
 
-// DeleteTeam takes a team away that has no collaborations, or whose have been stopped.
-func (t teamsWith) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
+// DeleteTeam deletes a team unless collaborations of it are running; with force it stops
+// them first.
+func (t teamsWithCollaborations) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
 	if err := t.Deletable(ctx, req); err != nil {
 		return nil, err
 	}
@@ -76,8 +78,8 @@ func (t teamsWith) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest
 	return &teamv1.DeleteTeamResponse{}, err
 }
 
-// GetTeamStatus says how a team is.
-func (t teamsWith) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
+// GetTeamStatus returns the status of a team and of its agents.
+func (t teamsWithCollaborations) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
 	resp, err := t.Teams.GetTeamStatus(ctx, req)
 	if err == nil {
 		err = t.c.Describe(ctx, req.GetTeamId(), resp)
@@ -85,7 +87,8 @@ func (t teamsWith) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusR
 	return resp, err
 }
 
-// collaborationRoutes are those that the generated ones take amiss.
+// collaborationRoutes returns the routes that reject GET on the actions of collaborations,
+// which the generated routes would read as part of an id, and the routes of the contract.
 func (s *Server) collaborationRoutes() []route {
 	if s.config.Collaborations == nil {
 		return nil

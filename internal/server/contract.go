@@ -14,14 +14,14 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// contractBase is where the calls of the contract are: those of the services, in JSON
-// of another shape.
+// contractBase is the path prefix of the contract calls: calls of the same services whose
+// JSON has another shape (docs/collaborations.md).
 const contractBase = "/team/v1/contract/"
 
 func isContract(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, contractBase) }
 
 func (s *Server) contractRoutes() []route {
-	c := collaborating{Server: s}
+	c := collaborationService{Server: s}
 	routes := []route{
 		{"POST", contractBase + "start_collaboration", contract(s, collab.ReadStart, c.StartCollaboration, collab.RenderStart)},
 		{"POST", contractBase + "get_collaboration_status", contract(s, collab.ReadStatus, c.GetCollaborationStatus, collab.RenderStatus)},
@@ -33,19 +33,19 @@ func (s *Server) contractRoutes() []route {
 	return routes
 }
 
-// readTeam makes the request of a body of create_team. It defines a team: in the bodies
-// of the other calls unknown keys are left out.
+// readTeam converts a body of create_team to a request. Unknown keys are errors here,
+// because the body defines a team; the other contract calls ignore them.
 func readTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
-	u := &unknown{fields: protoNames}
-	u.in(body.AsMap(), "", (&teamv1.ContractTeam{}).ProtoReflect().Descriptor())
+	u := &unknownKeys{fields: protoNames}
+	u.check(body.AsMap(), "", (&teamv1.ContractTeam{}).ProtoReflect().Descriptor())
 	if err := u.err(); err != nil {
 		return nil, err
 	}
 	return collab.ReadTeam(body)
 }
 
-// contract serves a call: read makes its request of a body, render the body of its
-// answer.
+// contract returns the handler of a contract call: read converts the body to a request, and
+// render converts the response to a body.
 func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, error), call func(context.Context, Req) (Resp, error), render func(Resp) Body) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 		resp, err := func() (resp Resp, err error) {
@@ -72,8 +72,8 @@ func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, 
 			s.fail(w, r, wire.Status(err))
 			return
 		}
-		_ = private(r.Context(), w, nil) // it never fails
+		_ = setPrivate(r.Context(), w, nil) // always nil
 		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have left
+		_, _ = w.Write(b) // the caller may have disconnected
 	}
 }

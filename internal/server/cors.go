@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Headers that pages of other origins may send and read.
+// Values of the CORS headers for pages of other origins.
 const (
+	// corsRequest lists the request headers that pages may send.
 	corsRequest = "Accept, Authorization, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, " +
 		"If-None-Match, If-Modified-Since, Range, If-Range, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
+	// corsExposed lists the response headers that pages may read.
 	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location, " +
 		"Accept-Ranges, Content-Range, Content-Disposition"
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -17,9 +19,9 @@ const (
 	corsAge = "7200"
 )
 
-// mayCall reports whether pages of an origin may call. "*" applies only to a server
-// with keys: a server without keys treats every client as the same caller, so any page
-// in a browser on this machine could act as that caller.
+// mayCall reports whether pages of an origin may call this server. "*" applies only to a
+// server with keys: a server without keys treats every client as the same caller, so any
+// page in a browser on this machine could act as that caller.
 func (s *Server) mayCall(origin string) bool {
 	return slices.Contains(s.config.Origins, origin) && origin != "*" || s.everyOrigin()
 }
@@ -58,7 +60,7 @@ func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close") // do not wait for a body
 	}
-	soon(w)
+	limitWrite(w)
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }

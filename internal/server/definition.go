@@ -15,22 +15,23 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// definitions are the messages that define teams and agents. Unknown keys in them are
-// faults, as they are in files; all other JSON may have some (A2A).
+// definitions lists the messages that define teams and agents. Unknown keys in them are
+// errors, as they are in files. Everywhere else unknown JSON fields are ignored, as A2A
+// requires.
 var definitions = map[protoreflect.FullName]bool{
 	(&teamv1.TeamConfig{}).ProtoReflect().Descriptor().FullName():   true,
 	(&teamv1.AgentConfig{}).ProtoReflect().Descriptor().FullName():  true,
 	(&teamv1.ContractTeam{}).ProtoReflect().Descriptor().FullName(): true,
 }
 
-// maxUnknown is how many unknown keys are named.
+// maxUnknown is the maximum number of unknown keys in one error.
 const maxUnknown = 20
 
-// knownKeys finds unknown keys in the definitions that the JSON of a request holds. The
-// error is INVALID_TEAM_CONFIG.
-func knownKeys(b []byte, m proto.Message) error {
+// checkKeys looks for unknown keys in the definitions within b, the JSON of request m. The
+// error is INVALID_TEAM_CONFIG and names each key with its path.
+func checkKeys(b []byte, m proto.Message) error {
 	d := m.ProtoReflect().Descriptor()
-	u := &unknown{fields: jsonNames}
+	u := &unknownKeys{fields: jsonNames}
 	var object map[string]any
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
@@ -38,24 +39,25 @@ func knownKeys(b []byte, m proto.Message) error {
 			continue
 		}
 		if object == nil {
-			_ = json.Unmarshal(b, &object) // it has been read before
+			_ = json.Unmarshal(b, &object) // it was valid when the request was decoded
 		}
 		for _, name := range slices.Compact([]string{fd.JSONName(), fd.TextName()}) {
-			u.in(object[name], fd.JSONName(), fd.Message())
+			u.check(object[name], fd.JSONName(), fd.Message())
 		}
 	}
 	return u.err()
 }
 
-// unknown gathers keys that are no fields.
-type unknown struct {
-	// fields are those of a message by the keys that are taken for them, and the keys
-	// to name.
+// unknownKeys collects the keys of a JSON object that are not fields of its message.
+type unknownKeys struct {
+	// fields returns the fields of a message by accepted key, and the keys to suggest in
+	// errors.
 	fields func(protoreflect.MessageDescriptor) (by map[string]protoreflect.FieldDescriptor, named []string)
 	found  []a2a.Violation
 }
 
-// jsonNames are the keys of ProtoJSON: camel case, and as in the proto.
+// jsonNames returns the keys of ProtoJSON: each field in camel case and as in the proto
+// file. It suggests those in camel case.
 func jsonNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.FieldDescriptor, named []string) {
 	by, _ = protoNames(d)
 	for _, fd := range slices.Collect(maps.Values(by)) {
@@ -65,7 +67,7 @@ func jsonNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fie
 	return by, named
 }
 
-// protoNames are the keys of the contract: those of the proto alone.
+// protoNames returns the keys of the contract: the names in the proto file only.
 func protoNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.FieldDescriptor, named []string) {
 	by = map[string]protoreflect.FieldDescriptor{}
 	for i := range d.Fields().Len() {
@@ -74,20 +76,20 @@ func protoNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fi
 	return by, slices.Collect(maps.Keys(by))
 }
 
-// in looks into a value of a field, which is at a path; other kinds of values than
-// objects and lists hold no keys.
-func (u *unknown) in(v any, at string, d protoreflect.MessageDescriptor) {
+// check looks for unknown keys in v, the value of a field at path at. Only objects and
+// lists have keys.
+func (u *unknownKeys) check(v any, at string, d protoreflect.MessageDescriptor) {
 	switch v := v.(type) {
 	case []any:
 		for i, item := range v {
-			u.in(item, fmt.Sprintf("%s[%d]", at, i), d)
+			u.check(item, fmt.Sprintf("%s[%d]", at, i), d)
 		}
 	case map[string]any:
 		u.object(v, at, d)
 	}
 }
 
-func (u *unknown) object(o map[string]any, at string, d protoreflect.MessageDescriptor) {
+func (u *unknownKeys) object(o map[string]any, at string, d protoreflect.MessageDescriptor) {
 	if at != "" {
 		at += "."
 	}
@@ -101,12 +103,12 @@ func (u *unknown) object(o map[string]any, at string, d protoreflect.MessageDesc
 			key = fmt.Sprintf("%.64s", key)
 			u.found = append(u.found, a2a.Violation{Field: at + key, Description: "is unknown; " + config.Suggest(key, named)})
 		case fd.Message() != nil && !fd.IsMap() && fd.Message().ParentFile().Package() != "google.protobuf":
-			u.in(o[key], at+key, fd.Message())
+			u.check(o[key], at+key, fd.Message())
 		}
 	}
 }
 
-func (u *unknown) err() error {
+func (u *unknownKeys) err() error {
 	if len(u.found) == 0 {
 		return nil
 	}

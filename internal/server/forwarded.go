@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// forwardHeaders are those that say by which URL a call came to a proxy.
+// forwardHeaders are the headers by which a proxy names the URL that its client used.
 const forwardHeaders = "X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
 
-// Forms of what proxies say; anything else is not believed.
+// Accepted values of those headers; others are ignored.
 var (
 	forwardedHost   = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 	forwardedPrefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 )
 
-// forwarded returns the base URL by which a call came to a proxy that is trusted,
-// as that proxy says: its own words are the last of a header with several. Empty:
-// it came from elsewhere, or the headers say nothing, or nothing that makes sense.
+// forwarded returns the base URL that a client used to call a trusted proxy. If a header
+// has several values it uses the last one, which the trusted proxy added. It returns "" if
+// the call did not come from a trusted proxy, or the headers are missing or malformed.
 func forwarded(trusted []netip.Prefix, r *http.Request) string {
 	if !fromProxy(trusted, r.RemoteAddr) {
 		return ""
@@ -72,7 +72,7 @@ func callerAddr(trusted []netip.Prefix, remote string, forwardedFor []string) ne
 	return addr
 }
 
-// last is the last of the values that a header lists.
+// last returns the last value of a header that lists several, "" without any.
 func last(r *http.Request, name string) string {
 	all := list(r.Header.Values(name))
 	if len(all) == 0 {

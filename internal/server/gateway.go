@@ -26,10 +26,11 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// newGateway returns the routes: the generated ones for what has one answer,
-// ours for streams, JSON-RPC, cards and health. A later registration wins.
+// newGateway returns the routes of HTTP: the generated ones for calls with one response,
+// and ours for streams, JSON-RPC, cards, parts and health. Where two match, the one
+// registered later wins.
 func (s *Server) newGateway() (*runtime.ServeMux, error) {
-	nothing := func(string) (string, bool) { return "", false } // headers are read in inbound.go only
+	nothing := func(string) (string, bool) { return "", false } // inbound.go reads the headers
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{wire.TypeJSON}),
 		runtime.WithMarshalerOption(wire.TypeJSON, marshaler{wire.TypeJSON}),
@@ -43,7 +44,7 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
 		runtime.WithMiddlewares(s.readBody),
-		runtime.WithForwardResponseOption(private),
+		runtime.WithForwardResponseOption(setPrivate),
 	)
 	if err := a2av1.RegisterA2AServiceHandlerServer(context.Background(), mux, s); err != nil {
 		return nil, fmt.Errorf("registering the A2A service: %w", err)
@@ -59,17 +60,17 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 		}
 	}
 	if s.config.Monitor != nil {
-		if err := teamv1.RegisterMonitorServiceHandlerServer(context.Background(), mux, monitoring{Server: s}); err != nil {
+		if err := teamv1.RegisterMonitorServiceHandlerServer(context.Background(), mux, monitorService{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the monitor service: %w", err)
 		}
 	}
 	if s.config.Collaborations != nil {
-		if err := teamv1.RegisterCollaborationServiceHandlerServer(context.Background(), mux, collaborating{Server: s}); err != nil {
+		if err := teamv1.RegisterCollaborationServiceHandlerServer(context.Background(), mux, collaborationService{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the collaboration service: %w", err)
 		}
 	}
 	if s.config.Board != nil {
-		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boards{Server: s}); err != nil {
+		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boardService{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the board service: %w", err)
 		}
 	}
@@ -120,24 +121,24 @@ func (s *Server) routes() []route {
 		route{"GET", "/docs/{file}", s.serveDocs},
 		route{"GET", "/healthz", s.serveHealthz},
 		route{"GET", "/readyz", s.serveReadyz},
-		route{"POST", "/{tenant}/rpc", s.serveRPC}, // tried first: the gateway begins with the last
+		route{"POST", "/{tenant}/rpc", s.serveRPC}, // registered before /rpc, which therefore wins
 		route{"POST", "/rpc", s.serveRPC},
 	)
 }
 
-// wrongMethod answers where the generated routes would take the verb of a path
-// for a part of an id.
+// wrongMethod rejects a GET on a path that ends in an action, such as ":cancel". The
+// generated routes would read the action as part of an id.
 func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	w.Header().Set("Allow", http.MethodPost)
-	s.failWith(w, r, notHere(r, http.MethodPost), http.StatusMethodNotAllowed)
+	s.failWith(w, r, methodNotAllowed(r, http.MethodPost), http.StatusMethodNotAllowed)
 }
 
-// routingError answers what no route takes.
+// routingError answers requests that match no route.
 func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
 	if isProbe(r, false) {
 		return
 	}
-	if r.URL.Path == "*" { // of OPTIONS, for which the routes take it for malformed
+	if r.URL.Path == "*" { // OPTIONS *, which the gateway reports as malformed
 		httpStatus = http.StatusNotFound
 	}
 	var st *status.Status
@@ -147,15 +148,15 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 	case http.StatusMethodNotAllowed:
 		allow := allowed(mux, w, r)
 		w.Header().Set("Allow", allow)
-		st = notHere(r, allow)
+		st = methodNotAllowed(r, allow)
 	default:
-		st = wire.NotServed("nothing is served here; there are %s, /message:send, /message:stream, /tasks, "+
-			"/rpc, each also below /{tenant}, and what is below /team/v1; /docs shows all of it", cardPath)
+		st = wire.NotServed("unknown path; known paths: %s, /message:send, /message:stream, /tasks, "+
+			"/rpc, each also below /{tenant}, and those below /team/v1; /docs lists all", cardPath)
 	}
 	s.failWith(w, r, st, httpStatus)
 }
 
-// gatewayError answers with the error of a call, or of reading its parameters.
+// gatewayError answers with the error of a call, or of decoding its parameters.
 func (s *Server) gatewayError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if isProbe(r, false) {
 		return
@@ -176,23 +177,22 @@ func (s *Server) gatewayError(ctx context.Context, _ *runtime.ServeMux, _ runtim
 
 var parameterName = regexp.MustCompile(`(?:field|list|parameter:?|map key|map value) "?(\w+)`)
 
-// parameterError is the gateway's complaint about a parameter of the path or the
-// query, with the name of its field as JSON has it, and in the words that the
-// other bindings have for it.
+// parameterError replaces the gateway's error for a parameter of the path or the query by
+// the error that other bindings return for the same field, under its JSON name.
 func parameterError(ctx context.Context, query url.Values, text string) error {
 	m := parameterName.FindStringSubmatch(text)
 	if m == nil {
 		return wire.Invalid("", "has a parameter that is not valid")
 	}
-	if err := asJSON(ctx, m[1], cmp.Or(query.Get(m[1]), query.Get(camel(m[1])))); err != nil {
+	if err := checkParameter(ctx, m[1], cmp.Or(query.Get(m[1]), query.Get(camel(m[1])))); err != nil {
 		return err
 	}
 	return wire.Invalid(camel(m[1]), "is not a valid value")
 }
 
-// asJSON reads a value as a field of the method's request; nil says that it is fine,
-// or that nothing is known of it.
-func asJSON(ctx context.Context, field, value string) error {
+// checkParameter decodes a value as a field of the method's request and returns the error.
+// It returns nil if the value is valid or the method is unknown.
+func checkParameter(ctx context.Context, field, value string) error {
 	name, _ := runtime.RPCMethod(ctx)
 	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
 	method, ok := d.(protoreflect.MethodDescriptor)
@@ -205,7 +205,7 @@ func asJSON(ctx context.Context, field, value string) error {
 	}
 	b, err := json.Marshal(map[string]any{field: v})
 	if err != nil {
-		return nil //nolint:nilerr // a string or a number
+		return nil //nolint:nilerr // strings and numbers always encode
 	}
 	req := dynamicpb.NewMessage(method.Input())
 	if err := wire.Unmarshal(b, req); err != nil {
@@ -224,15 +224,15 @@ func camel(snake string) string {
 	return strings.Join(words, "")
 }
 
-// private keeps what an authenticated caller alone may see out of caches.
-func private(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
+// setPrivate keeps the answer to an authenticated caller out of shared caches.
+func setPrivate(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
 	w.Header().Set("Cache-Control", "private, no-store")
 	w.Header().Add("Vary", "Authorization, Accept")
-	soon(w)
+	limitWrite(w)
 	return nil
 }
 
-// marshaler is our JSON for the gateway.
+// marshaler encodes and decodes JSON for the gateway with the rules of internal/wire.
 type marshaler struct{ media string }
 
 func (m marshaler) ContentType(any) string { return m.media }
@@ -253,7 +253,7 @@ func (m marshaler) Unmarshal(b []byte, v any) error {
 	if err := wire.Unmarshal(b, message); err != nil {
 		return err
 	}
-	return knownKeys(b, message)
+	return checkKeys(b, message)
 }
 
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {

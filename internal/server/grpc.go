@@ -24,7 +24,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// maxHeader bounds the headers of a request, in bytes.
+// maxHeader is the maximum size of the headers of a request, in bytes.
 const maxHeader = 16 << 10
 
 func (s *Server) newGRPC() *grpc.Server {
@@ -54,13 +54,13 @@ func (s *Server) newGRPC() *grpc.Server {
 		g.RegisterService(readable(&teamv1.RegistryService_ServiceDesc), t)
 	}
 	if s.config.Monitor != nil {
-		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitoring{Server: s})
+		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitorService{Server: s})
 	}
 	if s.config.Collaborations != nil {
-		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborating{Server: s})
+		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborationService{Server: s})
 	}
 	if s.config.Board != nil {
-		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boards{Server: s})
+		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boardService{Server: s})
 	}
 	brief := briefServices{Server: g, s: s}
 	healthpb.RegisterHealthServer(brief, &health{server: s})
@@ -70,14 +70,15 @@ func (s *Server) newGRPC() *grpc.Server {
 	return g
 }
 
-// unknownMethod answers what no service has, with details as the other bindings do.
+// unknownMethod rejects a call of an unknown method, with the same error details as in the
+// other bindings.
 func unknownMethod(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
-	return wire.NotServed("there is no method %.64q", name).Err()
+	return wire.NotServed("unknown method %.64q", name).Err()
 }
 
-// tap finds out who calls before a message is read or decoded. It runs under
-// the lock of the connection, so it only looks at what is in memory.
+// tap authenticates a call before its message is read. grpc-go calls it while it holds the
+// lock of the connection, so it uses only what is in memory.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	in := newInbound(bindingGRPC, info.Header.Get)
 	if p, ok := peer.FromContext(ctx); ok {
@@ -90,17 +91,18 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		return nil, wire.Status(err).Err()
 	}
-	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // a timeout of 0 is refused before a call begins
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0
 		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
 	}
 	return withInbound(ctx, in), nil
 }
 
-// codec is the usual one, except that it leaves a frame as it came: an error
-// here would be answered by the transport, in its own words. And a frame goes
-// out as it is: it is one that many are sent.
+// codec is the protobuf codec of grpc-go, except that it passes frames through. Frames let
+// the server decode requests itself, because grpc-go answers the error of a codec with its
+// own text, and send encoded updates that several readers share.
 type codec struct{ encoding.CodecV2 }
 
+// frame holds the bytes of one encoded message.
 type frame struct{ data []byte }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -118,9 +120,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// readable returns the service with methods that look at the bytes before a
-// message is built of them, and answer what cannot be read with
-// INVALID_ARGUMENT as the other bindings do.
+// readable returns the service with methods that receive frames and decode them, so that a
+// malformed request is answered with INVALID_ARGUMENT as in the other bindings.
 func readable(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	c := *d
 	c.Methods = slices.Clone(d.Methods)
@@ -180,7 +181,7 @@ func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 	return next(srv, stream)
 }
 
-// headers are what every answer carries, as those over HTTP do.
+// headers returns the response headers that every call gets, as over HTTP.
 func headers(ctx context.Context) metadata.MD {
 	in := inboundOf(ctx)
 	md := metadata.Pairs("x-request-id", in.id)
@@ -190,7 +191,8 @@ func headers(ctx context.Context) metadata.MD {
 	return md
 }
 
-// recovered catches what panics outside the calls, which catch their own.
+// recovered recovers from panics outside calls; calls recover from their own. It must be
+// deferred.
 func (s *Server) recovered(method string, err *error) {
 	if p := recover(); p != nil {
 		s.logPanic(method, p)

@@ -17,7 +17,7 @@ const (
 	// maxPaused is the pause that an address may accumulate before its keys are rejected
 	// unchecked.
 	maxPaused = 4 * time.Second
-	// forgetTime is how long after its last pause an address is forgotten.
+	// forgetTime is how long after its last pause the record of an address is deleted.
 	forgetTime = time.Minute
 	// guessLog is the longest interval between log lines for an address that continues.
 	guessLog = 10 * time.Second
@@ -71,7 +71,7 @@ func (g *guesses) admit(addr netip.Addr, found int) error {
 	if r != nil {
 		if wait := r.until.Sub(now) - maxPaused; wait > 0 {
 			r.refused++
-			g.tell(from, r, now)
+			g.logDue(from, r, now)
 			return tooManyGuesses(max(wait.Round(time.Millisecond), time.Millisecond))
 		}
 	}
@@ -85,7 +85,7 @@ func (g *guesses) admit(addr netip.Addr, found int) error {
 	r.until = later(r.until, now).Add(r.pause)
 	r.pause = min(2*r.pause, maxPause)
 	r.unknown++
-	g.tell(from, r, now)
+	g.logDue(from, r, now)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (g *guesses) remember(k knownKey) {
 func (g *guesses) add(from netip.Prefix, now time.Time) (netip.Prefix, *guesser) {
 	for p, r := range g.from {
 		if now.Sub(r.until) > forgetTime {
-			g.line(p, r)
+			g.write(p, r)
 			delete(g.from, p)
 		}
 	}
@@ -136,20 +136,21 @@ func (g *guesses) add(from netip.Prefix, now time.Time) (netip.Prefix, *guesser)
 	return from, g.from[from]
 }
 
-// tell logs a guesser at its first key, its tenth, its hundredth and so on, and
-// otherwise when guessLog has passed. The caller holds mu.
-func (g *guesses) tell(from netip.Prefix, r *guesser, now time.Time) {
+// logDue logs a guesser at its first, tenth, hundredth key and so on, and otherwise once
+// guessLog has passed. The caller holds mu.
+func (g *guesses) logDue(from netip.Prefix, r *guesser, now time.Time) {
 	if n := r.unknown + r.refused; n < r.next && now.Sub(r.logged) < guessLog {
 		return
 	}
 	for r.next <= r.unknown+r.refused {
 		r.next *= 10
 	}
-	g.line(from, r)
+	g.write(from, r)
 	r.logged = now
 }
 
-func (g *guesses) line(from netip.Prefix, r *guesser) {
+// write logs one line about a guesser.
+func (g *guesses) write(from netip.Prefix, r *guesser) {
 	where := "elsewhere"
 	switch {
 	case from.IsSingleIP():
@@ -166,13 +167,13 @@ func (g *guesses) flush() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for from, r := range g.from {
-		g.line(from, r)
+		g.write(from, r)
 	}
 }
 
 func tooManyGuesses(wait time.Duration) *agent.Error {
 	return &agent.Error{
 		Code: agent.CodeResourceExhausted, Reason: agent.ReasonInsufficientResources, Retry: true, RetryAfter: wait,
-		Message: "too many unknown API keys came from this address, so this key was not looked at; try again in a moment",
+		Message: "too many unknown API keys came from this address, so this key was not checked; try again later",
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/agentteams/team-server/internal/feed"
 )
 
-// Handler answers the calls of every binding; pkg/a2a has it. The caller and the
-// depth of nesting are in the context. Errors are *a2a.Error or *agent.Error;
-// the text of any other stays inside. A sequence ends with its context; an
-// error beside it is one that comes before anything is sent.
+// Handler implements the calls of every binding; *a2a.Handler does. The context carries the
+// caller and the depth of nesting. The errors are *a2a.Error or *agent.Error; any other
+// error is logged, and the caller gets INTERNAL without its text. A sequence ends when its
+// context does. The error returned beside a sequence occurs before anything is sent.
+// Implementations are safe for concurrent use.
 type Handler interface {
 	SendMessage(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
 	SendStreamingMessage(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error)
@@ -22,14 +23,15 @@ type Handler interface {
 	GetTask(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
 	ListTasks(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
 	CancelTask(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
-	// Part finds a part of a task by the digest of its content.
-	Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error)
+	// Part returns the first part of a task for which match returns true, or
+	// TASK_NOT_FOUND.
+	Part(ctx context.Context, tenant, id string, match func(*a2av1.Part) bool) (*a2av1.Part, error)
 	CreateTaskPushNotificationConfig(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error)
 	GetTaskPushNotificationConfig(context.Context, *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error)
 	ListTaskPushNotificationConfigs(context.Context, *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error)
 	DeleteTaskPushNotificationConfig(context.Context, *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error)
 	GetExtendedAgentCard(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error)
-	// Card is the public card of an agent, the default one's for an empty tenant.
+	// Card returns the public card of an agent; an empty tenant names the default agent.
 	Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error)
 
 	Info(context.Context, *teamv1.InfoRequest) (*teamv1.InfoResponse, error)

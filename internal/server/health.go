@@ -17,18 +17,18 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// teamService is what the services of agents and teams begin with; "" is the
-// server itself, which depends on none of them.
+// teamService is the prefix of the service names of agents and teams. The service "" is the
+// server itself, whose health does not depend on theirs.
 const teamService = "team/"
 
-// health is gRPC's health service. Everybody may ask for the server's own;
-// that of a team tells who exists.
+// health is the gRPC health service. The health of the server needs no key; that of an
+// agent does, because it shows which agents exist.
 type health struct {
 	healthpb.UnimplementedHealthServer
 	server *Server
 }
 
-// Check says how the server or a team is.
+// Check returns the health of the server or of an agent.
 func (h *health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	st, err := h.status(ctx, req.GetService())
 	if err != nil {
@@ -37,7 +37,7 @@ func (h *health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*
 	return &healthpb.HealthCheckResponse{Status: st}, nil
 }
 
-// Watch sends how the server or a team is, now and whenever it changes.
+// Watch sends the health of the server or of an agent, now and whenever it changes.
 func (h *health) Watch(req *healthpb.HealthCheckRequest, to grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	tick := time.NewTicker(h.server.config.HealthInterval)
 	defer tick.Stop()
@@ -71,11 +71,11 @@ func (h *health) status(ctx context.Context, service string) (healthpb.HealthChe
 		return serving(h.server.Ready() == nil), nil
 	}
 	if inboundOf(ctx).caller == nil {
-		return 0, wire.Status(unauthenticated("send an API key: authorization: Bearer <key>")).Err()
+		return 0, wire.Status(unauthenticated("this server requires an API key; send the metadata authorization: Bearer KEY")).Err()
 	}
 	id, ok := strings.CutPrefix(service, teamService)
 	if !ok {
-		return 0, status.Errorf(codes.NotFound, "no service %.64q; there are \"\" and %s<id>", service, teamService)
+		return 0, status.Errorf(codes.NotFound, "unknown service %.64q; use \"\" for the server or %s<id> for an agent", service, teamService)
 	}
 	resp, err := h.server.HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
 	return serving(resp.GetHealthy()), err
@@ -88,12 +88,12 @@ func serving(ok bool) healthpb.HealthCheckResponse_ServingStatus {
 	return healthpb.HealthCheckResponse_NOT_SERVING
 }
 
-// serveHealthz says that the process answers.
+// serveHealthz reports that the process is alive.
 func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	plain(w, http.StatusOK, nil)
 }
 
-// serveReadyz says whether the server should get calls.
+// serveReadyz reports whether the server should receive calls.
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	if err := s.Ready(); err != nil {
 		plain(w, http.StatusServiceUnavailable, unready(err))
@@ -102,8 +102,8 @@ func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[strin
 	plain(w, http.StatusOK, nil)
 }
 
-// unready is why the server should get no calls, for everybody: no more than that it
-// stops, or that its store takes nothing.
+// unready returns the public text for an unready server. It says no more than that the
+// store rejects writes, if that is the reason.
 func unready(err error) error {
 	if errors.Is(err, a2a.ErrStorage) {
 		return errors.New("not ready: " + a2a.ErrStorage.Error())
@@ -119,5 +119,5 @@ func plain(w http.ResponseWriter, httpStatus int, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(httpStatus)
-	_, _ = w.Write([]byte(text)) // the prober may have left
+	_, _ = w.Write([]byte(text)) // the client may have disconnected
 }

@@ -9,29 +9,30 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// checkHost refuses what pages of other sites have a browser send here: a name of theirs
-// may lead to a loopback address, and a server without keys takes whoever reaches it
-// for its only caller. A proxy that is trusted answers for what it passes on.
+// checkHost rejects requests that a page of another site made a browser send to a server
+// without keys, which treats every client as its only caller. It checks Host, because a
+// name of another site may resolve to a loopback address (DNS rebinding), and Origin.
+// Requests of trusted proxies are accepted.
 func (s *Server) checkHost(r *http.Request) error {
 	if s.keys.enabled() || fromProxy(s.config.TrustedProxies, r.RemoteAddr) {
 		return nil
 	}
 	if r.Host != "" && !s.ownHost(r.Host) {
-		return foreign("Host", r.Host)
+		return foreignError("Host", r.Host)
 	}
-	if s.isOpen(r) { // pages of other origins may read cards, too
+	if s.isOpen(r) { // cards are public
 		return nil
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		if u, err := url.Parse(origin); (err != nil || !s.ownHost(u.Host)) && !s.mayCall(origin) {
-			return foreign("Origin", origin)
+			return foreignError("Origin", origin)
 		}
 	}
 	return nil
 }
 
-// ownHost reports whether a host, with a port or without, is this machine's in every
-// browser, or that of the public URL.
+// ownHost reports whether a host, with or without a port, is that of the public URL, or one
+// that every browser resolves to this machine.
 func (s *Server) ownHost(host string) bool {
 	name := hostName(host)
 	if public, err := url.Parse(s.config.PublicURL); err == nil && public.Host != "" && name == hostName(public.Host) {
@@ -41,14 +42,14 @@ func (s *Server) ownHost(host string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// hostName is the name or the address in a host, without its port.
+// hostName returns the name or address in a host, without its port.
 func hostName(host string) string {
 	u := url.URL{Host: host}
 	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 }
 
-func foreign(header, value string) error {
+func foreignError(header, value string) error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"a server without API keys takes calls to localhost, and none with %s %.64q; it also takes those to "+
-			"server.public_url and of pages in server.cors, and with server.auth those of whoever has a key", header, value)
+		"%s %.64q is not accepted by a server without API keys; call localhost, or set server.public_url, "+
+			"list the page in server.cors, or configure API keys in server.auth", header, value)
 }

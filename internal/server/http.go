@@ -38,11 +38,12 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	}, nil
 }
 
-// front comes before routing and before a body is read: panics, request id, what pages
-// of other sites send, identity, and the time that the caller allows.
+// front is the first handler of every request. Before routing, and before a body is read,
+// it recovers from panics and sets the request ID, the caller and the timeout. It rejects
+// requests of foreign pages and callers without a valid key.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-	defer linger(w)
+	defer limitLinger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	if s.config.PublicURL == "" {
 		in.base = forwarded(s.config.TrustedProxies, r)
@@ -84,22 +85,22 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
 	if open && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // do not wait for a body
+		w.Header().Set("Connection", "close") // do not read the body
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
-	routed.URL = placeV03(unescapedOnce(tenantOnce(placeRPC(r, in))), in)
+	routed.URL = urlV03(escapedURL(singleTenant(urlRPC(r, in))), in)
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil { // r.URL.Query leaves out what it cannot read
+	if err != nil { // r.URL.Query drops what it cannot parse
 		s.fail(w, r, wire.Status(wire.Invalid("", "has a malformed query")))
 		return
 	}
-	if name := twice(query); name != "" {
-		s.fail(w, r, wire.Status(wire.Invalid(name, "is there twice")))
+	if name := duplicateParameter(query); name != "" {
+		s.fail(w, r, wire.Status(wire.Invalid(name, "is given in two spellings; use one")))
 		return
 	}
-	if asGet(r) {
+	if answersAsGet(r) {
 		routed.Method = http.MethodGet
-		routed.Header.Del("Range") // ranges are of GET alone
+		routed.Header.Del("Range") // only GET supports ranges
 	}
 	next.ServeHTTP(w, routed)
 }
@@ -108,9 +109,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 // tenant.
 var twoSegments = regexp.MustCompile(`^(/[^/]+)(/[^/]+)(?:/message:|/tasks(?:/|$)|/extendedAgentCard$|/\.well-known/|/v1/)`)
 
-// tenantOnce returns an address with the tenant once if it has it twice, because the
-// caller added the tenant to an interface URL that already ends in it.
-func tenantOnce(u *url.URL) *url.URL {
+// singleTenant returns the URL with one of two equal tenants at the start of its path
+// removed. Clients send two if they add the tenant to an interface URL that already ends
+// with it.
+func singleTenant(u *url.URL) *url.URL {
 	m := twoSegments.FindStringSubmatch(u.Path)
 	if m == nil || m[1] != m[2] {
 		return u
@@ -120,9 +122,9 @@ func tenantOnce(u *url.URL) *url.URL {
 	return &to
 }
 
-// unescapedOnce is an address whose path the routes unescape: without its raw form
-// they would do so once more to what is unescaped already.
-func unescapedOnce(u *url.URL) *url.URL {
+// escapedURL returns the URL with its escaped path in RawPath. The gateway unescapes
+// RawPath; if it is empty, it would unescape Path a second time.
+func escapedURL(u *url.URL) *url.URL {
 	if u.RawPath != "" || !strings.Contains(u.Path, "%") {
 		return u
 	}
@@ -131,8 +133,9 @@ func unescapedOnce(u *url.URL) *url.URL {
 	return &to
 }
 
-// twice is a parameter that is there in both its spellings; empty is none.
-func twice(query url.Values) string {
+// duplicateParameter returns the JSON name of a parameter that is given in both of its
+// spellings, such as page_size and pageSize; "" if there is none.
+func duplicateParameter(query url.Values) string {
 	for name := range query {
 		if other := camel(name); other != name && query.Has(other) {
 			return other
@@ -141,19 +144,19 @@ func twice(query url.Values) string {
 	return ""
 }
 
-// soon bounds the time in which a caller takes an answer. front lifts it for the
-// next one: a connection keeps it, and streams have their own.
-func soon(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(quickTime)) // not every connection has one
+// limitWrite sets the deadline for writing the answer. front clears it for the next request
+// on the connection; streams set their own.
+func limitWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(quickTime)) // some connections have no deadlines
 }
 
-// lingerTime is how long what is left of a body may take to come.
+// lingerTime is the timeout for the rest of a body after its request has been answered.
 const lingerTime = 2 * time.Second
 
-// linger bounds the wait for what an answered request has not sent yet: net/http
-// reads it, and would hold the connection for as long as the caller likes.
-func linger(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime)) // not every connection has one
+// limitLinger sets the deadline for the rest of the request's body. net/http reads the rest
+// after the answer, and would otherwise hold the connection as long as the client likes.
+func limitLinger(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime)) // some connections have no deadlines
 }
 
 func (s *Server) logPanic(where string, p any) {
@@ -167,8 +170,8 @@ func bindingOf(r *http.Request) string {
 	return bindingREST
 }
 
-// serviceParameter returns the values of a header. The version may also come in
-// the query.
+// serviceParameter returns the values of a header. A2A-Version may be a query parameter
+// instead.
 func serviceParameter(r *http.Request, name string) []string {
 	values := r.Header.Values(name)
 	if name != "a2a-version" || len(values) > 0 {
@@ -214,11 +217,11 @@ func notAllowed(text string) error {
 	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H), leave it out for no limit", text))
 }
 
-// replyType is the media type of the answer: what the caller accepts, else what
-// it sent, else what its path says.
+// replyType returns the media type of the answer: the one that the caller accepts, else
+// that of its body, else the one of the path.
 func replyType(r *http.Request) string {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
-	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // judged with the body
+	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // checked when the body is read
 	switch {
 	case strings.Contains(accept, wire.TypeA2A):
 		return wire.TypeA2A
@@ -227,7 +230,7 @@ func replyType(r *http.Request) string {
 	case sent == wire.TypeA2A, sent == wire.TypeJSON:
 		return sent
 	case strings.HasPrefix(r.URL.Path, "/team/v1/"), strings.Contains(accept, "text/event-stream"):
-		return wire.TypeJSON // what refuses a stream is then read by all clients
+		return wire.TypeJSON // all clients of streams can read an error in it
 	}
 	return wire.TypeA2A
 }
@@ -237,12 +240,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, st *status.Status)
 	s.failWith(w, r, st, wire.HTTPStatus(st))
 }
 
-// failWith answers with an error and a status of HTTP's own: routing knows more
-// of them than the table.
+// failWith answers with an error and the given HTTP status, for errors of routing, whose
+// statuses wire.HTTPStatus does not know.
 func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
 	s.log.Debug("refused", zap.String("path", r.URL.Path), zap.Int("status", httpStatus), zap.String("message", st.Message()))
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // what was not read is not waited for
+		w.Header().Set("Connection", "close") // do not read the body
 	}
 	render, media := wire.RESTError, replyType(r)
 	switch {
@@ -270,7 +273,7 @@ func writeError(w http.ResponseWriter, st *status.Status, httpStatus int, media 
 	if wait := wire.RetryAfter(st); wait > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
-	soon(w)
+	limitWrite(w)
 	w.WriteHeader(httpStatus)
-	_, _ = w.Write(b) // the caller may have left
+	_, _ = w.Write(b) // the caller may have disconnected
 }

@@ -15,43 +15,43 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Bindings, as logs name them.
+// Names of the bindings in logs.
 const (
 	bindingGRPC = "grpc"
 	bindingREST = "rest"
 	bindingRPC  = "jsonrpc"
 )
 
-// inbound is what a call brings along besides its message: the only headers
-// that mean anything here. It is read once, before the body.
+// inbound holds the headers or metadata of a call that the server uses. It is read once,
+// before the body, and not changed afterwards; see withInbound.
 type inbound struct {
 	binding    string
-	id         string     // of the request, for logs
-	addr       netip.Addr // of the caller; the zero address is unknown
-	base       string     // URL that the caller used, as reported by a trusted proxy; empty: unknown
+	id         string     // request ID, for logs
+	addr       netip.Addr // of the caller; the zero address if unknown
+	base       string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
 	caller     *a2a.Caller
-	open       bool // to everybody: there may be no caller
+	open       bool // the call needs no authentication; caller may be nil
 	version    []string
 	extensions []string
 	cursor     []string
 	depth      []string
 	trace      []string
-	accept     string // as it came
-	v03        bool   // the call is made in 0.3
-	atAgent    bool   // JSON-RPC at the address of an agent, without /rpc
-	notified   bool   // a notification: the caller wants no answer
+	accept     string // the Accept header
+	v03        bool   // the call uses A2A 0.3
+	atAgent    bool   // JSON-RPC at the URL of an agent, without /rpc
+	notified   bool   // a JSON-RPC notification, which gets no response
 }
 
 type inboundKey struct{}
 
-// newInbound reads the headers or the metadata of a call; values returns those
-// of a lower-case name.
+// newInbound returns the headers or metadata of a call; values returns the values of a
+// header by its lower-case name.
 func newInbound(binding string, values func(string) []string) *inbound {
 	return &inbound{
 		binding:    binding,
 		id:         uuid.NewString(),
-		version:    slices.Compact(list(values("a2a-version"))),                               // repeated by proxies
-		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // the second is that of 0.3
+		version:    slices.Compact(list(values("a2a-version"))),                               // some proxies repeat it
+		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // A2A 0.3 uses the second
 		cursor:     values("last-event-id"),
 		depth:      values("team-path"),
 		trace:      values("traceparent"),
@@ -67,11 +67,11 @@ func inboundOf(ctx context.Context) *inbound {
 	if in, ok := ctx.Value(inboundKey{}).(*inbound); ok {
 		return in
 	}
-	return &inbound{} // no caller: refused
+	return &inbound{} // no caller, so the call is rejected
 }
 
-// activated is what the call is told of its extensions: those that are known
-// here, as a header.
+// activated returns the requested extensions that this server supports, as the value of the
+// response header.
 func (in *inbound) activated() string {
 	var known []string
 	for _, uri := range in.extensions {
@@ -82,12 +82,13 @@ func (in *inbound) activated() string {
 	return strings.Join(known, ", ")
 }
 
-// after is the cursor to continue behind, 0 without one.
+// after returns the cursor of Last-Event-ID, 0 without one.
 func (in *inbound) after() (int64, error) {
 	return number("Last-Event-ID", in.cursor)
 }
 
-// behind is where a stream goes on: behind what its request says, or Last-Event-ID.
+// behind returns the cursor after which a stream continues: seq, which comes from the
+// request, or Last-Event-ID if that is larger.
 func (in *inbound) behind(seq int64) (int64, error) {
 	if seq < 0 {
 		return 0, wire.Invalid("after", "is "+strconv.FormatInt(seq, 10)+"; it must be 0 or more")
@@ -96,7 +97,7 @@ func (in *inbound) behind(seq int64) (int64, error) {
 	return max(seq, last), err
 }
 
-// levels is how many levels of nesting lie above the call.
+// levels returns how many levels of nested teams are above the call.
 func (in *inbound) levels() (int, error) {
 	n, err := number("team-path", in.depth)
 	return int(min(n, 1<<20)), err
@@ -113,7 +114,7 @@ func number(name string, values []string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// list splits comma separated values, which may be spread over several headers.
+// list splits comma-separated values, which may be spread over several headers.
 func list(values []string) []string {
 	var out []string
 	for _, v := range values {

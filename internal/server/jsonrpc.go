@@ -19,13 +19,13 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// serveRPC answers one JSON-RPC request: the methods of the A2A service, under
-// their own names.
+// serveRPC serves a JSON-RPC request: the methods of A2A 1.0 and, unless NoV03 is set,
+// those of 0.3.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	b, _ := readAll(r.Body) // it is in memory
+	b, _ := readAll(r.Body) // the body is in memory
 	req, fault := wire.ParseRPC(b)
 	if fault != nil && req.Notification {
-		soon(w)
+		limitWrite(w)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -55,7 +55,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	}
 }
 
-// withAnswer maps a streaming method to the method with one answer that makes the same
+// withAnswer maps a streaming method to the method with one response that runs the same
 // checks.
 var withAnswer = map[string]string{
 	"SendStreamingMessage": "SendMessage", "SubscribeToTask": "GetTask",
@@ -70,7 +70,7 @@ func (s *Server) serveNotification(w http.ResponseWriter, r *http.Request, req w
 	if err := s.notified(r.Context(), req, params); err != nil {
 		code = wire.HTTPStatus(wire.Status(err))
 	}
-	soon(w)
+	limitWrite(w)
 	w.WriteHeader(code)
 }
 
@@ -94,7 +94,7 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 	return err
 }
 
-func noMethod(name string) *status.Status { return wire.NotServed("there is no method %.64q", name) }
+func noMethod(name string) *status.Status { return wire.NotServed("unknown method %.64q", name) }
 
 // Addresses to which some clients post JSON-RPC: the address of an agent, that of the
 // server for the default agent, and /rpc with a trailing slash.
@@ -114,8 +114,9 @@ func atAgent(r *http.Request) bool {
 	return r.Method == http.MethodPost && (m != nil && !slices.Contains(notAgents, m[1]) || rpcSlash.MatchString(r.URL.Path))
 }
 
-// placeRPC returns the /rpc address to which a JSON-RPC request belongs.
-func placeRPC(r *http.Request, in *inbound) *url.URL {
+// urlRPC returns the URL of the request, with /rpc appended if it is JSON-RPC at one of
+// these addresses. It sets in.atAgent then.
+func urlRPC(r *http.Request, in *inbound) *url.URL {
 	if !atAgent(r) {
 		return r.URL
 	}
@@ -125,7 +126,8 @@ func placeRPC(r *http.Request, in *inbound) *url.URL {
 	return &to
 }
 
-// rpcMethods are the methods that have one answer, as gRPC knows them.
+// rpcMethods returns the handlers of the methods with one response, by the name that gRPC
+// has for them.
 func rpcMethods() map[string]grpc.MethodHandler {
 	methods := map[string]grpc.MethodHandler{}
 	for _, m := range a2av1.A2AService_ServiceDesc.Methods {
@@ -194,7 +196,7 @@ func (s *Server) failRPC(w http.ResponseWriter, req wire.RPCRequest, st *status.
 	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)
 }
 
-// writeFault answers what is no proper request.
+// writeFault answers a request that is not valid JSON-RPC.
 func (s *Server) writeFault(w http.ResponseWriter, req wire.RPCRequest, fault *wire.RPCError) {
 	b, err := wire.RPCFailure(req.ID, fault)
 	if err != nil {
@@ -203,7 +205,8 @@ func (s *Server) writeFault(w http.ResponseWriter, req wire.RPCRequest, fault *w
 	s.writeRPC(w, b)
 }
 
-// rpcRefusal is what comes before a request is read, so that its id is not known.
+// rpcRefusal renders an error that occurs before a request is read, when its id is not
+// known yet.
 func rpcRefusal(st *status.Status, _ int) ([]byte, error) {
 	e := wire.RPCErrorOf(st)
 	if st.Code() == codes.Unimplemented {
@@ -215,6 +218,6 @@ func rpcRefusal(st *status.Status, _ int) ([]byte, error) {
 func (s *Server) writeRPC(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	w.Header().Set("Cache-Control", "private, no-store")
-	soon(w)
-	_, _ = w.Write(b) // the caller may have left
+	limitWrite(w)
+	_, _ = w.Write(b) // the caller may have disconnected
 }

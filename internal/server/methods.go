@@ -11,23 +11,25 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// asGet reports whether a request is answered as if it were a GET: net/http
-// leaves the body of an answer to HEAD out by itself. A stream would have no end.
-func asGet(r *http.Request) bool {
+// answersAsGet reports whether a HEAD request is handled as a GET, whose body net/http
+// leaves out. Streams are not, because they might never end.
+func answersAsGet(r *http.Request) bool {
 	return r.Method == http.MethodHead && !strings.HasSuffix(r.URL.Path, ":subscribe") && !strings.HasSuffix(r.URL.Path, ":watch")
 }
 
-// notHere is the status for a method that a path does not have; it has those of allow.
-func notHere(r *http.Request, allow string) *status.Status {
-	return wire.NotServed("%s is not possible here; use %s", r.Method, allow)
+// methodNotAllowed returns the error for a method that a path does not support; allow lists
+// those that it does.
+func methodNotAllowed(r *http.Request, allow string) *status.Status {
+	return wire.NotServed("method %s is not supported here; use %s", r.Method, allow)
 }
 
-// probe asks the routes whether they have a request, instead of running it.
+// probe is the context value of a request that only asks whether a route exists; see
+// allowed.
 type probe struct{ found bool }
 
 type probeKey struct{}
 
-// isProbe reports whether a request only asks, and answers it if so.
+// isProbe reports whether a request is a probe. If it is, isProbe records the result.
 func isProbe(r *http.Request, found bool) bool {
 	p, ok := r.Context().Value(probeKey{}).(*probe)
 	if ok {
@@ -36,7 +38,7 @@ func isProbe(r *http.Request, found bool) bool {
 	return ok
 }
 
-// offered reports whether the route of a request does more than to refuse it.
+// offered reports whether the route of a request does more than reject it with wrongMethod.
 func offered(r *http.Request) bool {
 	pattern, _ := runtime.HTTPPattern(r.Context())
 	switch pattern.Verb() {
@@ -46,7 +48,8 @@ func offered(r *http.Request) bool {
 	return true
 }
 
-// allowed lists the methods that the path of r has.
+// allowed returns the methods that the path of r supports, as the value of an Allow header.
+// It probes each method.
 func allowed(mux *runtime.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
@@ -58,7 +61,7 @@ func allowed(mux *runtime.ServeMux, w http.ResponseWriter, r *http.Request) stri
 			continue
 		}
 		methods = append(methods, method)
-		if ask.Method = http.MethodHead; asGet(ask) && method == http.MethodGet {
+		if ask.Method = http.MethodHead; answersAsGet(ask) && method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
 		}
 	}

@@ -46,7 +46,7 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		if !ok { // of the contract
 			text, _ = field(body, "error_message").(string)
 		}
-		if c.method != "HEAD" && text != c.method+" is not possible here; use "+c.want {
+		if c.method != "HEAD" && text != "method "+c.method+" is not supported here; use "+c.want {
 			t.Errorf("%s %s: %q", c.method, c.path, text)
 		}
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != c.want {

@@ -12,8 +12,8 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Monitor answers the calls of the monitor service; internal/monitor has one. What
-// holds for Handler holds for it.
+// Monitor implements the monitor service; *monitor.Monitor does. The rules of Handler for
+// callers and errors apply.
 type Monitor interface {
 	WatchTeam(context.Context, *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error)
 	WatchTask(context.Context, *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error)
@@ -22,35 +22,35 @@ type Monitor interface {
 	AnswerQuestion(context.Context, *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error)
 }
 
-// monitoring is the monitor service.
-type monitoring struct {
+// monitorService is the gRPC and REST service of the monitor.
+type monitorService struct {
 	teamv1.UnimplementedMonitorServiceServer
 	*Server
 }
 
-// GetTrace explains a task.
-func (s monitoring) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
+// GetTrace returns the steps of a task, with the decisions that led to them.
+func (s monitorService) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
 	return unary(ctx, s.Server, "GetTrace", false, req, s.config.Monitor.GetTrace)
 }
 
-// ListQuestions lists what waits for people.
-func (s monitoring) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
+// ListQuestions returns a page of the questions that wait for people.
+func (s monitorService) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
 	return unary(ctx, s.Server, "ListQuestions", false, req, s.config.Monitor.ListQuestions)
 }
 
 // AnswerQuestion answers a question.
-func (s monitoring) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
+func (s monitorService) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
 	return unary(ctx, s.Server, "AnswerQuestion", false, req, s.config.Monitor.AnswerQuestion)
 }
 
-// WatchTeam shows a team and what happens in it.
-func (s monitoring) WatchTeam(req *teamv1.WatchTeamRequest, to grpc.ServerStreamingServer[teamv1.WatchTeamResponse]) error {
-	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+// WatchTeam streams a snapshot of a team and then its changes.
+func (s monitorService) WatchTeam(req *teamv1.WatchTeamRequest, to grpc.ServerStreamingServer[teamv1.WatchTeamResponse]) error {
+	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
 		return s.watchTeam(ctx, req, begin, func(r *teamv1.WatchTeamResponse) error { return send(0, r) })
 	})
 }
 
-func (s monitoring) watchTeam(ctx context.Context, req *teamv1.WatchTeamRequest, begin func(), send func(*teamv1.WatchTeamResponse) error) error {
+func (s monitorService) watchTeam(ctx context.Context, req *teamv1.WatchTeamRequest, begin func(), send func(*teamv1.WatchTeamResponse) error) error {
 	open := func(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
 		if at := inboundOf(ctx).cursor; len(at) == 1 && at[0] != "" {
 			req.Cursor = at[0]
@@ -60,14 +60,14 @@ func (s monitoring) watchTeam(ctx context.Context, req *teamv1.WatchTeamRequest,
 	return stream(ctx, s.Server, "WatchTeam", req, open, begin, send)
 }
 
-// WatchTask shows a task and what happens in it.
-func (s monitoring) WatchTask(req *teamv1.WatchTaskRequest, to grpc.ServerStreamingServer[teamv1.WatchTaskResponse]) error {
-	return s.paced(to, func(ctx context.Context, begin func(), send sendFunc) error {
+// WatchTask streams the events of a task.
+func (s monitorService) WatchTask(req *teamv1.WatchTaskRequest, to grpc.ServerStreamingServer[teamv1.WatchTaskResponse]) error {
+	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
 		return s.watchTask(ctx, req, begin, func(r *teamv1.WatchTaskResponse) error { return send(r.GetSeq(), r) })
 	})
 }
 
-func (s monitoring) watchTask(ctx context.Context, req *teamv1.WatchTaskRequest, begin func(), send func(*teamv1.WatchTaskResponse) error) error {
+func (s monitorService) watchTask(ctx context.Context, req *teamv1.WatchTaskRequest, begin func(), send func(*teamv1.WatchTaskResponse) error) error {
 	open := func(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
 		after, err := inboundOf(ctx).behind(req.GetAfter())
 		if err != nil {
@@ -79,16 +79,16 @@ func (s monitoring) watchTask(ctx context.Context, req *teamv1.WatchTaskRequest,
 	return stream(ctx, s.Server, "WatchTask", req, open, begin, send)
 }
 
-// serveWatchTeam is WatchTeam as server-sent events; their ids are cursors.
-func (s monitoring) serveWatchTeam(w http.ResponseWriter, r *http.Request, params map[string]string) {
+// serveWatchTeam serves WatchTeam as server-sent events whose ids are cursors.
+func (s monitorService) serveWatchTeam(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	req := &teamv1.WatchTeamRequest{TeamId: params["team_id"], Cursor: r.URL.Query().Get("cursor")}
 	s.serveCursors(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send cursorFunc) error {
-		return s.watchTeam(ctx, req, begin, func(m *teamv1.WatchTeamResponse) error { return marshaled(m, m.GetCursor(), send) })
+		return s.watchTeam(ctx, req, begin, func(m *teamv1.WatchTeamResponse) error { return sendJSON(m, m.GetCursor(), send) })
 	})
 }
 
-// serveWatchTask is WatchTask as server-sent events; their ids are sequences.
-func (s monitoring) serveWatchTask(w http.ResponseWriter, r *http.Request, params map[string]string) {
+// serveWatchTask serves WatchTask as server-sent events whose ids are sequence numbers.
+func (s monitorService) serveWatchTask(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	after, err := number("after", r.URL.Query()["after"])
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
@@ -96,12 +96,12 @@ func (s monitoring) serveWatchTask(w http.ResponseWriter, r *http.Request, param
 	}
 	req := &teamv1.WatchTaskRequest{TaskId: params["task_id"], After: after}
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.watchTask(ctx, req, begin, func(m *teamv1.WatchTaskResponse) error { return marshaled(m, m.GetSeq(), send) })
+		return s.watchTask(ctx, req, begin, func(m *teamv1.WatchTaskResponse) error { return sendJSON(m, m.GetSeq(), send) })
 	})
 }
 
-// marshaled sends a message as JSON under an id.
-func marshaled[ID any](m proto.Message, id ID, send func(ID, []byte) error) error {
+// sendJSON encodes a message as JSON and sends it with an id.
+func sendJSON[ID any](m proto.Message, id ID, send func(ID, []byte) error) error {
 	data, err := wire.Marshal(m)
 	if err != nil {
 		return err
@@ -109,13 +109,14 @@ func marshaled[ID any](m proto.Message, id ID, send func(ID, []byte) error) erro
 	return send(id, data)
 }
 
-// monitorRoutes are those that the generated ones do not serve, or take amiss.
+// monitorRoutes returns the routes of the streams, and one that rejects GET on the action
+// of a question, which the generated routes would read as part of an id.
 func (s *Server) monitorRoutes() []route {
 	if s.config.Monitor == nil {
 		return nil
 	}
 	const base = "/team/v1/monitor"
-	m := monitoring{Server: s}
+	m := monitorService{Server: s}
 	return []route{
 		{"GET", base + "/teams/{team_id}:watch", m.serveWatchTeam},
 		{"GET", base + "/tasks/{task_id}:watch", m.serveWatchTask},

@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/web"
 )
 
-// openFiles returns the paths, besides cards, that need no key: probes, the two pages
-// with their files, and the API descriptions of the server.
+// openFiles returns the paths, besides those of cards, that need no key: the health
+// endpoints, the two pages with their files, and the API description.
 func openFiles() map[string]bool {
 	open := map[string]bool{
 		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true,
@@ -26,7 +26,7 @@ func openFiles() map[string]bool {
 	return open
 }
 
-// sub returns a folder of embedded files.
+// sub returns a folder of embedded files. It panics if the folder does not exist.
 func sub(files fs.FS, folder string) fs.FS {
 	below, err := fs.Sub(files, folder)
 	if err != nil {
@@ -41,7 +41,7 @@ var openCard = regexp.MustCompile(`^(/[^/]+)?(` + regexp.QuoteMeta(cardPath) + `
 // isOpen reports whether a request needs no key. Open requests only read, so their
 // bodies are ignored; OPTIONS is for pages that read a card.
 func (s *Server) isOpen(r *http.Request) bool {
-	card := openCard.MatchString(tenantOnce(r.URL).Path)
+	card := openCard.MatchString(singleTenant(r.URL).Path)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		return card || s.open[r.URL.Path]

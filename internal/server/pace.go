@@ -15,12 +15,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// sendFunc sends a message of a stream, behind which a reader can go on with a
-// cursor; 0 is none.
+// sendFunc sends a message of a gRPC stream. seq is the cursor behind which a reader can
+// continue after this message; 0 means that the message has none.
 type sendFunc func(seq int64, m any) error
 
-// packed sends what a reader is told, with the bytes that all readers share.
-func (s *Server) packed(send sendFunc) func(feed.Update) error {
+// sendEncoded returns a function that sends updates with the protobuf bytes that all
+// readers of a task share.
+func (s *Server) sendEncoded(send sendFunc) func(feed.Update) error {
 	encode := s.fitting(proto.Marshal)
 	return func(u feed.Update) error {
 		data, err := u.Encoded(feed.FormProto, encode)
@@ -31,20 +32,21 @@ func (s *Server) packed(send sendFunc) func(feed.Update) error {
 	}
 }
 
-// paced runs a stream in a goroutine of its own, and ends it when its reader
-// takes nothing for too long: sending has no time limit over gRPC, and only the
-// end of the call's handler ends it.
-func (s *Server) paced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
+// runPaced runs a stream in a goroutine of its own, and ends it if its reader accepts no
+// data for StallTime. Sending over gRPC has no timeout: it returns only when the handler of
+// the call returns.
+func (s *Server) runPaced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
 	p := &pace{start: time.Now()}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
-		begin := func() { _ = to.SendHeader(nil) } // sending finds a caller that has left
+		begin := func() { _ = to.SendHeader(nil) } // the first send reports a caller that disconnected
 		done <- run(to.Context(), begin, func(seq int64, m any) error { return p.send(to, seq, m) })
 	})
 	return s.watch(p, done)
 }
 
-// watch waits for the end of a stream, or for its reader to stall.
+// watch waits until the stream ends or its reader has stalled. A stalled reader gets the
+// error SLOW_READER.
 func (s *Server) watch(p *pace, done <-chan error) error {
 	limit := s.config.StallTime
 	timer := time.NewTimer(limit)
@@ -55,21 +57,22 @@ func (s *Server) watch(p *pace, done <-chan error) error {
 			return err
 		case <-timer.C:
 		}
-		left := limit - p.waits()
+		left := limit - p.waiting()
 		if left <= 0 {
 			p.stalled.Store(true)
-			return wire.Status(p.slow()).Err()
+			return wire.Status(p.stallError()).Err()
 		}
 		timer.Reset(left)
 	}
 }
 
-// pace is how a reader takes what it is sent.
+// pace measures how long the reader of a stream takes to accept each message. It is safe
+// for concurrent use.
 type pace struct {
 	start   time.Time
-	since   atomic.Int64 // ns after start when the message under way was sent; 0 is none
-	last    atomic.Int64 // cursor behind what was sent
-	stalled atomic.Bool  // the stream is ended
+	since   atomic.Int64 // when the current send began, in ns after start; 0 if none is running
+	last    atomic.Int64 // cursor of the last message that was sent
+	stalled atomic.Bool  // the stream was ended because of its reader
 }
 
 func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
@@ -80,15 +83,15 @@ func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
 	case err == nil && seq != 0:
 		p.last.Store(seq)
 	case err != nil && p.stalled.Load():
-		return p.slow()
+		return p.stallError()
 	case err != nil && to.Context().Err() != nil:
 		return context.Cause(to.Context())
 	}
 	return err
 }
 
-// waits is how long the message under way has waited.
-func (p *pace) waits() time.Duration {
+// waiting returns how long the current send has been running, 0 if none is.
+func (p *pace) waiting() time.Duration {
 	since := p.since.Load()
 	if since == 0 {
 		return 0
@@ -96,31 +99,34 @@ func (p *pace) waits() time.Duration {
 	return time.Since(p.start) - time.Duration(since)
 }
 
-// slow is why a stalled stream ends, and where it goes on.
-func (p *pace) slow() *agent.Error {
-	if p.last.Load() == 0 { // what was read last says where
+// stallError returns the error of a stalled stream, with the cursor to continue from.
+func (p *pace) stallError() *agent.Error {
+	if p.last.Load() == 0 { // no message had a cursor
 		return slowReader()
 	}
 	return slowReader().With("last_event_id", strconv.FormatInt(p.last.Load(), 10))
 }
 
+// slowReader returns the error for a reader that accepted no data for StallTime.
 func slowReader() *agent.Error {
 	return &agent.Error{
 		Code: agent.CodeUnavailable, Reason: agent.ReasonSlowReader, Retry: true,
-		Message: "the stream was not read for too long; go on behind the last event",
+		Message: "the stream was not read for too long; continue after the last event received",
 	}
 }
 
-// narrow bounds what a connection holds for a peer that does not read.
-type narrow struct{ net.Listener }
+// narrowListener limits the kernel's send buffer of each connection, and with it the memory
+// that a peer that does not read can occupy.
+type narrowListener struct{ net.Listener }
 
-// sendBuffer is asked of the system for each connection, in bytes; it may double it.
+// sendBuffer is the size in bytes that is requested for the send buffer; the kernel may
+// double it.
 const sendBuffer = 256 << 10
 
-func (l narrow) Accept() (net.Conn, error) {
+func (l narrowListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok && err == nil {
-		_ = c.SetWriteBuffer(sendBuffer) // without it the system finds a size
+		_ = c.SetWriteBuffer(sendBuffer) // on failure the kernel's default applies
 	}
 	return conn, err
 }

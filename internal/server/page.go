@@ -11,19 +11,20 @@ import (
 	"github.com/agentteams/team-server/web"
 )
 
-// pagePolicy has the Team Monitor load from this server alone, and be shown in no
-// other page.
+// pagePolicy is the Content-Security-Policy of the Team Monitor: it loads from this server
+// only, and no other page may frame it.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-// pageTypes are the media types of its files.
+// pageTypes maps the extensions of the page's files to media types.
 var pageTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
-// pageRoutes are those of the Team Monitor, where there is a monitor to show. The page
-// holds nothing of anybody: what it shows it asks the monitor service for.
+// pageRoutes returns the routes of the Team Monitor, if there is a monitor service. The
+// page is public because it contains no data: it calls the monitor service with the key of
+// its user.
 func (s *Server) pageRoutes() []route {
 	if s.config.Monitor == nil {
 		return nil
@@ -31,8 +32,8 @@ func (s *Server) pageRoutes() []route {
 	return []route{{"GET", "/", s.servePage}, {"GET", "/assets/{file}", s.servePage}}
 }
 
-// servePage answers with the page, or with a file of it. Their names stay the same from
-// version to version: a browser asks each time whether it has the right one.
+// servePage serves the page and its files. Their names do not change between versions of
+// the program, so browsers must revalidate them each time.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	name := "index.html"
 	if file, ok := params["file"]; ok {
@@ -40,7 +41,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, params map[st
 	}
 	b, err := fs.ReadFile(web.Files(), name)
 	if err != nil {
-		s.failWith(w, r, wire.NotServed("there is no file of this name"), http.StatusNotFound)
+		s.failWith(w, r, wire.NotServed("there is no file with this name"), http.StatusNotFound)
 		return
 	}
 	sum := sha256.Sum256(b)
@@ -50,6 +51,6 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request, params map[st
 	h.Set("Content-Type", pageTypes[path.Ext(name)])
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
-	soon(w)
+	limitWrite(w)
 	s.serveContent(w, r, b)
 }

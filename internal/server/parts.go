@@ -16,7 +16,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// partRoutes serves the parts of tasks that answers replace by their URL.
+// partRoutes returns the routes of parts that responses replace by their URL because they
+// are large.
 func (s *Server) partRoutes() []route {
 	return []route{
 		{"GET", "/tasks/{id}/parts/{digest}", s.servePart},
@@ -33,20 +34,20 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	var part *a2av1.Part
 	_, err := unary(withInbound(r.Context(), &in), s, "GetPart", false, req, func(ctx context.Context, req *a2av1.GetTaskRequest) (_ *emptypb.Empty, err error) {
-		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return wire.PartDigest(p) == params["digest"] })
+		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return PartDigest(p) == params["digest"] })
 		return &emptypb.Empty{}, err
 	})
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	media, body := wire.PartContent(part)
+	media, body := partContent(part)
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "private, no-store")
 	h.Set("Vary", "Authorization")
 	h.Set("ETag", `"`+params["digest"]+`"`)
-	h.Set("X-Content-Type-Options", "nosniff") // content of an agent, never a page of this server
+	h.Set("X-Content-Type-Options", "nosniff") // an agent made the content; it must not run as a page of this server
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": part.GetFilename()})
 	if part.GetFilename() == "" || disposition == "" {
@@ -56,30 +57,30 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 	s.serveContent(w, r, body)
 }
 
-// serveContent answers with a content, whole or in ranges. The caller has set the
-// headers, with an ETag. A range in an unknown unit is ignored (RFC 9110, 14.2).
+// serveContent writes content, whole or in ranges. The caller sets the headers first,
+// including ETag. A range in an unknown unit is ignored (RFC 9110, section 14.2).
 func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, content []byte) {
 	const unit = "bytes="
 	switch ranges := r.Header.Get("Range"); {
 	case len(ranges) >= len(unit) && strings.EqualFold(ranges[:len(unit)], unit):
-		r.Header.Set("Range", unit+ranges[len(unit):]) // net/http knows the unit in lower case only
+		r.Header.Set("Range", unit+ranges[len(unit):]) // net/http accepts only the lower-case unit
 	default:
 		r.Header.Del("Range")
 	}
 	http.ServeContent(&rangeWriter{ResponseWriter: w, refuse: func() {
 		w.Header().Del("Content-Disposition")
-		s.failWith(w, r, wire.Status(wire.Invalid("Range", fmt.Sprintf("is no range of the content, which has %d bytes", len(content)))), http.StatusRequestedRangeNotSatisfiable)
+		s.failWith(w, r, wire.Status(wire.Invalid("Range", fmt.Sprintf("is outside the content, which has %d bytes", len(content)))), http.StatusRequestedRangeNotSatisfiable)
 	}}, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// rangeWriter replaces the text with which net/http refuses a range.
+// rangeWriter replaces the text with which net/http rejects a range.
 type rangeWriter struct {
 	http.ResponseWriter
 	refuse  func()
 	refused bool
 }
 
-// WriteHeader passes a status on, or refuses the range.
+// WriteHeader passes the status on, unless it rejects a range; then it calls refuse.
 func (w *rangeWriter) WriteHeader(code int) {
 	if code != http.StatusRequestedRangeNotSatisfiable {
 		w.ResponseWriter.WriteHeader(code)
@@ -89,7 +90,7 @@ func (w *rangeWriter) WriteHeader(code int) {
 	w.refuse()
 }
 
-// Write passes content on, unless the range was refused.
+// Write passes content on, unless the range was rejected.
 func (w *rangeWriter) Write(b []byte) (int, error) {
 	if w.refused {
 		return len(b), nil

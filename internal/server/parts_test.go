@@ -31,8 +31,8 @@ func TestA_05_PartsInRanges(t *testing.T) {
 	const content = "0123456789"
 	part := &a2av1.Part{Content: &a2av1.Part_Text{Text: content}, Filename: "digits.txt"}
 	target := start(t, server.Config{Handler: parted{&probe{}, part}})
-	url := target.HTTP + "/tasks/t1/parts/" + wire.PartDigest(part)
-	tag := `"` + wire.PartDigest(part) + `"`
+	url := target.HTTP + "/tasks/t1/parts/" + server.PartDigest(part)
+	tag := `"` + server.PartDigest(part) + `"`
 	for _, c := range []struct {
 		name, method   string
 		ranges, header map[string]string

@@ -202,7 +202,7 @@ func TestA_01_OneTenant(t *testing.T) {
 	}
 	for _, path := range []string{"/news/message:send", "/message:send", "/news/message:send?tenant=news", "/message:send?tenant=news"} {
 		if resp, answer := post(t, target.HTTP+path, "application/json", `{"tenant":"news",`+message+`}`); resp.StatusCode != http.StatusOK || tenant != "<news>" {
-			t.Errorf("%s: the same twice: %d %v, for %s", path, resp.StatusCode, answer, tenant)
+			t.Errorf("%s: the same duplicateParameter: %d %v, for %s", path, resp.StatusCode, answer, tenant)
 		}
 	}
 }
@@ -211,11 +211,11 @@ func TestA_01_OneTenant(t *testing.T) {
 // response; the status says whether it failed. Nothing waits for the end of its task.
 func TestA_01_Notifications(t *testing.T) {
 	var tenant string
-	var atOnce bool
+	var chunkSize bool
 	p := named(&tenant)
 	send := p.send
 	p.send = func(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-		atOnce = req.GetConfiguration().GetReturnImmediately()
+		chunkSize = req.GetConfiguration().GetReturnImmediately()
 		return send(ctx, req)
 	}
 	target := start(t, server.Config{Handler: p})
@@ -240,7 +240,7 @@ func TestA_01_Notifications(t *testing.T) {
 		"parameters by position":     {"SendMessage", `["x"]`, 400, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atOnce = false
+			chunkSize = false
 			before := p.calls.Load()
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/news/rpc",
 				strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, c.method, c.params)))
@@ -258,8 +258,8 @@ func TestA_01_Notifications(t *testing.T) {
 			if err != nil || len(b) > 0 || resp.StatusCode != c.want || p.calls.Load()-before != c.calls {
 				t.Errorf("%s, %d calls: %q %v", resp.Status, p.calls.Load()-before, b, err)
 			}
-			if sends := strings.Contains(strings.ToLower(c.method), "message"); c.want == 202 && sends != atOnce {
-				t.Errorf("it waits for the end of the task: %v", !atOnce)
+			if sends := strings.Contains(strings.ToLower(c.method), "message"); c.want == 202 && sends != chunkSize {
+				t.Errorf("it waits for the end of the task: %v", !chunkSize)
 			}
 		})
 	}

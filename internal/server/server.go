@@ -1,5 +1,5 @@
-// Package server is the way in: one server behind three bindings, gRPC, REST and
-// JSON-RPC. They differ in form only; what holds for every call is in call.go.
+// Package server serves A2A and the services of team-server over three bindings: gRPC, REST
+// and JSON-RPC. They differ in encoding only; call.go has what all calls have in common.
 package server
 
 import (
@@ -23,51 +23,55 @@ import (
 
 // Config of a Server. Only Handler is required.
 type Config struct {
-	// Handler answers the calls; an *a2a.Handler.
+	// Handler implements the A2A and Agent services; an *a2a.Handler.
 	Handler Handler
-	// Teams manages teams while they are served; nil: nobody can.
+	// Teams implements the team and registry services; nil: they are not served.
 	Teams Teams
-	// Monitor answers the calls of the monitor service; nil: it is not served.
+	// Monitor implements the monitor service; nil: it is not served.
 	Monitor Monitor
-	// Collaborations answers the calls of the collaboration service; nil: it is not
-	// served.
+	// Collaborations implements the collaboration service; nil: it is not served.
 	Collaborations Collaborations
-	// Board answers the calls of the board service; nil: it is not served.
+	// Board implements the board service; nil: it is not served.
 	Board Board
-	// Keys are the API keys that callers may present. Without any, every caller
-	// is local/local, and only loopback addresses are served: over HTTP as localhost,
-	// a loopback address, or PublicURL, and to pages of these origins.
+	// Keys are the API keys that callers may present. Without keys every caller is
+	// local/local, and the server listens on loopback only. It then accepts HTTP requests
+	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
+	// sent them, only pages of those or of Origins.
 	Keys []APIKey
-	// BaseURL is the URL of REST. Answers use it for parts that they replace by their URL.
+	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
+	// large parts.
 	BaseURL string
-	// PublicURL is the URL by which others reach HTTP; empty: there is none.
+	// PublicURL is the URL at which clients reach HTTP, for example through a proxy; empty:
+	// unknown.
 	PublicURL string
-	// StrictVersion refuses calls that name no A2A-Version.
+	// StrictVersion rejects calls without A2A-Version.
 	StrictVersion bool
-	// RequireTeamRun refuses calls of A2A that do not activate a2a.TeamRunURI.
+	// RequireTeamRun rejects A2A calls that do not activate the extension a2a.TeamRunURI.
 	RequireTeamRun bool
 	// NoV03 turns A2A 0.3 off: its methods, its paths, and its part of the cards.
 	NoV03 bool
-	// Version of the program, for its documents.
+	// Version of the program, for the API description.
 	Version string
-	// NoReflection leaves gRPC reflection out.
+	// NoReflection turns gRPC reflection off.
 	NoReflection bool
-	// Ready says why the server should get no calls; nil: it should.
+	// Ready returns an error while the server should receive no calls; nil: it always
+	// should.
 	Ready func() error
-	// DrainDelay is how long a stopping server still takes calls, so that load
-	// balancers see that it is not ready; 0.
+	// DrainDelay is how long a stopping server continues to accept calls, so that load
+	// balancers notice that it is not ready; the default is 0.
 	DrainDelay time.Duration
-	// Hurry ends the DrainDelay when it is closed; a nil channel never does. A listener
-	// that closes also ends it.
+	// Hurry ends DrainDelay early when it is closed; nil: it never does. DrainDelay also
+	// ends when a listener is closed.
 	Hurry <-chan struct{}
-	// DrainTime is how long calls may take to end when the server stops; 20 s.
+	// DrainTime is how long running calls may take to end when the server stops; the
+	// default is 20 s.
 	DrainTime time.Duration
-	// HealthInterval is how often a watched health is looked at; 5 s.
+	// HealthInterval is how often Watch checks a health; the default is 5 s.
 	HealthInterval time.Duration
-	// StallTime is how long the reader of a stream may take nothing before the
-	// stream is ended; 30 s.
+	// StallTime is how long the reader of a stream may accept no data before the stream is
+	// ended; the default is 30 s.
 	StallTime time.Duration
-	// JWKS is the set of public keys of signed cards; nil: none is served.
+	// JWKS is the set of public keys of signed cards, in JSON; nil: none is served.
 	JWKS []byte
 	// TrustedProxies are proxies whose X-Forwarded headers name the caller and, if there
 	// is no PublicURL, the URL for cards.
@@ -78,17 +82,17 @@ type Config struct {
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
 	OriginHeaders []string
-	// Log gets one line a call; nil logs nothing.
+	// Log gets one line per call; nil: nothing is logged.
 	Log *zap.Logger
 }
 
-// Listeners are where a Server is reached. One may be nil.
+// Listeners are the listeners of a Server. One of them may be nil.
 type Listeners struct {
 	GRPC net.Listener
 	HTTP net.Listener
 }
 
-// Server serves one Handler. It is used once.
+// Server serves one Handler. Serve may be called once.
 type Server struct {
 	a2av1.UnimplementedA2AServiceServer
 	teamv1.UnimplementedAgentServiceServer
@@ -101,20 +105,20 @@ type Server struct {
 	rpc    map[string]grpc.MethodHandler
 	v03    map[string]unaryV03
 	cards  cards
-	// openAPI describes the REST surface.
+	// openAPI is the description of the REST API, in JSON.
 	openAPI []byte
 	grpc    *grpc.Server
 	http    *http.Server
 
 	serving atomic.Bool
-	closing context.Context // ends, with cause ErrShutdown, for calls that can last
+	closing context.Context // canceled with cause ErrShutdown when the server stops
 	close   context.CancelCauseFunc
 	pacing  sync.WaitGroup // the goroutines of streams over gRPC
 
 	anonymous anonymous
 }
 
-// New returns a server. The error names what is wrong with the keys.
+// New returns a server. The error names the API key that is invalid.
 func New(config Config) (*Server, error) {
 	if config.Handler == nil {
 		return nil, errors.New("server.Config.Handler is required")
@@ -147,10 +151,10 @@ func New(config Config) (*Server, error) {
 	return s, err
 }
 
-// Serve serves until ctx ends, which is no error, or a listener fails; then it
-// stops: it turns not ready, takes no new calls, tells streams and waiting calls
-// to go elsewhere, and gives the others DrainTime to end. It closes the
-// listeners, except those it refuses to serve on.
+// Serve serves until ctx ends, which is not an error, or a listener fails. Then it stops:
+// it reports that it is not ready, accepts no new calls, ends streams and calls that wait
+// for work with ErrShutdown, and gives the other calls DrainTime to end. It closes the
+// listeners, unless Admit rejects them.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if err := s.Admit(l); err != nil {
 		return err
@@ -167,8 +171,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			}
 		})
 	}
-	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrow{l}) })
-	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrow{l}) })
+	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l}) })
+	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l}) })
 	s.serving.Store(true)
 	var err error
 	select {
@@ -184,10 +188,11 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// Admit refuses to serve the world without authentication; Serve asks it first.
+// Admit returns an error if a listener is reachable from other machines and the server has
+// no keys. Serve calls it first.
 func (s *Server) Admit(l Listeners) error {
 	if l.GRPC == nil && l.HTTP == nil {
-		return errors.New("no address to serve on")
+		return errors.New("no listener; set an address for gRPC or HTTP")
 	}
 	if s.keys.enabled() {
 		return nil
@@ -198,20 +203,20 @@ func (s *Server) Admit(l Listeners) error {
 		}
 		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 			return fmt.Errorf("refusing to serve on %s without authentication.  "+
-				"Add server.auth, or listen on loopback behind a proxy that authenticates", shown(a.IP))
+				"Add server.auth, or listen on loopback behind a proxy that authenticates", displayIP(a.IP))
 		}
 	}
 	return nil
 }
 
-func shown(ip net.IP) string {
+func displayIP(ip net.IP) string {
 	if ip.IsUnspecified() {
 		return "0.0.0.0"
 	}
 	return ip.String()
 }
 
-// Ready says why the server should get no calls, nil if it should.
+// Ready returns nil if the server should receive calls, or the reason why not.
 func (s *Server) Ready() error {
 	switch {
 	case !s.serving.Load():
@@ -254,12 +259,12 @@ func (s *Server) stop() {
 
 func (s *Server) stopHTTP(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Warn("cut HTTP calls that did not end", zap.Error(err))
+		s.log.Warn("closed HTTP calls that did not end within the drain time", zap.Error(err))
 		_ = s.http.Close() // the listener is closed already
 	}
 }
 
-// stopGRPC is GracefulStop with an end: it waits for streams without one.
+// stopGRPC waits for running calls like GracefulStop, but no longer than ctx.
 func (s *Server) stopGRPC(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -270,7 +275,7 @@ func (s *Server) stopGRPC(ctx context.Context) {
 	case <-done:
 		return
 	case <-ctx.Done():
-		s.log.Warn("cut gRPC calls that did not end")
+		s.log.Warn("closed gRPC calls that did not end within the drain time")
 		s.grpc.Stop()
 		<-done
 	}

@@ -19,38 +19,39 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// framing is how a binding puts results and errors into events.
+// framing says how a binding encodes results and errors as server-sent events.
 type framing struct {
-	before, after []byte // around the JSON of a result
+	before, after []byte // put around the JSON of a result
 	failure       func(*status.Status) ([]byte, error)
-	kind          string // of the event that carries an error
+	kind          string // type of the event that carries an error
 	refuse        func(*status.Status)
 }
 
-// eventFunc sends JSON under an id; 0 is none.
+// eventFunc sends JSON as an event with a numeric id; 0 means no id.
 type eventFunc func(id int64, data []byte) error
 
-// cursorFunc sends JSON under an id that is a text; empty is none.
+// cursorFunc sends JSON as an event with a textual id; "" means no id.
 type cursorFunc func(id string, data []byte) error
 
-// framesFunc runs a stream: it begins, once, and then sends.
+// framesFunc runs a stream. It calls begin once and then send for each message; it returns
+// an error without calling begin to reject the call.
 type framesFunc[S any] func(ctx context.Context, begin func(), send S) error
 
-// streamFunc runs a stream whose ids are numbers.
+// streamFunc runs a stream of events with numeric ids.
 type streamFunc = framesFunc[eventFunc]
 
-// serveEvents answers with server-sent events. What fails before they begin is
-// refused as any other call is.
+// serveEvents writes a stream as server-sent events. An error before they begin is answered
+// as for other calls.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing, run streamFunc) {
 	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) eventFunc {
-		return func(id int64, data []byte) error { return unread(to.Event(id, "", f.before, data, f.after)) }
+		return func(id int64, data []byte) error { return eventError(to.Event(id, "", f.before, data, f.after)) }
 	})
 }
 
-// serveCursors is serveEvents with ids that are texts.
+// serveCursors is serveEvents for events with textual ids.
 func (s *Server) serveCursors(w http.ResponseWriter, r *http.Request, f framing, run framesFunc[cursorFunc]) {
 	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) cursorFunc {
-		return func(id string, data []byte) error { return unread(to.EventAt(id, "", f.before, data, f.after)) }
+		return func(id string, data []byte) error { return eventError(to.EventAt(id, "", f.before, data, f.after)) }
 	})
 }
 
@@ -76,8 +77,9 @@ func serveFrames[ID any, S ~func(ID, []byte) error](s *Server, w http.ResponseWr
 	}
 }
 
-// unread is why an event could not be written: its reader stopped, or is gone.
-func unread(err error) error {
+// eventError converts the error of writing an event: SLOW_READER if the reader stalled,
+// otherwise context.Canceled because the reader has disconnected.
+func eventError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -87,7 +89,7 @@ func unread(err error) error {
 	return fmt.Errorf("%w: %w", context.Canceled, err)
 }
 
-// failEvent ends a stream that has begun with its error; the reader may be gone.
+// failEvent sends the error that ends a stream as its last event.
 func (s *Server) failEvent(events *wire.EventWriter, f framing, st *status.Status) {
 	data, err := f.failure(st)
 	if err == nil {
@@ -98,7 +100,8 @@ func (s *Server) failEvent(events *wire.EventWriter, f framing, st *status.Statu
 	}
 }
 
-// restFraming sends bare messages, and an error as an event of its own kind.
+// restFraming returns the framing of REST: messages as they are, and an error as an event
+// of type "error".
 func (s *Server) restFraming(w http.ResponseWriter, r *http.Request) framing {
 	return framing{
 		failure: func(st *status.Status) ([]byte, error) { return wire.RESTError(st, wire.HTTPStatus(st)) },
@@ -156,7 +159,8 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 	})
 }
 
-// updates sends what a reader is told, with the JSON that all readers share.
+// updates returns a function that sends updates with the JSON that all readers of a task
+// share.
 func (s *Server) updates(send eventFunc) func(feed.Update) error {
 	encode := s.fitting(wire.Marshal)
 	return func(u feed.Update) error {
@@ -172,7 +176,7 @@ func (s *Server) updates(send eventFunc) func(feed.Update) error {
 // returns an error for a message that is still too large.
 func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
 	return func(m proto.Message) ([]byte, error) {
-		m = wire.Reduce(m, s.config.BaseURL)
+		m = Reduce(m, s.config.BaseURL)
 		if err := wire.Fits(m); err != nil {
 			return nil, err
 		}
@@ -180,10 +184,10 @@ func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.
 	}
 }
 
-// decode reads the body into req, where there is one, and answers what is wrong
-// with it.
+// decode decodes the body into req, unless it is empty. If that fails, decode answers with
+// the error and returns false.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Message) bool {
-	b, err := readAll(r.Body) // it is in memory
+	b, err := readAll(r.Body) // the body is in memory
 	if err == nil && len(b) > 0 {
 		err = wire.Unmarshal(b, req)
 	}
@@ -193,8 +197,8 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Messag
 	return err == nil
 }
 
-// setTenant gives a request the tenant of its address. INVALID_REQUEST if its body names
-// another one.
+// setTenant sets the tenant of a request to that of its path. The error is INVALID_REQUEST
+// if the body names another one.
 func setTenant(req proto.Message, params map[string]string) error {
 	m := req.ProtoReflect()
 	fd := m.Descriptor().Fields().ByName("tenant")
@@ -203,15 +207,15 @@ func setTenant(req proto.Message, params map[string]string) error {
 		return nil
 	}
 	if in := m.Get(fd).String(); in != "" && in != tenant {
-		return otherTenant(in, "body", tenant, "address")
+		return otherTenant(in, "body", tenant, "path")
 	}
 	m.Set(fd, protoreflect.ValueOfString(tenant))
 	return nil
 }
 
-// oneTenant puts the tenant of a query into the parameters of a path that has none, so
-// that all calls read it. INVALID_REQUEST if the query names another tenant than the
-// path, or two.
+// oneTenant adds the tenant of a query to the parameters of a path without one, so that all
+// calls find it there. The error is INVALID_REQUEST if the query names two tenants, or
+// another one than the path.
 func oneTenant(query url.Values, params map[string]string) error {
 	before := "path"
 	for _, tenant := range query["tenant"] {
@@ -227,5 +231,5 @@ func oneTenant(query url.Values, params map[string]string) error {
 }
 
 func otherTenant(tenant, part, other, before string) error {
-	return wire.Invalid("tenant", fmt.Sprintf("is %.64q in the %s and %.64q in the %s; name one, best in the path", tenant, part, other, before))
+	return wire.Invalid("tenant", fmt.Sprintf("is %.64q in the %s and %.64q in the %s; name one, preferably in the path", tenant, part, other, before))
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Teams manages teams and agents while they are served; a *manage.Manager.
+// Teams implements the team and registry services; *manage.Manager does. The rules of
+// Handler for callers and errors apply.
 type Teams interface {
 	CreateTeam(context.Context, *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error)
 	GetTeam(context.Context, *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error)
 	ListTeams(context.Context, *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error)
 	UpdateTeam(context.Context, *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error)
 	DeleteTeam(context.Context, *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error)
-	// Deletable returns nil where DeleteTeam would do it, as far as the team goes.
+	// Deletable returns the error with which DeleteTeam would reject the request, nil if it
+	// would delete the team. It does not consider collaborations.
 	Deletable(context.Context, *teamv1.DeleteTeamRequest) error
 	GetTeamStatus(context.Context, *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error)
 	RegisterAgent(context.Context, *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error)
@@ -29,7 +31,7 @@ type Teams interface {
 	UnregisterAgent(context.Context, *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error)
 }
 
-// teamsServer is TeamService and RegistryService.
+// teamsServer is the gRPC and REST service for teams and agents.
 type teamsServer struct {
 	teamv1.UnimplementedTeamServiceServer
 	teamv1.UnimplementedRegistryServiceServer
@@ -38,11 +40,11 @@ type teamsServer struct {
 	t Teams
 }
 
-// teams serves them, with what collaborations have to say.
+// teams returns the service. If collaborations are served, it takes them into account.
 func (s *Server) teams() *teamsServer {
 	t := &teamsServer{s: s, t: s.config.Teams}
 	if c := s.config.Collaborations; c != nil {
-		t.t = teamsWith{s.config.Teams, c}
+		t.t = teamsWithCollaborations{s.config.Teams, c}
 	}
 	return t
 }
@@ -57,7 +59,7 @@ func (t *teamsServer) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (
 	return unary(ctx, t.s, "GetTeam", false, req, t.t.GetTeam)
 }
 
-// ListTeams returns the teams.
+// ListTeams returns a page of teams.
 func (t *teamsServer) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error) {
 	return unary(ctx, t.s, "ListTeams", false, req, t.t.ListTeams)
 }
@@ -67,12 +69,12 @@ func (t *teamsServer) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequ
 	return unary(ctx, t.s, "UpdateTeam", false, req, t.t.UpdateTeam)
 }
 
-// DeleteTeam takes a team away.
+// DeleteTeam deletes a team.
 func (t *teamsServer) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
 	return unary(ctx, t.s, "DeleteTeam", false, req, t.t.DeleteTeam)
 }
 
-// GetTeamStatus says how a team is.
+// GetTeamStatus returns the status of a team and of its agents.
 func (t *teamsServer) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
 	return unary(ctx, t.s, "GetTeamStatus", false, req, t.t.GetTeamStatus)
 }
@@ -87,7 +89,7 @@ func (t *teamsServer) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest)
 	return unary(ctx, t.s, "GetAgent", false, req, t.t.GetAgent)
 }
 
-// ListAgents returns the agents.
+// ListAgents returns a page of agents.
 func (t *teamsServer) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error) {
 	return unary(ctx, t.s, "ListAgents", false, req, t.t.ListAgents)
 }
@@ -97,22 +99,23 @@ func (t *teamsServer) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRe
 	return unary(ctx, t.s, "UpdateAgent", false, req, t.t.UpdateAgent)
 }
 
-// UnregisterAgent takes an agent away.
+// UnregisterAgent removes an agent.
 func (t *teamsServer) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
 	return unary(ctx, t.s, "UnregisterAgent", false, req, t.t.UnregisterAgent)
 }
 
-// typeYAML is the file of a team itself, as the body of a request.
+// typeYAML is the media type of a request whose body is the file of a team.
 const typeYAML = "application/yaml"
 
-// takesYAML reports whether a call creates or updates a team.
+// takesYAML reports whether a request may have a body of typeYAML: it creates or updates a
+// team.
 func takesYAML(r *http.Request) bool {
 	const teams = "/team/v1/teams"
 	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
 }
 
-// teamRequest is the body of a call that sends a file; its other fields are in the
-// query.
+// teamRequest returns the JSON of a request whose body is a YAML file and whose other
+// fields are in the query.
 func teamRequest(r *http.Request, file []byte) ([]byte, error) {
 	if !utf8.Valid(file) {
 		return nil, wire.Invalid("yaml", "must be UTF-8")

@@ -15,15 +15,18 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// A2A 0.3 over JSON-RPC: other words for the same calls.
+// A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names and another
+// encoding.
 
-// turnOn says how 0.3 is had where it is turned off.
-const turnOn = "A2A 0.3 is turned off here; call in 1.0, or have server.protocol.v0_3 set to true"
+// v03Disabled is the text of errors for calls in 0.3 when it is turned off.
+const v03Disabled = "A2A 0.3 is turned off here; call in 1.0, or set server.protocol.v0_3 to true on the server"
 
-// unaryV03 makes one call of 0.3: it reads the parameters, calls and renders.
+// unaryV03 runs one call of 0.3: it decodes the parameters, calls, and encodes the
+// response.
 type unaryV03 func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error)
 
-// callV03 is a method with a request and an answer, both made of and into 0.3.
+// callV03 returns the unaryV03 of a method that decodes requests with read and encodes
+// responses with write.
 func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, context.Context, Req) (Resp, error), write func(Resp) ([]byte, error)) unaryV03 {
 	return func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error) {
 		req, err := read(params)
@@ -41,8 +44,8 @@ func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, c
 	}
 }
 
-// unaryMethodsV03 are the methods with one answer. tasks/list is the official Go
-// SDK's.
+// unaryMethodsV03 returns the methods with one response by name. A2A 0.3 does not define
+// tasks/list; the official Go SDK calls it.
 func unaryMethodsV03() map[string]unaryV03 {
 	const rpc = a2av03.RPC
 	return map[string]unaryV03{
@@ -52,66 +55,66 @@ func unaryMethodsV03() map[string]unaryV03 {
 		"tasks/cancel":                        callV03(a2av03.ReadCancel, (*Server).CancelTask, rpc.WriteTask),
 		"tasks/pushNotificationConfig/set":    callV03(rpc.ReadPush, (*Server).CreateTaskPushNotificationConfig, rpc.WritePush),
 		"tasks/pushNotificationConfig/get":    callV03(readPushID, (*Server).pushOf, rpc.WritePush),
-		"tasks/pushNotificationConfig/list":   callV03(readPushes, (*Server).ListTaskPushNotificationConfigs, rpc.WritePushes),
-		"tasks/pushNotificationConfig/delete": callV03(readPushEnd, (*Server).DeleteTaskPushNotificationConfig, nothing),
+		"tasks/pushNotificationConfig/list":   callV03(readListPushes, (*Server).ListTaskPushNotificationConfigs, rpc.WritePushes),
+		"tasks/pushNotificationConfig/delete": callV03(readDeletePush, (*Server).DeleteTaskPushNotificationConfig, writeNull),
 		"agent/getAuthenticatedExtendedCard":  callV03(readExtendedCard, (*Server).GetExtendedAgentCard, a2av03.WriteCard),
 	}
 }
 
-// methodV03 reports whether a method is one of 0.3.
+// methodV03 reports whether name is a method of 0.3.
 func (s *Server) methodV03(name string) bool {
 	_, ok := s.v03[name]
 	return ok || name == "message/stream" || name == "tasks/resubscribe"
 }
 
-// wantsV03 reports whether a call names 0.3.
+// wantsV03 reports whether the call names version 0.3.
 func (in *inbound) wantsV03() bool {
 	return len(in.version) == 1 && (in.version[0] == a2av03.Version || strings.HasPrefix(in.version[0], a2av03.Version+"."))
 }
 
-// unversioned reports whether a call names no version.
+// unversioned reports whether the call names no version.
 func (in *inbound) unversioned() bool {
 	return len(in.version) == 0
 }
 
-// asV03 is the context of a call that is made in 0.3.
+// asV03 returns the context of a call in 0.3.
 func asV03(ctx context.Context) context.Context {
 	in := *inboundOf(ctx)
 	in.v03, in.binding = true, in.binding+"/"+a2av03.Version
 	return withInbound(a2a.WithVersion(ctx, a2av03.Version), &in)
 }
 
-// refusedV03 says why a method cannot be had in the version that a call names,
-// nil if it can.
+// refusedV03 returns the error if a method does not exist in the version that the call
+// names, or 0.3 is turned off; otherwise nil.
 func (s *Server) refusedV03(in *inbound, method string) *status.Status {
 	known := s.methodV03(method)
 	switch {
 	case s.config.NoV03 && in.wantsV03():
-		return wire.Status(s.offV03())
+		return wire.Status(s.v03DisabledError())
 	case s.config.NoV03:
-		return wire.NotServed("there is no method %.64q: %s", method, turnOn)
+		return wire.NotServed("unknown method %.64q: %s", method, v03Disabled)
 	case known && (in.wantsV03() || in.unversioned()):
 		return nil
 	case known:
-		return wire.NotServed("%q is a method of A2A 0.3, and the call says A2A-Version: %.32s; leave that out, or say 0.3", method, strings.Join(in.version, ", "))
+		return wire.NotServed("%q is a method of A2A 0.3, but the call names A2A-Version %.32s; omit the header, or send 0.3", method, strings.Join(in.version, ", "))
 	}
-	return wire.NotServed("A2A 0.3 has no method %.64q, and the call says A2A-Version: 0.3", method)
+	return wire.NotServed("A2A 0.3 has no method %.64q; the call names A2A-Version 0.3", method)
 }
 
-func (s *Server) offV03() *a2a.Error {
+func (s *Server) v03DisabledError() *a2a.Error {
 	e := a2a.VersionNotSupported(a2av03.Version)
-	e.Message = turnOn
+	e.Message = v03Disabled
 	return e
 }
 
-// serveRPCV03 answers a request of JSON-RPC in 0.3.
+// serveRPCV03 serves a JSON-RPC request in 0.3.
 func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	in := inboundOf(r.Context())
 	if st := s.refusedV03(in, req.Method); st != nil {
 		s.failRPCV03(w, r, req, st)
 		return
 	}
-	tellExtensions(w, in)
+	setExtensionsV03(w, in)
 	ctx := asV03(r.Context())
 	r = r.WithContext(ctx)
 	method, ok := s.v03[req.Method]
@@ -141,7 +144,8 @@ func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.R
 	}, run)
 }
 
-// runV03 returns what runs a stream.
+// runV03 decodes the request of a streaming method and returns the function that runs the
+// stream.
 func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (streamFunc, error) {
 	if method == "tasks/resubscribe" {
 		req, err := a2av03.ReadResubscribe(body)
@@ -167,11 +171,11 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 	}, nil
 }
 
-// updatesV03 sends what a reader is told. Each reader has its own encoding: whether
-// an update is the final one is the stream's.
+// updatesV03 returns a function that sends updates in the given form. Readers cannot share
+// an encoding here, because each event says whether it is the last of its stream.
 func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		response, _ := wire.Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
+		response, _ := Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
 		if err := wire.Fits(response); err != nil {
 			return err
 		}
@@ -183,8 +187,8 @@ func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) 
 	}
 }
 
-// failRPCV03 answers with an error. A stream that is refused is told so as one, to
-// clients that ask for events and no JSON: they read errors nowhere but there.
+// failRPCV03 answers with an error. Clients that accept only events read errors nowhere
+// else, so they get it as the only event of a stream.
 func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
 	b, err := wire.RPCFailure(req.ID, a2av03.Error(st))
 	if err != nil {
@@ -193,21 +197,21 @@ func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPC
 	if wire.RPCStatus(st) == http.StatusOK && onlyEvents(r) {
 		events := wire.NewEventWriter(w, s.config.StallTime, func(error) {})
 		defer events.Close()
-		_ = events.Event(0, "", b) // the caller may have left
+		_ = events.Event(0, "", b) // the caller may have disconnected
 		return
 	}
 	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)
 }
 
-// onlyEvents reports whether a caller asks for events and no JSON. Clients in Python add
-// the */* of their HTTP library, and mean it no more than others.
+// onlyEvents reports whether the caller accepts events and not JSON. A */* in Accept does
+// not count, because Python's HTTP library always adds it.
 func onlyEvents(r *http.Request) bool {
 	in := inboundOf(r.Context())
 	return strings.Contains(in.accept, wire.TypeSSE) && !strings.Contains(in.accept, "json")
 }
 
-// tellExtensions names the activated extensions in the header of 0.3.
-func tellExtensions(w http.ResponseWriter, in *inbound) {
+// setExtensionsV03 sets the header with which 0.3 names the activated extensions.
+func setExtensionsV03(w http.ResponseWriter, in *inbound) {
 	if uris := in.activated(); uris != "" {
 		w.Header().Set("X-A2A-Extensions", uris)
 	}
@@ -218,12 +222,12 @@ func readPushID(b []byte) (*a2av1.GetTaskPushNotificationConfigRequest, error) {
 	return &a2av1.GetTaskPushNotificationConfigRequest{TaskId: task, Id: id}, err
 }
 
-func readPushes(b []byte) (*a2av1.ListTaskPushNotificationConfigsRequest, error) {
+func readListPushes(b []byte) (*a2av1.ListTaskPushNotificationConfigsRequest, error) {
 	task, _, err := a2av03.ReadPushID(b)
 	return &a2av1.ListTaskPushNotificationConfigsRequest{TaskId: task}, err
 }
 
-func readPushEnd(b []byte) (*a2av1.DeleteTaskPushNotificationConfigRequest, error) {
+func readDeletePush(b []byte) (*a2av1.DeleteTaskPushNotificationConfigRequest, error) {
 	task, id, err := a2av03.ReadPushID(b)
 	return &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: task, Id: id}, err
 }
@@ -232,9 +236,10 @@ func readExtendedCard([]byte) (*a2av1.GetExtendedAgentCardRequest, error) {
 	return &a2av1.GetExtendedAgentCardRequest{}, nil
 }
 
-func nothing[T any](T) ([]byte, error) { return []byte("null"), nil }
+func writeNull[T any](T) ([]byte, error) { return []byte("null"), nil }
 
-// pushOf returns a webhook; where the call names none, the first.
+// pushOf returns a webhook by id, or the first webhook of the task if the request names no
+// id.
 func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
 	if req.GetId() != "" {
 		return s.GetTaskPushNotificationConfig(ctx, req)
@@ -249,7 +254,7 @@ func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationC
 	return list.GetConfigs()[0], nil
 }
 
-// body returns the body of a request, which is in memory.
+// bodyOf returns the body of a request, which is in memory.
 func bodyOf(r *http.Request) []byte {
 	b, _ := readAll(r.Body)
 	return b

@@ -18,8 +18,8 @@ import (
 
 // A2A 0.3 over REST, below /v1 and /{tenant}/v1.
 
-// routesV03 are the routes of 0.3. They are there also where it is turned off, to
-// say so.
+// routesV03 returns the routes of 0.3. They exist even if 0.3 is turned off; the answer
+// then says how to turn it on.
 func (s *Server) routesV03() []route {
 	const push = "/tasks/{id}/pushNotificationConfigs"
 	var routes []route
@@ -47,49 +47,52 @@ func (s *Server) routesV03() []route {
 	return routes
 }
 
-// pathOf1 is the path of a call in 1.0, with the tenant.
-var pathOf1 = regexp.MustCompile(`^(/[^/]+)?(/message:(?:send|stream)|/tasks|/tasks/.*|/card)$`)
+// pathV1 matches the path of a call in 1.0, with the tenant.
+var pathV1 = regexp.MustCompile(`^(/[^/]+)?(/message:(?:send|stream)|/tasks|/tasks/.*|/card)$`)
 
-// placeV03 is the address to which a call of REST that names 0.3 belongs.
-func placeV03(u *url.URL, in *inbound) *url.URL {
+// urlV03 returns the URL with /v1 added if the call names 0.3 but uses the path of 1.0.
+func urlV03(u *url.URL, in *inbound) *url.URL {
 	if !in.wantsV03() {
 		return u
 	}
-	m := pathOf1.FindStringSubmatch(u.Path)
+	m := pathV1.FindStringSubmatch(u.Path)
 	if m == nil || m[1] == "/v1" {
 		return u
 	}
 	to := *u
 	to.Path, to.RawPath = m[1]+"/v1"+m[2], ""
-	return unescapedOnce(&to)
+	return escapedURL(&to)
 }
 
-var pathOfV03 = regexp.MustCompile(`^(/[^/]+)?/v1/(message:|tasks|card)`)
+// pathV03 matches the path of a call in 0.3.
+var pathV03 = regexp.MustCompile(`^(/[^/]+)?/v1/(message:|tasks|card)`)
 
-// restV03 reports whether a path is one of 0.3.
-func restV03(r *http.Request) bool { return pathOfV03.MatchString(r.URL.Path) }
+// restV03 reports whether the request has a path of 0.3.
+func restV03(r *http.Request) bool { return pathV03.MatchString(r.URL.Path) }
 
-// guardV03 answers calls that 0.3 cannot be had for.
+// guardV03 wraps the handler of a 0.3 path: it rejects calls if 0.3 is turned off, and
+// calls that name another version.
 func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[string]string)) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		in := inboundOf(r.Context())
 		r.Header["Accept"] = []string{wire.TypeJSON} // the only type of 0.3
 		switch {
 		case s.config.NoV03 && in.wantsV03():
-			s.fail(w, r, wire.Status(s.offV03()))
+			s.fail(w, r, wire.Status(s.v03DisabledError()))
 		case s.config.NoV03:
-			s.failWith(w, r, wire.NotServed("nothing is served here: %s", turnOn), http.StatusNotFound)
+			s.failWith(w, r, wire.NotServed("unknown path: %s", v03Disabled), http.StatusNotFound)
 		case !in.wantsV03() && !in.unversioned():
-			s.failWith(w, r, wire.NotServed("paths below /v1 are those of A2A 0.3, and the call says another A2A-Version; "+
-				"leave that out, or call in 1.0 without /v1"), http.StatusNotFound)
+			s.failWith(w, r, wire.NotServed("paths below /v1 belong to A2A 0.3, but the call names another A2A-Version; "+
+				"omit the header, or call in 1.0 without /v1"), http.StatusNotFound)
 		default:
-			tellExtensions(w, in)
+			setExtensionsV03(w, in)
 			next(w, r.WithContext(asV03(r.Context())), params)
 		}
 	}
 }
 
-// unaryREST answers one call: with JSON, or nothing.
+// unaryREST runs one call and returns its answer as JSON; nil means that the answer has no
+// body.
 type unaryREST func(s *Server, r *http.Request, params map[string]string) ([]byte, error)
 
 func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request, map[string]string) {
@@ -100,20 +103,20 @@ func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request
 			return
 		}
 		w.Header().Set("Cache-Control", "private, no-store")
-		soon(w)
+		limitWrite(w)
 		if b == nil {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have left
+		_, _ = w.Write(b) // the caller may have disconnected
 	}
 }
 
 func (s *Server) streamV03(method string) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		body := bodyOf(r)
-		if method == "tasks/resubscribe" { // the path says it all
+		if method == "tasks/resubscribe" { // the path names the task
 			var err error
 			if body, err = a2av03.WriteTaskID(params["id"], nil); err != nil {
 				s.fail(w, r, wire.Status(err))
@@ -146,7 +149,7 @@ func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, erro
 	return rendered(a2av03.REST.WriteTask)(s.GetTask(r.Context(), req))
 }
 
-// listV03 takes its filters from the query.
+// listV03 lists tasks; the filters are in the query.
 func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, error) {
 	q := r.URL.Query()
 	req := &a2av1.ListTasksRequest{Tenant: params["tenant"], ContextId: queryText(q, "contextId"), PageToken: queryText(q, "pageToken")}
@@ -213,7 +216,7 @@ func (s *Server) cardV03(r *http.Request, params map[string]string) ([]byte, err
 	return rendered(a2av03.WriteCard)(s.GetExtendedAgentCard(r.Context(), req))
 }
 
-// rendered renders an answer that is none of an error.
+// rendered returns a function that encodes the response of a call, or returns its error.
 func rendered[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error) {
 	return func(v T, err error) ([]byte, error) {
 		if err != nil {
@@ -234,7 +237,7 @@ func queryText(q url.Values, name string) string {
 	return ""
 }
 
-// queryNumber reads a number of the query, nil without one.
+// queryNumber parses a number in the query. It returns nil if there is none.
 func queryNumber(q url.Values, name string) (*int32, error) {
 	text := queryText(q, name)
 	if text == "" {
@@ -247,7 +250,7 @@ func queryNumber(q url.Values, name string) (*int32, error) {
 	return proto.Int32(int32(n)), nil
 }
 
-// setTenantOf gives a request the tenant of its path.
+// setTenantOf is setTenant for a request that may not be a message.
 func setTenantOf(req any, params map[string]string) error {
 	if m, ok := req.(proto.Message); ok {
 		return setTenant(m, params)
@@ -255,20 +258,20 @@ func setTenantOf(req any, params map[string]string) error {
 	return nil
 }
 
-// oldCardPath is where clients before 0.3 look for a card, and some after.
+// oldCardPath is where clients older than 0.3 look for a card, and some newer ones do, too.
 const oldCardPath = "/.well-known/agent.json"
 
 func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	if s.config.NoV03 {
-		s.failWith(w, r, wire.NotServed("nothing is served here; the card is at %s", cardPath), http.StatusNotFound)
+		s.failWith(w, r, wire.NotServed("unknown path; the card is at %s", cardPath), http.StatusNotFound)
 		return
 	}
 	s.serveCard(w, r, params)
 }
 
-// cardBytes renders a card for a caller: who says 1.0, or accepts the media type that
-// came with it, gets that card alone, others one that serves 0.3 too, which is not
-// signed. form tells the two apart.
+// cardBytes encodes a card for a caller and names the variant. Callers that name version
+// 1.0, or accept the media type that 1.0 introduced, get the signed card of 1.0. Others get
+// a card that also describes 0.3, which is not signed.
 func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
 	if s.config.NoV03 || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {

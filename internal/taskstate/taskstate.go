@@ -1,5 +1,5 @@
-// Package taskstate says what the states of tasks and the outcomes of their runs mean:
-// which states are final, which wait for people, and which state an outcome leads to.
+// Package taskstate classifies the states of tasks, and maps the outcome of a run to the
+// state of its task.
 package taskstate
 
 import (
@@ -9,7 +9,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Final reports whether a state is one that a task keeps.
+// Final reports whether a state is final: the task has ended and its state no longer
+// changes.
 func Final(s a2av1.TaskState) bool {
 	switch s {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED:
@@ -20,13 +21,13 @@ func Final(s a2av1.TaskState) bool {
 	return false
 }
 
-// Interrupted reports whether a task in a state waits for people: for input or for
+// Interrupted reports whether a task in this state waits for people: for input or for
 // authentication.
 func Interrupted(s a2av1.TaskState) bool {
 	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED || s == a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 }
 
-// Of returns the state of a task whose run has ended with an outcome.
+// Of returns the state of a task whose run has ended with this outcome.
 func Of(o teamv1.Outcome) a2av1.TaskState {
 	switch o {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
@@ -40,7 +41,7 @@ func Of(o teamv1.Outcome) a2av1.TaskState {
 	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
-// Word returns the word of an outcome in lower case, such as timed_out.
+// Word returns the name of an outcome in lower case, such as timed_out.
 func Word(o teamv1.Outcome) string {
 	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
 }

@@ -3,8 +3,15 @@ package wire
 import (
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 )
+
+// user matches what may be a user and a password in an address.
+var user = regexp.MustCompile(`[^/\s]*@`)
+
+// WithoutUser returns a text that may be an address without a user in it, for people.
+func WithoutUser(address string) string { return user.ReplaceAllString(address, "…@") }
 
 // HostPort is where a URL leads, with the port that its scheme implies.
 func HostPort(u *url.URL) string {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // UnmarshalAnswer reads ProtoJSON in the answer of another server, as Unmarshal reads a
@@ -39,7 +39,7 @@ func UnmarshalAnswer(b []byte, m proto.Message) error {
 // AnswerFault describes in a sentence what is wrong with an answer; err is the error of
 // reading it.
 func AnswerFault(err error) string {
-	var e *a2a.Error
+	var e *agent.Error
 	if !errors.As(err, &e) {
 		return err.Error()
 	}

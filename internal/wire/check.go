@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/nesting"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -30,9 +30,11 @@ func Check(m proto.Message) error {
 // Invalid is an INVALID_REQUEST that names a field; an empty field names none.
 func Invalid(field, problem string) error {
 	if field == "" {
-		return &a2a.Error{Reason: agent.ReasonInvalidRequest, Code: agent.CodeInvalidArgument, Message: "the request " + problem}
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the request %s", problem)
 	}
-	return a2a.Invalid(a2a.Violation{Field: field, Description: problem})
+	e := agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "%s %s", field, problem)
+	e.Violations = []agent.Violation{{Field: field, Description: problem}}
+	return e
 }
 
 // fault is a problem and where it is; the path grows while returning.
@@ -53,13 +55,13 @@ func (c *checker) message(m protoreflect.Message, depth int) *fault {
 	}
 	switch v := m.Interface().(type) {
 	case *structpb.Value:
-		if a2a.TooDeep(v) {
-			return &fault{problem: a2a.DeepText}
+		if nesting.TooDeep(v) {
+			return &fault{problem: nesting.Text}
 		}
 		return c.value(v, depth)
 	case *structpb.Struct:
-		if a2a.TooDeepStruct(v) {
-			return &fault{problem: a2a.DeepText}
+		if nesting.TooDeepStruct(v) {
+			return &fault{problem: nesting.Text}
 		}
 		return c.object(v, depth)
 	case *structpb.ListValue:

@@ -65,15 +65,18 @@ func TestA_01_ErrorTable(t *testing.T) {
 
 func TestA_01_ErrorsComeBack(t *testing.T) {
 	for name, err := range faults() {
-		var protocol, back *a2a.Error
-		if errors.As(err, &protocol) {
-			if !errors.As(Error(Status(err)), &back) || !cmp.Equal(protocol, back) {
-				t.Errorf("%s: got %+v, want %+v", name, back, protocol)
-			}
-			continue
-		}
+		var protocol *a2a.Error
 		var want, got *agent.Error
+		if errors.As(err, &protocol) {
+			err = protocol.Public()
+			if info := InfoOf(Status(protocol)); info.GetDomain() != DomainA2A {
+				t.Errorf("%s: domain %q", name, info.GetDomain())
+			}
+		}
 		if !errors.As(err, &want) || !errors.As(Error(Status(err)), &got) || got.Reason != want.Reason || got.Message != want.Message || got.Retry != want.Retry {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+		if !cmp.Equal(got.Violations, want.Violations) || len(want.Details) > 0 && !cmp.Equal(got.Details, want.Details) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 		if want.Code != 0 && got.Code != want.Code {
@@ -82,6 +85,24 @@ func TestA_01_ErrorsComeBack(t *testing.T) {
 	}
 	if Error(status.New(codes.OK, "")) != nil || Status(nil).Code() != codes.OK {
 		t.Error("OK is an error")
+	}
+}
+
+// TestA_01_ReasonsOfTheProtocol has the table hold the reasons of pkg/a2a, and no others.
+func TestA_01_ReasonsOfTheProtocol(t *testing.T) {
+	for reason := range protocol {
+		if !(&a2a.Error{Reason: reason}).Protocol() {
+			t.Errorf("%s is in the table alone", reason)
+		}
+	}
+	for _, reason := range []string{
+		a2a.ReasonTaskNotFound, a2a.ReasonTaskNotCancelable, a2a.ReasonPushNotificationNotSupported, a2a.ReasonUnsupportedOperation,
+		a2a.ReasonContentTypeNotSupported, a2a.ReasonInvalidAgentResponse, a2a.ReasonExtendedCardNotConfigured,
+		a2a.ReasonExtensionSupportRequired, a2a.ReasonVersionNotSupported,
+	} {
+		if _, ok := protocol[reason]; !ok {
+			t.Errorf("the table lacks %s", reason)
+		}
 	}
 }
 

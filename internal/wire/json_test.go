@@ -18,7 +18,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -83,7 +82,7 @@ func TestA_04_Unmarshal(t *testing.T) {
 		{"text behind", `{} {}`, ""},
 	} {
 		err := Unmarshal([]byte(c.in), &a2av1.SendMessageRequest{})
-		var e *a2a.Error
+		var e *agent.Error
 		switch {
 		case c.field == "-" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
@@ -124,7 +123,7 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		`{"configuration":{"returnImmediately":"yes"}}`:                    "configuration.returnImmediately must be true or false",
 	} {
 		err := Unmarshal([]byte(in), &a2av1.SendMessageRequest{})
-		var e *a2a.Error
+		var e *agent.Error
 		if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidRequest || e.Message != want {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
@@ -139,7 +138,7 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 		`{"statusTimestampAfter":"0000-12-31T00:00:00Z"}`: "statusTimestampAfter must be a time such as 2006-01-02T15:04:05Z",
 	} {
 		err := Unmarshal([]byte(in), &a2av1.ListTasksRequest{})
-		var e *a2a.Error
+		var e *agent.Error
 		if !errors.As(err, &e) || e.Message != want {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
@@ -150,7 +149,7 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 func TestA_22_DurationsInOurWords(t *testing.T) {
 	for _, in := range []string{`"10"`, `"5m"`, `""`, `"99999999999999s"`, `5`, `{}`, `"1.2.3s"`} {
 		err := Unmarshal([]byte(`{"constraints":{"maxDuration":`+in+`}}`), &teamv1.StartCollaborationRequest{})
-		var e *a2a.Error
+		var e *agent.Error
 		if want := "constraints.maxDuration must be seconds such as 600s"; !errors.As(err, &e) || e.Message != want {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
@@ -192,7 +191,7 @@ func TestA_22_IDThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-func named(e *a2a.Error) string {
+func named(e *agent.Error) string {
 	if len(e.Violations) == 0 {
 		return ""
 	}

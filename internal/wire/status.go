@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -37,17 +36,35 @@ func Status(err error) *status.Status {
 	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return s.GRPCStatus()
 	}
-	var p *a2a.Error
+	e, domain := agent.AsError(err), DomainTeam
+	var p protocolError
 	if errors.As(err, &p) && !errors.As(err, new(*agent.Error)) {
-		return protocolStatus(p)
+		if e = p.Public(); p.Protocol() {
+			domain = DomainA2A
+		}
 	}
-	e := agent.AsError(err)
 	c := codes.Code(e.Proto().GetCode()) //nolint:gosec // google.rpc.Code, checked by its producer
-	details := []detail{infoFor(DomainTeam, e.Reason, e.Details)}
+	details := []detail{infoFor(domain, e.Reason, e.Details)}
+	if len(e.Violations) > 0 {
+		bad := &errdetails.BadRequest{}
+		for _, v := range e.Violations {
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Description})
+		}
+		details = append(details, bad)
+	}
 	if wait := cmp.Or(e.RetryAfter, retryAfter); e.Retry {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	return detailed(status.New(c, e.Message), details...)
+}
+
+// protocolError is the error of a handler of A2A: *a2a.Error of pkg/a2a.
+type protocolError interface {
+	error
+	// Protocol reports whether the error is one of the protocol's own.
+	Protocol() bool
+	// Public returns what is meant for callers.
+	Public() *agent.Error
 }
 
 // detail is a message among the details of a status.
@@ -65,8 +82,7 @@ func detailed(st *status.Status, details ...detail) *status.Status {
 	return st
 }
 
-// Error is the error that a status carries, nil for OK: an *agent.Error, whose
-// cause is the *a2a.Error where the status was made of one.
+// Error is the error that a status carries, nil for OK: an *agent.Error.
 func Error(st *status.Status) error {
 	if st.Code() == codes.OK {
 		return nil
@@ -82,18 +98,16 @@ func Error(st *status.Status) error {
 	if e.Reason == "" {
 		e.Reason = impliedReason(st.Code())
 	}
-	if p := protocolError(st); p != nil {
-		e.Err = p
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok {
+			for _, v := range bad.GetFieldViolations() {
+				e.Violations = append(e.Violations, agent.Violation{Field: v.GetField(), Description: v.GetDescription()})
+			}
+		}
 	}
 	e.RetryAfter = RetryAfter(st)
 	e.Retry = e.Retry || e.RetryAfter > 0
 	return e
-}
-
-// Words are a status for people: its reason and its message. The text of Error
-// repeats them for the cause.
-func Words(st *status.Status) string {
-	return cmp.Or(InfoOf(st).GetReason(), impliedReason(st.Code())) + ": " + st.Message()
 }
 
 func impliedReason(c codes.Code) string {

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -28,17 +27,18 @@ type class struct {
 	rpc  int
 }
 
-// protocol are the errors of A2A, by reason: the table of its version 1.0.1.
+// protocol are the errors of A2A, by reason: the table of its version 1.0.1. pkg/a2a has
+// the reasons as constants.
 var protocol = map[string]class{
-	a2a.ReasonTaskNotFound:                 {codes.NotFound, http.StatusNotFound, -32001},
-	a2a.ReasonTaskNotCancelable:            {codes.FailedPrecondition, http.StatusBadRequest, -32002},
-	a2a.ReasonPushNotificationNotSupported: {codes.FailedPrecondition, http.StatusBadRequest, -32003},
-	a2a.ReasonUnsupportedOperation:         {codes.FailedPrecondition, http.StatusBadRequest, -32004},
-	a2a.ReasonContentTypeNotSupported:      {codes.InvalidArgument, http.StatusBadRequest, -32005},
-	a2a.ReasonInvalidAgentResponse:         {codes.Internal, http.StatusInternalServerError, -32006},
-	a2a.ReasonExtendedCardNotConfigured:    {codes.FailedPrecondition, http.StatusBadRequest, -32007},
-	a2a.ReasonExtensionSupportRequired:     {codes.FailedPrecondition, http.StatusBadRequest, -32008},
-	a2a.ReasonVersionNotSupported:          {codes.FailedPrecondition, http.StatusBadRequest, -32009},
+	"TASK_NOT_FOUND":                     {codes.NotFound, http.StatusNotFound, -32001},
+	"TASK_NOT_CANCELABLE":                {codes.FailedPrecondition, http.StatusBadRequest, -32002},
+	"PUSH_NOTIFICATION_NOT_SUPPORTED":    {codes.FailedPrecondition, http.StatusBadRequest, -32003},
+	"UNSUPPORTED_OPERATION":              {codes.FailedPrecondition, http.StatusBadRequest, -32004},
+	"CONTENT_TYPE_NOT_SUPPORTED":         {codes.InvalidArgument, http.StatusBadRequest, -32005},
+	"INVALID_AGENT_RESPONSE":             {codes.Internal, http.StatusInternalServerError, -32006},
+	"EXTENDED_AGENT_CARD_NOT_CONFIGURED": {codes.FailedPrecondition, http.StatusBadRequest, -32007},
+	"EXTENSION_SUPPORT_REQUIRED":         {codes.FailedPrecondition, http.StatusBadRequest, -32008},
+	"VERSION_NOT_SUPPORTED":              {codes.FailedPrecondition, http.StatusBadRequest, -32009},
 }
 
 // general are all other errors, by gRPC code. Where a JSON-RPC code stands for

@@ -154,7 +154,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 		return none
 	}
 	if s.message.GetContextId() != "" {
-		return Invalid(Violation{"message.contextId", "is that of somebody else's task; leave it out"})
+		return Invalid(Violation{Field: "message.contextId", Description: "is that of somebody else's task; leave it out"})
 	}
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return err

@@ -44,12 +44,7 @@ type Error struct {
 }
 
 // Violation is one fault of a request.
-type Violation struct {
-	// Field is the path of the field as JSON names it: message.parts[0].text.
-	Field string
-	// Description says what was expected.
-	Description string
-}
+type Violation = agent.Violation
 
 // Error returns the reason, the message and the cause: for logs, not for callers.
 func (e *Error) Error() string {
@@ -79,6 +74,14 @@ func (e *Error) Protocol() bool {
 		return true
 	}
 	return false
+}
+
+// Public returns what crosses every border, as an error of pkg/agent: all but the cause.
+func (e *Error) Public() *agent.Error {
+	return &agent.Error{
+		Reason: e.Reason, Code: e.Code, Message: e.Message, Violations: e.Violations, Details: e.Details,
+		Retry: e.RetryAfter > 0, RetryAfter: e.RetryAfter,
+	}
 }
 
 // TaskNotFound is the error for a task that does not exist, or is not the caller's.
@@ -132,7 +135,7 @@ type Faults []Violation
 
 // Add adds what is wrong with a field.
 func (f *Faults) Add(field, format string, args ...any) {
-	*f = append(*f, Violation{field, fmt.Sprintf(format, args...)})
+	*f = append(*f, Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 }
 
 // Err is INVALID_REQUEST with all of them; nil where there are none.

@@ -167,7 +167,7 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
-			return "", nil, Invalid(Violation{"tenant", "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
+			return "", nil, Invalid(Violation{Field: "tenant", Description: "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
 		}
 		id = ids[0]
 	}
@@ -210,7 +210,7 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrPushOwner):
 		return tooManyPushes(MaxPushOwner, "the caller")
 	case errors.Is(err, ErrPageToken):
-		return Invalid(Violation{"pageToken", "is not a token of this list; begin again without one"})
+		return Invalid(Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
 	case errors.Is(err, ErrDataLoss):
 		text := "a record that is needed for the answer is damaged; tasks that are not can be asked for by their ids. Restore a backup; the log of the server says what is damaged"
 		if id != "" {

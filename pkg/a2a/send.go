@@ -211,7 +211,7 @@ func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			return nil, Invalid(Violation{"message", "cannot be encoded; every text in it must be UTF-8"})
+			return nil, Invalid(Violation{Field: "message", Description: "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
@@ -236,7 +236,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, TaskNotFound(id)
 	}
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
-		return sent{}, Invalid(Violation{"message.contextId", "is not the context of the task; leave it out, or send " + f.ContextID()})
+		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; leave it out, or send " + f.ContextID()})
 	}
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
@@ -294,7 +294,7 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
 		return nil, mayNot(q)
 	case q != nil && !chosen(q, s.message):
-		return nil, Invalid(Violation{"message.parts", "is no answer to the question; send one of " + strings.Join(options(q), ", ")})
+		return nil, Invalid(Violation{Field: "message.parts", Description: "is no answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
 		in.Kind = &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}}
@@ -341,7 +341,7 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 	if len(fit) == 0 {
 		problem = "names no open question; open are: "
 	}
-	return nil, Invalid(Violation{`metadata["` + TeamRunURI + `"].question`, problem + strings.Join(ids, ", ")})
+	return nil, Invalid(Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
 }
 
 // inlinePush is the configuration of a message that begins a task.

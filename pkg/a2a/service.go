@@ -133,7 +133,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 // stream of its caller and of the task: INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
-		return nil, Invalid(Violation{"request", "is required"})
+		return nil, Invalid(Violation{Field: "request", Description: "is required"})
 	}
 	who, err := caller(ctx)
 	if err != nil {
@@ -219,7 +219,7 @@ func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string,
 		return "", err
 	}
 	if req.GetKey() == "" {
-		return "", Invalid(Violation{"taskId", "or key is required"})
+		return "", Invalid(Violation{Field: "taskId", Description: "or key is required"})
 	}
 	of := req.GetAgentId()
 	if of == "" {

@@ -116,12 +116,22 @@ type Error struct {
 	RetryAfter time.Duration
 	// Details are data for the caller.
 	Details map[string]string
+	// Violations name what is wrong with the request, field by field. Proto leaves them out.
+	Violations []Violation
 	// Spent is what it cost all the same; nil is nothing, or not known.
 	Spent *teamv1.Spent
 	// Receipt says of work that was to be ended elsewhere what became of it.
 	Receipt *teamv1.Receipt
 	// Err is the cause; never shown to a caller.
 	Err error
+}
+
+// Violation is one fault of a request.
+type Violation struct {
+	// Field is the path of the field as JSON names it: message.parts[0].text.
+	Field string
+	// Description says what was expected.
+	Description string
 }
 
 // Errorf returns an Error whose Message is made of format and args.

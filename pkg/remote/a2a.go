@@ -6,25 +6,28 @@ import (
 	"iter"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
-	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // The bindings of A2A, as cards name them.
 const (
-	BindingGRPC    = "GRPC"
-	BindingREST    = "HTTP+JSON"
-	BindingJSONRPC = "JSONRPC"
+	BindingGRPC    = a2aclient.GRPC
+	BindingREST    = a2aclient.REST
+	BindingJSONRPC = a2aclient.JSONRPC
 )
 
 // A2AConfig configures an A2A agent. Card is required.
@@ -81,8 +84,6 @@ func (c A2AConfig) withDefaults() A2AConfig {
 type A2A struct {
 	cfg   A2AConfig
 	peer  peer
-	out   *egress.Dialer
-	http  *http.Client
 	cards *cache[*a2av1.AgentCard]
 
 	mu     sync.Mutex
@@ -98,29 +99,15 @@ var (
 // NewA2A returns the agent. It reads the card at the first call.
 func NewA2A(cfg A2AConfig) (*A2A, error) {
 	cfg = cfg.withDefaults()
-	p, err := newPeer(cfg)
-	if err != nil {
-		return nil, err
-	}
 	out, err := newEgress(cfg.Egress)
 	if err != nil {
 		return nil, err
 	}
-	a := &A2A{cfg: cfg, peer: p, out: out, http: out.HTTPClient(), cards: newCache[*a2av1.AgentCard](cfg.InfoTTL, cfg.InfoTTL/2)}
-	if cfg.TLS != nil {
-		a.http = withTLS(a.http, cfg.TLS)
+	p, err := newPeer(cfg, out)
+	if err != nil {
+		return nil, err
 	}
-	return a, nil
-}
-
-func withTLS(c *http.Client, cfg *tls.Config) *http.Client {
-	t, ok := c.Transport.(*http.Transport)
-	if !ok {
-		return c
-	}
-	own := t.Clone()
-	own.TLSClientConfig = cfg.Clone()
-	return &http.Client{Transport: own, CheckRedirect: c.CheckRedirect}
+	return &A2A{cfg: cfg, peer: p, cards: newCache[*a2av1.AgentCard](cfg.InfoTTL, cfg.InfoTTL/2)}, nil
 }
 
 // Close closes the agent's connections. Calls under way fail where they need a new one,
@@ -129,13 +116,13 @@ func (a *A2A) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	a.http.CloseIdleConnections()
+	(&http.Client{Transport: a.peer.call.Transport}).CloseIdleConnections()
 	if a.link == nil {
 		return nil
 	}
 	l := a.link
 	a.link = nil
-	return l.transport.close()
+	return l.client.Close()
 }
 
 // Info implements agent.Agent: what the card says, at most Config.InfoTTL old,
@@ -158,8 +145,8 @@ func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g, ok := l.transport.(*grpcTransport); ok {
-		return g.health(ctx, a.cfg.ID, l.tenant)
+	if conn := l.client.Conn(); conn != nil {
+		return a.health(ctx, conn, l.at.GetTenant())
 	}
 	return agent.Healthy(), nil
 }
@@ -178,14 +165,31 @@ func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2
 	}
 }
 
+// health asks what gRPC servers may know of a service; one that does not know
+// it is healthy, since it has shown its card.
+func (a *A2A) health(ctx context.Context, conn grpc.ClientConnInterface, tenant string) (*teamv1.Health, error) {
+	service := ""
+	if tenant != "" {
+		service = "team/" + tenant
+	}
+	ctx = metadata.AppendToOutgoingContext(outgoing(ctx, a.cfg.Token, agent.Depth(ctx)), "a2a-version", a2aclient.V1)
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
+	switch {
+	case err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING:
+		return agent.Unhealthy("not serving"), nil
+	case codeOf(err) == codes.Unavailable, ctx.Err() != nil:
+		return nil, unreachable(a.cfg.ID, err)
+	}
+	return agent.Healthy(), nil
+}
+
 // link is the way to a peer that its card offers.
 type link struct {
-	binding, url, tenant string
-	version              string
-	streaming            bool
-	routing              bool     // it takes part in hand-offs
-	required             []string // extensions that each call must activate
-	transport            transport
+	at        *a2av1.AgentInterface
+	streaming bool
+	routing   bool     // it takes part in hand-offs
+	required  []string // extensions that each call must activate
+	client    *a2aclient.Client
 }
 
 // extensions are those that a call activates.
@@ -213,22 +217,18 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{
-		required: required,
-		binding:  i.GetProtocolBinding(), url: i.GetUrl(), tenant: i.GetTenant(), version: i.GetProtocolVersion(),
-		streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI),
-	}
+	l := &link{at: i, required: required, streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed { // meanwhile: nobody would close a new connection
 		return nil, a.closedError()
 	}
-	if old := a.link; old != nil && old.binding == l.binding && old.url == l.url && old.tenant == l.tenant && old.version == l.version {
-		l.transport = old.transport
-	} else if l.transport, err = a.newTransport(l); err != nil {
-		return nil, err
+	if old := a.link; old != nil && proto.Equal(old.at, i) {
+		l.client = old.client
+	} else if l.client, err = a2aclient.New(card, a.peer.card.String(), a.peer.call); err != nil {
+		return nil, senseless(a.cfg.ID, "has a card with an address that cannot be used", err)
 	} else if old != nil {
-		_ = old.transport.close() // the agent has moved: calls under way reattach
+		_ = old.client.Close() // the agent has moved: calls under way reattach
 	}
 	a.link = l
 	return l, nil
@@ -246,31 +246,4 @@ func (a *A2A) checkOpen() error {
 
 func (a *A2A) closedError() error {
 	return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q was closed", a.cfg.ID)
-}
-
-func (a *A2A) newTransport(l *link) (transport, error) {
-	token := a.cfg.Token
-	switch {
-	case a2av03.Is(l.version) && l.binding == BindingREST:
-		return &rest03Transport{http: a.http, base: a2av03.RESTBase(l.url), token: token}, nil
-	case a2av03.Is(l.version):
-		return &rpc03Transport{http: a.http, url: l.url, token: token}, nil
-	case l.binding == BindingREST:
-		return &restTransport{http: a.http, base: strings.TrimSuffix(l.url, "/") + wire.TenantPath(l.tenant), token: token}, nil
-	case l.binding == BindingJSONRPC:
-		return &rpcTransport{http: a.http, url: l.url, token: token}, nil
-	}
-	address, secure := a.peer.grpcAddress(l.url)
-	var tlsConfig *tls.Config
-	if secure {
-		tlsConfig = a.out.TLS()
-		if a.cfg.TLS != nil {
-			tlsConfig = a.cfg.TLS.Clone()
-		}
-	}
-	conn, err := dial(address, a.out, tlsConfig)
-	if err != nil {
-		return nil, senseless(a.cfg.ID, "has a card with an address that cannot be used", err)
-	}
-	return &grpcTransport{conn: conn, client: a2av1.NewA2AServiceClient(conn), token: token}, nil
 }

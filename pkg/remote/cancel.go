@@ -247,5 +247,5 @@ func (x *exchange) press(ctx context.Context, accepted bool) (*a2av1.Task, error
 	if accepted {
 		return x.look(ctx, 0)
 	}
-	return x.link.transport.cancel(x.calling(ctx), &a2av1.CancelTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
+	return x.link.client.CancelTask(x.calling(ctx), &a2av1.CancelTaskRequest{Id: x.bound.GetTaskId()})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -15,19 +16,21 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Metadata keys, and headers, of calls to peers.
+// Metadata keys of calls to peers.
 const (
 	pathKey          = "team-path" // levels of nesting above the callee
 	authorizationKey = "authorization"
-	versionKey       = "a2a-version"
-	extensionsKey    = "a2a-extensions"
-
-	// a2aVersion is the protocol that is spoken.
-	a2aVersion = "1.0"
 )
+
+// withPath returns a context whose calls over A2A say how many levels of nesting are
+// above the callee.
+func withPath(ctx context.Context, depth int) context.Context {
+	return a2aclient.WithHeader(ctx, http.Header{pathKey: {strconv.Itoa(depth)}})
+}
 
 // dial returns a connection that is made at its first use, by out alone.
 func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.ClientConn, error) {
@@ -51,7 +54,7 @@ func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.Clie
 }
 
 // maxBody bounds one message of a peer, in bytes.
-const maxBody = 16 << 20
+const maxBody = a2aclient.MaxAnswer
 
 // outgoing adds the metadata that every call to a peer carries.
 func outgoing(ctx context.Context, token string, depth int) context.Context {

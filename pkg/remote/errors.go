@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -22,8 +23,19 @@ const maxText = 1024
 // failure is a peer's error for our caller: reason, code and text are kept,
 // addresses are not shown. A retry uses a new key only if the outcome is known. Any other error is returned as it is.
 func failure(id string, err error) error {
-	if u := (*unreadableError)(nil); errors.As(err, &u) {
-		return senseless(id, u.what, u.err)
+	var (
+		answer *a2aclient.AnswerError
+		none   *a2aclient.TransportError
+	)
+	switch {
+	case errors.Is(err, a2aclient.ErrTooLarge):
+		return tooLarge(id, err)
+	case errors.Is(err, a2aclient.ErrMoved):
+		return senseless(id, "redirects calls elsewhere", err)
+	case errors.As(err, &answer):
+		return senseless(id, "broke the protocol: "+clip(answer.Problem), err)
+	case errors.As(err, &none):
+		return unreachable(id, none.Err)
 	}
 	st, ok := status.FromError(err)
 	if !ok || st.Code() == codes.OK {
@@ -39,7 +51,7 @@ func failure(id string, err error) error {
 		return peerError(st, true, false)
 	case codes.ResourceExhausted:
 		if wire.InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max") { // gRPC's own error, on the client side
-			return failure(id, tooLarge(err))
+			return tooLarge(id, err)
 		}
 		return peerError(st, true, true)
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -100,24 +112,9 @@ func senseless(id, what string, err error) error {
 	return e
 }
 
-// unreadableError is the error for an answer that breaks the protocol. The transport
-// that returns it does not know which agent answered: failure adds the name.
-type unreadableError struct {
-	what string // the end of a sentence that begins with the agent
-	err  error
-}
-
-func (e *unreadableError) Error() string { return e.what }
-func (e *unreadableError) Unwrap() error { return e.err }
-
-// unreadable is the error for an invalid answer; err describes the problem.
-func unreadable(err error) error {
-	return &unreadableError{what: "broke the protocol: " + clip(wire.AnswerFault(err)), err: err}
-}
-
 // tooLarge is the error for an answer, or an event, that is larger than maxBody.
-func tooLarge(err error) error {
-	return &unreadableError{what: "sent more than " + strconv.Itoa(maxBody) + " bytes at once; have it send less, or in pieces", err: err}
+func tooLarge(id string, err error) error {
+	return senseless(id, "sent more than "+strconv.Itoa(maxBody)+" bytes at once; have it send less, or in pieces", err)
 }
 
 // unfinished reports whether a peer's error leaves the state of its task open: the

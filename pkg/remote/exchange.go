@@ -15,6 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -86,7 +87,7 @@ func (x *exchange) pending() (*teamv1.Asked, *teamv1.Answered) {
 
 // carryOn answers the peer's question, unless it has the answer already.
 func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) error {
-	t, err := x.link.transport.task(x.calling(x.ctx), &a2av1.GetTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
+	t, err := x.link.client.GetTask(x.calling(x.ctx), &a2av1.GetTaskRequest{Id: x.bound.GetTaskId()})
 	if err != nil {
 		return x.interrupted(err)
 	}
@@ -162,7 +163,7 @@ func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
 		Deadline: deadlineOf(x.ctx, x.req, x.run.Now()), Envelope: x.req.GetEnvelope(),
 	}
 	return &a2av1.SendMessageRequest{
-		Tenant: x.link.tenant, Message: m, Metadata: teamRunMetadata(run),
+		Message: m, Metadata: teamRunMetadata(run),
 		Configuration: &a2av1.SendMessageConfiguration{HistoryLength: proto.Int32(0), ReturnImmediately: !x.link.streaming},
 	}
 }
@@ -200,12 +201,12 @@ const a2aUnsupported = "UNSUPPORTED_OPERATION"
 // sendAndFollow sends a message, as a stream if the link streams, and follows its task.
 func (x *exchange) sendAndFollow(req *a2av1.SendMessageRequest) error {
 	open := once(func(ctx context.Context) (*a2av1.StreamResponse, error) {
-		resp, err := x.link.transport.send(x.calling(ctx), req)
+		resp, err := x.link.client.SendMessage(x.calling(ctx), req)
 		return streamed(resp), err
 	})
 	if x.link.streaming {
 		open = func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
-			return x.link.transport.stream(x.calling(ctx), req)
+			return x.link.client.StreamMessage(x.calling(ctx), req)
 		}
 	}
 	if x.ctx.Err() != nil {
@@ -219,8 +220,8 @@ func (x *exchange) sendAndFollow(req *a2av1.SendMessageRequest) error {
 
 // calling is the context of a call to the peer.
 func (x *exchange) calling(ctx context.Context) context.Context {
-	ctx = agent.WithDepth(ctx, depthOf(x.ctx, x.req.GetDepth()))
-	return withExtensions(ctx, x.link.extensions(len(x.req.GetTransfers()) > 0)...)
+	ctx = withPath(ctx, depthOf(x.ctx, x.req.GetDepth()))
+	return a2aclient.WithExtensions(ctx, x.link.extensions(len(x.req.GetTransfers()) > 0)...)
 }
 
 // streamed is an answer as the first response of a stream.
@@ -238,7 +239,7 @@ func (x *exchange) reattach() error {
 		return x.poll(0)
 	}
 	src := read(x.ctx, func(ctx context.Context) iter.Seq2[*a2av1.StreamResponse, error] {
-		return x.link.transport.subscribe(x.calling(ctx), &a2av1.SubscribeToTaskRequest{Tenant: x.link.tenant, Id: x.bound.GetTaskId()})
+		return x.link.client.SubscribeToTask(x.calling(ctx), &a2av1.SubscribeToTaskRequest{Id: x.bound.GetTaskId()}, 0)
 	})
 	defer src.close()
 	err := x.follow(src)
@@ -328,8 +329,8 @@ func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 }
 
 func (x *exchange) look(ctx context.Context, history int32) (*a2av1.Task, error) {
-	return x.link.transport.task(x.calling(ctx), &a2av1.GetTaskRequest{
-		Tenant: x.link.tenant, Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(history),
+	return x.link.client.GetTask(x.calling(ctx), &a2av1.GetTaskRequest{
+		Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(history),
 	})
 }
 

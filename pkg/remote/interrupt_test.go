@@ -2,7 +2,11 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"io"
 	"iter"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,32 +37,45 @@ func (e *ending) Err() error {
 }
 
 // hurried is a peer whose first word of its task comes with the end of the call;
-// nothing follows. It ends its task by id only.
+// nothing follows. It ends its task by id only. Over A2A it answers as a server of REST.
 type hurried struct {
-	transport
 	teamv1.AgentServiceClient
 	end func()
 }
 
 const theirs = "theirs"
 
-func (h hurried) stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
-	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		resp, err := h.send(ctx, req)
-		if yield(streamed(resp), err) {
-			<-ctx.Done()
-		}
+func (h hurried) RoundTrip(req *http.Request) (*http.Response, error) {
+	const task = `{"id":"` + theirs + `","status":{"state":"TASK_STATE_WORKING"}}`
+	media, body := wire.TypeJSON, io.Reader(strings.NewReader(strings.Replace(task, "WORKING", "CANCELED", 1)))
+	switch {
+	case strings.HasSuffix(req.URL.Path, "/message:send"):
+		h.end()
+		body = strings.NewReader(`{"task":` + task + `}`)
+	case strings.HasSuffix(req.URL.Path, "/message:stream"):
+		media, body = wire.TypeSSE, &oneEvent{ctx: req.Context(), end: h.end, text: `data: {"task":` + task + "}\n\n"}
+	case !strings.HasSuffix(req.URL.Path, "/tasks/"+theirs+":cancel"):
+		return nil, errors.New(req.URL.Path)
 	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(body)}, nil
 }
 
-func (h hurried) send(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-	h.end()
-	t := &a2av1.Task{Id: theirs, Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}}
-	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: t}}, nil
+// oneEvent is the body of a stream that holds one event.
+type oneEvent struct {
+	ctx  context.Context //nolint:containedctx // a stream is its context's own
+	end  func()
+	text string
 }
 
-func (h hurried) cancel(_ context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
-	return &a2av1.Task{Id: req.GetId(), Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_CANCELED}}, nil
+func (e *oneEvent) Read(b []byte) (int, error) {
+	if e.text == "" {
+		<-e.ctx.Done()
+		return 0, e.ctx.Err()
+	}
+	e.end()
+	n := copy(b, e.text)
+	e.text = e.text[n:]
+	return n, nil
 }
 
 func (h hurried) Process(context.Context, *teamv1.ProcessRequest, ...grpc.CallOption) (*teamv1.ProcessResponse, error) {
@@ -102,7 +120,7 @@ func TestS_24_TaskThatIsNamedWithTheCancel(t *testing.T) {
 	exchanged := func(streaming bool) func(*call, hurried) error {
 		return func(c *call, h hurried) error {
 			x := newExchange(&A2A{cfg: A2AConfig{ID: "far", CancelWait: time.Second}, peer: peer{card: mustCard()}}, c)
-			x.link = &link{transport: h, streaming: streaming}
+			x.link = &link{client: clientOf(t, BindingREST, "1.0", h), streaming: streaming}
 			return x.converse(x.first())
 		}
 	}

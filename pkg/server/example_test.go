@@ -29,7 +29,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// worker returns an agent that does f with what it is told.
+// worker returns an agent that answers each message with f of its text.
 func worker(id string, f func(string) string) *agent.Func {
 	return &agent.Func{ID: id, Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 		return agent.NewMessage(f(agent.Text(m))), nil

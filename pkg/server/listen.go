@@ -19,8 +19,8 @@ func addrs(l Listeners) Addrs {
 	return a
 }
 
-// public are the addresses by which others may reach the listeners: one that
-// stands for all of this machine's is replaced by its name.
+// public returns the addresses at which clients reach the listeners. For a listener on all
+// addresses it uses the host name of this machine.
 func public(l Listeners) Addrs {
 	var a Addrs
 	if l.GRPC != nil {

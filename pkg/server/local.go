@@ -8,13 +8,13 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Local runs the tasks of agents in this process and listens nowhere: a
-// TeamServer without its bindings. It is used once: NewLocal, then Serve.
+// Local runs the tasks of agents in this process without listening: a TeamServer without
+// bindings. Serve may be called once.
 type Local struct{ core }
 
-// NewLocal returns a Local; its tasks go on once Serve is called. Of the
-// configuration everything counts that is not about listening and callers.
-// Errors: a configuration that makes no sense.
+// NewLocal returns a Local, which runs tasks once Serve is called. It ignores the fields of
+// Config about listeners, callers and cards. The error says what is wrong with the
+// configuration.
 func NewLocal(c Config) (*Local, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -30,17 +30,18 @@ func NewLocal(c Config) (*Local, error) {
 	return &Local{k}, nil
 }
 
-// Handler answers calls. Their context says who calls: a2a.WithCaller.
+// Handler returns the handler for calls. The context of each call must carry the caller,
+// see a2a.WithCaller.
 func (l *Local) Handler() *a2a.Handler { return l.handler }
 
-// Serve drives tasks until ctx ends, which is no error, or the store fails. The
-// store stays open.
+// Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
+// close the store.
 func (l *Local) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(ctx)
 	defer stop()
 	var guarding sync.WaitGroup
 	guarding.Go(func() { guard(runs, l.store, stop) })
-	guarding.Go(func() { l.telling.serve(runs) })
+	guarding.Go(func() { l.notifier.serve(runs) })
 	err := l.engine.Serve(runs, l.runner.Drive)
 	stop()
 	guarding.Wait()

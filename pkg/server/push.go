@@ -11,20 +11,21 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// telling tells the receivers of push notifications.
-type telling struct {
+// notifier delivers push notifications. A nil *notifier does nothing.
+type notifier struct {
 	*push.Dispatcher
 	out *egress.Dialer
 }
 
-// newTelling returns nil where there are no push notifications.
-func newTelling(c *Config, h *a2a.Handler, base string) (*telling, error) {
+// newNotifier returns nil if push notifications are not supported.
+func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
 	if h.Pushes() == nil {
-		return nil, nil //nolint:nilnil // nobody is told
+		return nil, nil //nolint:nilnil // no push notifications
 	}
 	out, err := egress.New(egress.Config{})
 	if err != nil {
@@ -32,28 +33,28 @@ func newTelling(c *Config, h *a2a.Handler, base string) (*telling, error) {
 	}
 	d := push.New(push.Config{
 		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
-		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(wire.Reduce(m, base)) },
+		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
 	})
-	return &telling{d, out}, nil
+	return &notifier{d, out}, nil
 }
 
-// oldBody returns how receivers are told that were registered over A2A 0.3: the
-// whole task.
+// oldBody returns the body of notifications for webhooks that were registered over A2A 0.3:
+// the whole task.
 func oldBody(s a2a.Store, base string) func(context.Context, a2a.Push) ([]byte, string, error) {
 	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
 		t, _, err := s.Task(ctx, p.Task)
 		if err != nil {
 			return nil, "", err
 		}
-		t, _ = wire.Reduce(t, base).(*a2av1.Task)
+		t, _ = server.Reduce(t, base).(*a2av1.Task)
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}
 }
 
-// serve tells until ctx ends.
-func (t *telling) serve(ctx context.Context) {
+// serve delivers notifications until ctx ends.
+func (t *notifier) serve(ctx context.Context) {
 	if t == nil {
 		return
 	}
@@ -61,7 +62,8 @@ func (t *telling) serve(ctx context.Context) {
 	t.Serve(ctx)
 }
 
-// known reports who may call: whose key is gone is told nothing more (T11).
+// known returns a function that reports whether an owner may receive notifications. An
+// owner whose key was removed may not.
 func known(keys []APIKey) func(owner string) bool {
 	owners := map[string]bool{}
 	for _, k := range keys {

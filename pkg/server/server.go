@@ -1,6 +1,5 @@
-// Package server serves teams and agents over A2A and the Agent service, on
-// gRPC, REST and JSON-RPC: a TeamServer wraps a team, or everything that an
-// agent manager holds, in a task handler with a store and an engine.
+// Package server serves teams and agents over A2A and the Agent service, with gRPC, REST
+// and JSON-RPC. A TeamServer serves one agent, or all agents of an agent manager.
 package server
 
 import (
@@ -31,71 +30,74 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Addresses that are listened on where nothing else is set.
+// Default addresses.
 const (
 	DefaultGRPC = "127.0.0.1:50051"
 	DefaultHTTP = "127.0.0.1:8080"
 )
 
-// NoListener as an address leaves that listener out.
+// NoListener disables the listener whose address it is.
 const NoListener = "-"
 
-// Listeners are where a server is reached. One may be nil.
+// Listeners are the listeners of a server. One of them may be nil.
 type Listeners = server.Listeners
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey = server.APIKey
 
-// TeamManager manages teams and agents while they are served.
+// TeamManager implements the services that create, change and delete teams and agents.
 type TeamManager = server.Teams
 
-// Boards says which teams have a board.
+// Boards gives access to the teams that have boards.
 type Boards = board.Teams
 
-// PushPolicy says how receivers of push notifications are treated: pauses, tries,
-// time. The zero value is usable.
+// PushPolicy configures the retries and timeouts of push notifications. The zero value is
+// valid.
 type PushPolicy = push.Policy
 
 // CardKey is a key that signs cards.
 type CardKey = cardsign.Key
 
-// Store keeps tasks and hands out the runs that are due.
+// Store stores tasks and hands out the runs that are due.
 type Store interface {
 	a2a.Store
 	engine.Leases
 }
 
-// Config of a TeamServer. Agent or Agents is required.
+// Config configures a TeamServer. Agent or Agents is required.
 type Config struct {
-	// Agent is served alone, under the id of its info: a team, or any agent.
+	// Agent is the only agent to serve, under the ID of its info. It may be a team.
 	Agent agent.Agent
-	// Agents are served, each under its id; the agent manager is one.
+	// Agents are the agents to serve, such as an agent manager.
 	Agents a2a.Agents
-	// DefaultAgent answers calls that name no agent; default: the only one there is.
+	// DefaultAgent is the ID of the agent for calls that name none; the default is the only
+	// agent, if there is only one.
 	DefaultAgent string
-	// GRPC is the address for gRPC, host:port; default DefaultGRPC. Port 0 takes
-	// a free one.
+	// GRPC is the address for gRPC, in the form host:port; the default is DefaultGRPC. Port
+	// 0 selects a free port.
 	GRPC string
-	// HTTP is the address for REST, JSON-RPC and cards; default DefaultHTTP.
+	// HTTP is the address for REST, JSON-RPC and cards; the default is DefaultHTTP.
 	HTTP string
-	// Listeners that are there already; the addresses are then not looked at. New
-	// closes them if it fails.
+	// Listeners are existing listeners to use instead of GRPC and HTTP. New closes them if
+	// it fails.
 	Listeners Listeners
-	// PublicURL is the base URL by which others reach HTTP, for cards; default:
-	// the address that is listened on.
+	// PublicURL is the base URL at which clients reach HTTP, for cards; the default is the
+	// address of the listener.
 	PublicURL string
-	// PublicGRPC is the host:port by which others reach gRPC, for cards.
+	// PublicGRPC is the host:port at which clients reach gRPC, for cards; the default is
+	// the address of the listener.
 	PublicGRPC string
-	// CardInterfaces are the bindings that cards name, the preferred one first. Bindings
-	// that are left out are still served. Default: a2a.Bindings.
+	// CardInterfaces are the bindings that cards list, the preferred one first. Bindings
+	// that are not listed are still served. The default is a2a.Bindings.
 	CardInterfaces []string
-	// Keys are the API keys that callers may present. Without any, everybody is
-	// local/local, and only loopback addresses are served: over HTTP as localhost, a
-	// loopback address, or PublicURL, and to pages of these origins.
+	// Keys are the API keys that callers may present. Without keys every caller is
+	// local/local, and the server listens on loopback only. It then accepts HTTP requests
+	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
+	// sent them, only pages of those or of Origins.
 	Keys []APIKey
-	// CardKeys sign the cards, each of them; where there are several, a key is being
-	// replaced. Default: cards are not signed. The public keys are served at
-	// /.well-known/jwks.json, which signatures name where PublicURL is set.
+	// CardKeys are the keys that sign cards. Every key signs; use two while one replaces
+	// the other. Without keys cards are not signed. The public keys are served at
+	// /.well-known/jwks.json, which signatures name if PublicURL is set.
 	CardKeys []CardKey
 	// TrustedProxies are addresses of proxies whose X-Forwarded-For names the caller. If
 	// there is no PublicURL, their X-Forwarded-Proto, -Host and -Prefix name the URL in
@@ -108,74 +110,80 @@ type Config struct {
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
 	OriginHeaders []string
-	// ExtendedCards returns the extended cards of an agent: a caller gets the first
-	// that is for it. Default: there are none. Safe for concurrent use.
+	// ExtendedCards returns the extended cards of an agent; a caller gets the first one
+	// that it may see. nil: there are none. It must be safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
-	// StrictVersion refuses calls that name no A2A-Version.
+	// StrictVersion rejects calls without A2A-Version.
 	StrictVersion bool
-	// RequireTeamRun refuses calls of A2A that do not activate the team-run extension
-	// (a2a.TeamRunURI); cards say so.
+	// RequireTeamRun rejects A2A calls that do not activate the team-run extension
+	// (a2a.TeamRunURI). Cards mark the extension as required.
 	RequireTeamRun bool
 	// ForgetMessageIDs treats every message as new, even if its id was sent before.
 	// Default: a repeated message gets the answer of the first one.
 	ForgetMessageIDs bool
-	// RefuseWhileWorking refuses messages to a task that asks for nothing. Default:
-	// its agent sees them at its next decision.
+	// RefuseWhileWorking rejects messages to a task that is not waiting for one. By default
+	// the agent of the task receives them at its next decision.
 	RefuseWhileWorking bool
-	// NoV03 turns A2A 0.3 off, which is served beside 1.0 otherwise.
+	// NoV03 turns A2A 0.3 off, which is otherwise served in addition to 1.0.
 	NoV03 bool
-	// NoReflection leaves gRPC reflection out.
+	// NoReflection turns gRPC reflection off.
 	NoReflection bool
-	// Store keeps the tasks, see OpenStore; default: the memory of this process.
-	// One that fails ends Serve.
+	// Store stores the tasks, see OpenStore; the default is the memory of this process. If
+	// the store fails, Serve returns.
 	Store Store
-	// Replica names this process in the records of runs; what makes it unique is
-	// added. Default: that alone.
+	// Replica names this process in the journals of runs. A random suffix makes it unique;
+	// the default is the suffix alone.
 	Replica string
-	// Teams manages teams and agents over the wire, by team.v1.TeamService and
-	// RegistryService; default: nobody can.
+	// Teams implements team.v1.TeamService and RegistryService; nil: they are not served.
 	Teams TeamManager
-	// Definitions says what the teams of collaborations are made of; default: what is
-	// known of them is what they do.
+	// Definitions gives access to the definitions of teams, for collaborations; nil:
+	// definitions are unknown, and the status of a collaboration is derived from observed
+	// work only.
 	Definitions collab.Teams
-	// Boards says which teams have a board, for team.v1.BoardService and the monitor. The
-	// store has to keep them; those of OpenStore do. Default: there are none.
+	// Boards gives access to the teams that have boards, for team.v1.BoardService and the
+	// monitor. Store must support boards; the stores of OpenStore do. nil: no team has a
+	// board.
 	Boards Boards
-	// Slots is how many runs are driven at the same time; default 256.
+	// Slots is the maximum number of runs that this process drives at the same time; the
+	// default is 256.
 	Slots int
-	// Version of the program, for cards and records.
+	// Version of the program, for cards and journals.
 	Version string
-	// Ready says why the server should get no calls; nil: it should.
+	// Ready returns an error while the server should receive no calls; nil: it always
+	// should.
 	Ready func() error
-	// DrainDelay is how long a stopping server still accepts calls, so that load balancers
-	// see that it is not ready; default 0. Close ends it, and so does a store that fails.
+	// DrainDelay is how long a stopping server continues to accept calls, so that load
+	// balancers notice that it is not ready; the default is 0. It ends early when Close is
+	// called or the store fails.
 	DrainDelay time.Duration
-	// DrainTime is how long calls may take to end when it stops; default 20 s.
+	// DrainTime is how long running calls may take to end when the server stops; the
+	// default is 20 s.
 	DrainTime time.Duration
-	// Streams bounds the streams that are open, and says where they are closed.
+	// Streams limits the number of open streams.
 	Streams a2a.Streams
-	// NoPush refuses push notifications. A store that keeps no configurations
-	// (a2a.Pushes) does so too.
+	// NoPush turns push notifications off. They are also off if Store does not implement
+	// a2a.Pushes.
 	NoPush bool
-	// Push says how their receivers are treated.
+	// Push configures the retries and timeouts of push notifications.
 	Push PushPolicy
-	// StallTime is how long the reader of a stream may take nothing before the
-	// stream is ended; default 30 s.
+	// StallTime is how long the reader of a stream may accept no data before the stream is
+	// ended; the default is 30 s.
 	StallTime time.Duration
-	// Log gets one line a call, and what callers must not see; nil logs nothing.
+	// Log gets one line per call, and details of errors that callers must not see; nil:
+	// nothing is logged.
 	Log *zap.Logger
 }
 
-// Addrs are where a TeamServer is reached.
+// Addrs are the addresses of a TeamServer.
 type Addrs struct {
-	// GRPC is host:port; empty without a listener.
+	// GRPC is host:port; "" without a listener for gRPC.
 	GRPC string
-	// URL is the base of REST, JSON-RPC and cards: http://host:port; empty
-	// without a listener.
+	// URL is the base URL of REST, JSON-RPC and cards, http://host:port; "" without a
+	// listener for HTTP.
 	URL string
 }
 
-// TeamServer serves agents. It is used once: New, then Serve or Close.
+// TeamServer serves agents. Call New, then Serve once, or Close.
 type TeamServer struct {
 	core
 	listeners Listeners
@@ -184,16 +192,16 @@ type TeamServer struct {
 
 // core is a server without its bindings.
 type core struct {
-	handler *a2a.Handler
-	engine  *engine.Engine
-	runner  *drive.Runner
-	store   Store
-	telling *telling // nil: nobody is told
+	handler  *a2a.Handler
+	engine   *engine.Engine
+	runner   *drive.Runner
+	store    Store
+	notifier *notifier // nil without push notifications
 }
 
-// New returns a server that listens; it answers once Serve is called. Errors: a
-// configuration that makes no sense, an address that cannot be listened on, an
-// address beyond the loopback without keys.
+// New returns a server that listens but answers calls only once Serve is called. The error
+// says what is wrong with the configuration, that an address cannot be listened on, or that
+// it is reachable from other machines although there are no keys.
 func New(c Config) (*TeamServer, error) {
 	if err := c.complete(); err != nil {
 		return nil, errors.Join(err, closeAll(c.Listeners))
@@ -215,10 +223,10 @@ func New(c Config) (*TeamServer, error) {
 	return s, nil
 }
 
-// complete puts defaults in place.
+// complete validates the configuration and sets defaults.
 func (c *Config) complete() error {
 	if (c.Agent == nil) == (c.Agents == nil) {
-		return errors.New("server.Config needs Agent or Agents, and not both")
+		return errors.New("server.Config needs either Agent or Agents")
 	}
 	if c.Agent != nil {
 		one, err := single(c.Agent)
@@ -229,7 +237,7 @@ func (c *Config) complete() error {
 	}
 	for i, binding := range c.CardInterfaces {
 		if !slices.Contains(a2a.Bindings(), binding) || slices.Contains(c.CardInterfaces[:i], binding) {
-			return fmt.Errorf("server.Config.CardInterfaces has %q; expected some of %s, each once", binding, strings.Join(a2a.Bindings(), ", "))
+			return fmt.Errorf("server.Config.CardInterfaces has %q; it must contain each of %s at most once", binding, strings.Join(a2a.Bindings(), ", "))
 		}
 	}
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
@@ -243,7 +251,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// signing returns what signs cards; nil: nothing does.
+// signing returns the signer of cards, nil if they are not signed.
 func signing(c *Config) (*cardsign.Signer, error) {
 	if len(c.CardKeys) == 0 {
 		return nil, nil //nolint:nilnil // cards are not signed
@@ -255,7 +263,7 @@ func signing(c *Config) (*cardsign.Signer, error) {
 	return cardsign.NewSigner(c.CardKeys, jku)
 }
 
-// newCore puts tasks, store and engine together; at are the addresses for cards.
+// newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
@@ -274,19 +282,19 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	runner.Conversations, _ = c.Store.(a2a.Conversations) // a nil one: agents remember nothing
-	t, err := newTelling(c, h, config.Interfaces.HTTP)
-	return core{handler: h, engine: e, runner: runner, store: c.Store, telling: t}, err
+	runner.Conversations, _ = c.Store.(a2a.Conversations) // nil if the store does not support conversations
+	t, err := newNotifier(c, h, config.Interfaces.HTTP)
+	return core{handler: h, engine: e, runner: runner, store: c.Store, notifier: t}, err
 }
 
-// build puts the parts together.
+// build builds the whole server.
 func build(c Config, l Listeners) (*TeamServer, error) {
 	sign, err := signing(&c)
 	if err != nil {
 		return nil, err
 	}
 	at := public(l)
-	if at.GRPC != "" { // without gRPC there is no address, even if the caller names one
+	if at.GRPC != "" { // PublicGRPC has no effect without a listener
 		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
 	}
 	k, err := newCore(&c, at, sign)
@@ -320,7 +328,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	return &TeamServer{core: k, listeners: l, server: s}, nil
 }
 
-// security is what cards say about how to authenticate.
+// security returns the security schemes for cards.
 func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
 	if len(keys) == 0 {
 		return nil
@@ -331,11 +339,11 @@ func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
 	}
 }
 
-// Serve answers calls and drives tasks until ctx ends, which is no error. Then
-// it takes no new calls, tells streams and waiting calls that it goes, and
-// leaves tasks that are not done to whoever opens the store next, or shares it;
-// with the default store they are lost. The store stays open. A store that can
-// acknowledge nothing more ends it with ErrStoreFailed.
+// Serve answers calls and runs tasks until ctx ends, which is not an error. Then it accepts
+// no new calls, ends streams and calls that wait for work with ErrShutdown, and releases
+// its runs. They continue in the process that opens the store next, or shares it; with the
+// default store they are lost. Serve does not close the store. If the store can no longer
+// write, Serve returns ErrStoreFailed.
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -348,7 +356,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 		driven = s.engine.Serve(runs, s.runner.Drive)
 	})
 	driving.Go(func() { guard(serving, s.store, cancel) })
-	driving.Go(func() { s.telling.serve(runs) })
+	driving.Go(func() { s.notifier.serve(runs) })
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()
@@ -356,9 +364,9 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	return errors.Join(err, driven, failure(s.store))
 }
 
-// Addrs returns where the server is reached, with the ports that were chosen.
+// Addrs returns the addresses of the server, with the ports that were selected.
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
 
-// Close closes the listeners of a server that was never served, or of one that is
-// stopping. The latter skips the rest of its DrainDelay, as at a second signal.
+// Close closes the listeners of a server that was never served, or of one that is stopping.
+// The latter skips the rest of its DrainDelay.
 func (s *TeamServer) Close() error { return closeAll(s.listeners) }

@@ -15,45 +15,48 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
-// StoreConfig sets up a store that outlives the process. The zero value is usable.
+// StoreConfig configures a store. The zero value is valid.
 type StoreConfig struct {
-	// Retention is how long a task is kept after its end; 0 is 7 days. A store in
-	// memory keeps the last 10,000 instead.
+	// Retention is how long a task is kept after its end; the default is 7 days. A store in
+	// memory ignores it and keeps the last 10,000 tasks.
 	Retention time.Duration
-	// Deduplicate is how long the id of a message is remembered; 0 means 24 h. See
+	// Deduplicate is how long the ID of a message is remembered; the default is 24 h. See
 	// Config.ForgetMessageIDs.
 	Deduplicate time.Duration
-	// Lease is how long a process that is not heard of keeps its tasks, before
-	// another one goes on with them; 0 is 15 s. All that share a database have the same.
+	// Lease is how long a process keeps its runs without a heartbeat before another process
+	// may claim them; the default is 15 s. All processes that share a database must use the
+	// same value.
 	Lease time.Duration
-	// Listen is a PostgreSQL URL for LISTEN, where the store's own goes through a
-	// pooler that does not pass it on; empty is the store's own.
+	// Listen is the PostgreSQL URL for LISTEN. Set it if the URL of the store leads through
+	// a connection pooler, which may not support LISTEN. The default is the URL of the
+	// store.
 	Listen string
-	// Log gets what callers must not see; nil logs nothing.
+	// Log gets the details of errors that callers must not see; nil: nothing is logged.
 	Log *zap.Logger
 }
 
-// OpenedStore is a Store that somebody opened and closes. Safe for concurrent use.
+// OpenedStore is a Store that OpenStore has opened and that the caller must close. It is
+// safe for concurrent use.
 type OpenedStore interface {
 	Store
 	catalog.Store
 	board.Store
-	// PutDefinition keeps a content that tasks are tied to under its name.
+	// PutDefinition stores the definition that runs are tied to, under its revision.
 	PutDefinition(ctx context.Context, revision string, body []byte) error
-	// Definition returns such a content.
+	// Definition returns the definition of a revision.
 	Definition(ctx context.Context, revision string) ([]byte, error)
-	// Close closes the store, after Serve has returned.
+	// Close closes the store. Call it after Serve has returned.
 	Close() error
 }
 
-// OpenStore opens the store that a URL names: memory:, sqlite:FILE for one
-// process, postgres://USER@HOST/DATABASE for several that share the work. Hand it
-// to Config.Store and close it after Serve has returned. What has not ended is
-// then gone on with by whoever opens it next, or shares it.
+// OpenStore opens the store that a URL names: memory:, sqlite:FILE for one process, or
+// postgres://USER@HOST/DATABASE for several processes that share the work. Pass it to
+// Config.Store and close it after Serve has returned. Runs that have not ended then
+// continue in the process that opens the store next, or shares it.
 //
-// Errors, without passwords: a URL that names no store, a file that another
-// process has open, a database that is not reached, has fsync=off or was written by
-// a newer version.
+// The error contains no passwords. It says that the URL is unknown, that another process
+// has opened the file, that the database cannot be reached or has fsync=off, or that a
+// newer version of the program has written to it.
 func OpenStore(ctx context.Context, url string, c StoreConfig) (OpenedStore, error) {
 	if err := store.CheckURL(url); err != nil {
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
@@ -69,7 +72,7 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (OpenedStore, err
 	return s, nil
 }
 
-// openError is why a store cannot be opened, on one line and without passwords.
+// openError is the error of OpenStore, on one line and without passwords.
 type openError struct {
 	text  string
 	cause error
@@ -78,21 +81,21 @@ type openError struct {
 func (e openError) Error() string { return e.text }
 func (e openError) Unwrap() error { return e.cause }
 
-// memory is a store that goes with the process.
+// memory is a store in the memory of this process.
 type memory struct{ *store.Memory }
 
-// Close does nothing: there is nothing that would stay.
+// Close does nothing.
 func (memory) Close() error { return nil }
 
-// faulty is a store that can come to its end before it is closed.
+// faulty is a store that may fail before it is closed.
 type faulty interface {
-	// Failed is closed when the store can acknowledge nothing more.
+	// Failed is closed when the store can no longer write.
 	Failed() <-chan struct{}
-	// Err says why.
+	// Err returns the reason, nil if the store works.
 	Err() error
 }
 
-// ready joins the readiness of a server with that of its store.
+// ready combines the readiness of the server and of its store.
 func ready(c Config) func() error {
 	s, ok := c.Store.(interface{ Ready() error })
 	if !ok {
@@ -106,8 +109,8 @@ func ready(c Config) func() error {
 	}
 }
 
-// failed is closed when the store can acknowledge nothing more; nil if that cannot
-// happen.
+// failed returns a channel that is closed when the store can no longer write, nil if that
+// cannot happen.
 func failed(s Store) <-chan struct{} {
 	if f, ok := s.(faulty); ok {
 		return f.Failed()
@@ -115,7 +118,7 @@ func failed(s Store) <-chan struct{} {
 	return nil
 }
 
-// guard calls stop when the store has failed, unless ctx ends before.
+// guard calls stop when the store fails. It returns when ctx ends.
 func guard(ctx context.Context, s Store, stop func()) {
 	f, ok := s.(faulty)
 	if !ok {
@@ -128,10 +131,10 @@ func guard(ctx context.Context, s Store, stop func()) {
 	}
 }
 
-// ErrStoreFailed ends Serve when the store can acknowledge nothing more.
-var ErrStoreFailed = errors.New("the store failed, and what it has not acknowledged is not on record; start again when the cause is gone")
+// ErrStoreFailed is the error of Serve when the store can no longer write.
+var ErrStoreFailed = errors.New("the store failed, and writes that it had not acknowledged are lost; restart when the cause is fixed")
 
-// failure is why a store can acknowledge nothing more; nil while it can.
+// failure returns ErrStoreFailed with its cause, nil if the store works.
 func failure(s Store) error {
 	f, ok := s.(faulty)
 	if !ok || f.Err() == nil {

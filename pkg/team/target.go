@@ -18,7 +18,7 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 		m := p.model(ctx)
 		if m == nil {
 			return step.Target{}, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-				"agent %q has no model and works for no team whose leader has one; give it a model", p.cfg.ID)
+				"agent %q has no model and is not a member of a team whose leader has one; give it a model", p.cfg.ID)
 		}
 		return p.leaf(ctx, step.Target{Model: m, Upstream: "model " + m.Name()}), nil
 	case kind == teamv1.Step_KIND_TOOL:

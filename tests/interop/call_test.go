@@ -248,7 +248,7 @@ func callTasks(c *callerOf, url string) {
 
 func callCancels(c *callerOf, url string) {
 	id := c.begin(url)
-	c.says(1, []string{`2>^no answer within 300ms \(--timeout\)$`, `2>^task ` + id + ` goes on; to see the rest: team-server call subscribe --binding ` + c.flags[1]},
+	c.says(1, []string{`2>^no answer within 300ms \(--timeout\)$`, `2>^task ` + id + ` is still running; to see the rest: team-server call subscribe --binding ` + c.flags[1]},
 		"subscribe", url, id, "--timeout", "300ms")
 	c.says(0, []string{`^state    canceled`}, "cancel", url, id)
 	c.says(1, []string{`2>^TASK_NOT_CANCELABLE: `}, "cancel", url, doneAt(c, url))
@@ -273,7 +273,7 @@ func callWebhooks(c *callerOf, url string) {
 	if strings.Contains(raw.talk, "letmein") || strings.Contains(raw.talk, "t0ken") {
 		c.Errorf("secrets are shown:\n%s", raw.talk)
 	}
-	c.says(0, []string{`2>^webhook mine of task ` + id + ` is gone$`}, "push", "delete", url, id, "mine")
+	c.says(0, []string{`2>^webhook mine of task ` + id + ` deleted$`}, "push", "delete", url, id, "mine")
 	c.says(0, []string{`2>^0 webhooks of task ` + id + `$`}, "push", "ls", url, id)
 	c.says(0, nil, "cancel", url, id)
 }

@@ -91,14 +91,14 @@ func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
 		}
 		theirs, own := write(t, dir, "jwks.json", made.JWKS), write(t, dir, "own.json", keys)
 		at := hosted(t, made.Card)
-		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by "js"`) {
+		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by trusted key "js"`) {
 			t.Errorf("%v: %s", err, out)
 		}
 		if out, err := ours(t, program, at, own); err == nil || !strings.Contains(out, "not to be trusted") {
 			t.Errorf("a foreign key: %v: %s", err, out)
 		}
 		changed := strings.Replace(string(made.Card), "Gives back", "Takes", 1)
-		if out, err := ours(t, program, hosted(t, []byte(changed)), theirs); err == nil || !strings.Contains(out, "does not fit") {
+		if out, err := ours(t, program, hosted(t, []byte(changed)), theirs); err == nil || !strings.Contains(out, "does not match") {
 			t.Errorf("a changed card: %v: %s", err, out)
 		}
 	})

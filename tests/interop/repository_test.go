@@ -40,7 +40,7 @@ func buildBuf(t *testing.T) string {
 		return built
 	}
 	out := executable(t, "buf")
-	if log, err := inRepository(t, goCommand(t), "build", "-modfile=tools.mod", "-o", out, "github.com/bufbuild/buf/cmd/buf"); err != nil {
+	if log, err := inRepository(t, goCommand(t), "build", "-modfile=tools/modules/tools.mod", "-o", out, "github.com/bufbuild/buf/cmd/buf"); err != nil {
 		t.Skipf("SKIP-MISSING-TOOL buf: run `make bin/buf` once with access to Go modules: %v\n%s", err, log)
 	}
 	return out

@@ -194,7 +194,7 @@ func callOldWebhooks(c *callerOf, url string) {
 		"push", "set", url, id, "https://example.com/hook", "--id", "mine", "--auth-scheme", "Bearer", "--auth-credentials", "letmein")
 	c.says(0, []string{`^webhook  mine$`}, "push", "get", url, id, "mine")
 	c.says(0, []string{`^mine +https://example.com/hook$`, `2>^1 webhook of task ` + id + `$`}, "push", "ls", url, id)
-	c.says(0, []string{`2>^webhook mine of task ` + id + ` is gone$`}, "push", "delete", url, id, "mine")
+	c.says(0, []string{`2>^webhook mine of task ` + id + ` deleted$`}, "push", "delete", url, id, "mine")
 	c.says(0, []string{`2>^0 webhooks of task ` + id + `$`}, "push", "ls", url, id)
 	c.says(0, nil, "cancel", url, id)
 }

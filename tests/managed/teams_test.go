@@ -160,7 +160,7 @@ func TestR_003_17_Agents(t *testing.T) {
 		_, err = a.agents.UpdateAgent(t.Context(), &teamv1.UpdateAgentRequest{AgentId: "lawyer", Etag: made.GetAgent().GetEtag(), Config: echo("x")})
 		fault(t, err, "Aborted", "VERSION_CONFLICT")
 		_, err = a.agents.UnregisterAgent(t.Context(), &teamv1.UnregisterAgentRequest{AgentId: "lawyer"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" depends on`) {
 			t.Error(f.Message)
 		}
 		if _, err := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "court"}); err != nil {
@@ -223,21 +223,21 @@ func TestS_40_Refused(t *testing.T) {
 			{"nothing", create(""), bad, config, []string{"yaml:1:1"}, ""},
 			{"two teams", create(team("a", "x") + "  b: {members: [{agent: parrot}], " + rules("parrot") + "}"), bad, config, []string{"yaml"}, "it defines 2 teams and 1 agents"},
 			{"no team", create("agents: {a: {scripted: {steps: [{echo: true}]}}}"), bad, config, []string{"yaml"}, ""},
-			{"a model", create("models: {n: {provider: openai}}\n" + team("t", "x")), bad, config, []string{"yaml:1:1"}, "belongs to the file of the server"},
+			{"a model", create("models: {n: {provider: openai}}\n" + team("t", "x")), bad, config, []string{"yaml:1:1"}, "belongs in the server's configuration file"},
 			{"a variable", create(team("t", "${HOME}")), bad, config, []string{"yaml:2:37"}, ""},
-			{"an id of the file", create(team("desk", "x")), bad, config, []string{"yaml:4:3"}, "is there already"},
-			{"an agent's id of the file", create("agents:\n  parrot: {scripted: {steps: [{echo: true}]}}\nteams:\n  t: {members: [{agent: parrot}], " + rules("parrot") + "}"), bad, config, []string{"yaml:2:3"}, "is there already"},
-			{"an id that is taken", create(team("mine", "y")), bad, config, []string{"yaml"}, "is there already"},
-			{"an agent's id that is taken", create("agents:\n  mine_one: {scripted: {steps: [{echo: true}]}}\nteams:\n  t: {members: [{agent: mine_one}], " + rules("mine_one") + "}"), bad, config, []string{"yaml"}, "is there already"},
+			{"an id of the file", create(team("desk", "x")), bad, config, []string{"yaml:4:3"}, "already exists"},
+			{"an agent's id of the file", create("agents:\n  parrot: {scripted: {steps: [{echo: true}]}}\nteams:\n  t: {members: [{agent: parrot}], " + rules("parrot") + "}"), bad, config, []string{"yaml:2:3"}, "already exists"},
+			{"an id that is taken", create(team("mine", "y")), bad, config, []string{"yaml"}, "already exists"},
+			{"an agent's id that is taken", create("agents:\n  mine_one: {scripted: {steps: [{echo: true}]}}\nteams:\n  t: {members: [{agent: mine_one}], " + rules("mine_one") + "}"), bad, config, []string{"yaml"}, "already exists"},
 			{"too large", create("# " + strings.Repeat("x", 1<<20) + "\n" + team("t", "x")), bad, config, []string{"yaml"}, "1 MiB"},
 			{"update of what is not there", change("none", "", team("none", "x")), "NotFound", "TEAM_NOT_FOUND", nil, ""},
 			{"update of a team of the file", change("desk", "", team("desk", "x")), bad, config, nil, "change it there"},
-			{"update with another team", change("mine", "", team("other", "x")), bad, config, []string{"yaml"}, `is of team "other"`},
+			{"update with another team", change("mine", "", team("other", "x")), bad, config, []string{"yaml"}, `defines team "other"`},
 			{"update with another etag", change("mine", mine.GetEtag()+"0", team("mine", "y")), "Aborted", "VERSION_CONFLICT", nil, mine.GetEtag()},
 			{"update with faults", change("mine", mine.GetEtag(), "teams:\n  mine: {members: [{agent: nobody}], "+rules("nobody")+"}"), bad, config, []string{"yaml:2:28"}, ""},
 			{"delete of what is not there", drop("none", ""), "NotFound", "TEAM_NOT_FOUND", nil, ""},
 			{"delete of a team of the file", drop("desk", ""), bad, config, nil, "change it there"},
-			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `came with "mine"`},
+			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `is part of "mine"`},
 			{"delete with another etag", drop("mine", "x"), "Aborted", "VERSION_CONFLICT", nil, ""},
 			{"S-40 a token that is none", func() error {
 				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})
@@ -252,11 +252,11 @@ func TestS_40_Refused(t *testing.T) {
 			{"an agent of no kind", agents("a", &teamv1.AgentConfig{Name: "x"}), bad, config, []string{"config", "config.name"}, ""},
 			{"an agent of an unknown model", agents("a", &teamv1.AgentConfig{Model: "gpt", Instructions: "x"}), bad, config, []string{"config.model"}, ""},
 			{"an agent with a reserved id", agents("rpc", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "reserved"},
-			{"an agent with an id that is taken", agents("mine", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "is there already"},
+			{"an agent with an id that is taken", agents("mine", &teamv1.AgentConfig{Model: "m", Instructions: "x"}), bad, config, []string{"agentId"}, "already exists"},
 			{"R-001-13 a reserved id", named("rpc", flow), bad, config, []string{"teamId"}, "reserved"},
 			{"R-001-13 an id that can be none, of what is no team", named("A\nb", &teamv1.TeamConfig{}), bad, config, []string{"config", "config", "teamId"}, "cannot be the id of a team"},
-			{"R-001-13 an id of the file, as a message", named("desk", flow), bad, config, []string{"teamId"}, "is there already"},
-			{"R-001-13 an id that is taken, as a message", named("mine_one", flow), bad, config, []string{"teamId"}, "is there already"},
+			{"R-001-13 an id of the file, as a message", named("desk", flow), bad, config, []string{"teamId"}, "already exists"},
+			{"R-001-13 an id that is taken, as a message", named("mine_one", flow), bad, config, []string{"teamId"}, "already exists"},
 			{"R-001-13 an id of a contract", func() error {
 				_, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{TeamId: "A b", Form: &teamv1.CreateTeamRequest_Contract{Contract: &teamv1.ContractTeam{
 					TeamType: "research", WorkflowConfig: &teamv1.ContractWorkflow{Type: "parallel"}, AgentRoles: []*teamv1.ContractRole{
@@ -554,7 +554,7 @@ func TestS_37_Nesting(t *testing.T) {
 		}
 		h.says(t, "top", "x", "new b: x")
 		_, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "b"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" needs`) && !strings.Contains(f.Message, `"top" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" depends on`) && !strings.Contains(f.Message, `"top" depends on`) {
 			t.Error(f.Message)
 		}
 		for _, id := range []string{"top", "a", "b"} {

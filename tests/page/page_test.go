@@ -30,7 +30,7 @@ func TestR_003_28_FirstLoad(t *testing.T) {
 	for _, name := range []string{"tasks", "done", "active", "pending", "failed"} {
 		p.shows(fmt.Sprintf("[data-stat=%s] strong", name), "0")
 	}
-	p.shows(".panel .empty", "Nobody works at the moment.")
+	p.shows(".panel .empty", "No active tasks.")
 	p.shows(".panel .empty code", `team-server run archive "Write about tides" --server `+server)
 	p.do(chromedp.SetValue(chromedp.CSS("#team"), "company"))
 	value[bool](p, "document.querySelector('#team').dispatchEvent(new Event('change', {bubbles: true}))")
@@ -85,7 +85,7 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 		p.shows("#trace .io", "High water follows the Moon")
 	}
 	check(t)
-	for _, text := range []string{"was asked: Write about tides", `rule "story" → newsroom because turn == 1`, "Reading old papers."} {
+	for _, text := range []string{"task: Write about tides", `rule "story" → newsroom because turn == 1`, "Reading old papers."} {
 		p.shows("#events li", text)
 	}
 	p.shot("running")
@@ -98,7 +98,7 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 		p.again()
 		check(t)
 		p.clickOn("#trace button", "Close")
-		p.shows("#trace", "Open a task to see who worked on it, and why.")
+		p.shows("#trace", "Open a task to see which agents worked on it, and why.")
 		value[bool](p, "(history.back(), true)")
 		check(t)
 	})
@@ -137,7 +137,7 @@ func TestR_003_28_WorkAsAMember(t *testing.T) {
 	p.goTo(server + "/#team=archive")
 	p.clickOn(part+" > button", "Cancel")
 	p.clickOn(part+" > button", "Really cancel?")
-	p.shows(".panel .empty", "Nobody works at the moment.")
+	p.shows(".panel .empty", "No active tasks.")
 	if n := value[int](p, "document.querySelectorAll('#events li').length"); n == 0 {
 		t.Error("the end is not told")
 	}
@@ -158,12 +158,12 @@ func TestS_21_LiveUpdate(t *testing.T) {
 	held := value[int](p, "document.querySelectorAll('#events li').length")
 	send(t, server, "newsroom", "the moon")
 	p.shows("[data-stat=done] strong", "2")
-	p.wait("/Go on \\([1-9]\\d* new\\)/.test(document.querySelector('.events button').textContent)")
+	p.wait("/Resume \\([1-9]\\d* new\\)/.test(document.querySelector('.events button').textContent)")
 	if n := value[int](p, "document.querySelectorAll('#events li').length"); n != held {
 		t.Errorf("%d events are shown, there were %d before the pause", n, held)
 	}
-	p.clickOn(".events button", "Go on")
-	p.shows("#events li", "was asked: the moon")
+	p.clickOn(".events button", "Resume")
+	p.shows("#events li", "task: the moon")
 	p.click("#recent [data-task='" + task + "'] button")
 	p.shows("#trace .io", "The harbour rises twice a day.")
 	p.shot("ended")
@@ -200,7 +200,7 @@ func TestS_51_Questions(t *testing.T) {
 	p, server := open(t, 1280, 900), serve(t)
 	p.goTo(server + "/#team=house")
 	task := p.say("Write about tides")
-	p.shows("#questions-title", "A question waits for you")
+	p.shows("#questions-title", "A question is waiting for you")
 	p.shows(".questions li", "house/press asks")
 	p.shows("#active [data-task='"+task+"']", "waiting")
 	p.shows("#trace form.question label", "Print it?")
@@ -217,7 +217,7 @@ func TestS_51_Questions(t *testing.T) {
 		p.T = t
 		p.goTo(server + "/#team=guide")
 		p.say("A walk")
-		p.shows("#questions-title", "A question waits for you") // what comes above moves what is below
+		p.shows("#questions-title", "A question is waiting for you") // what comes above moves what is below
 		p.do(chromedp.SendKeys(chromedp.CSS("#trace form.question input"), "Lisbon"))
 		p.click("#trace form.question button")
 		p.shows("#trace .io", "A walk in Lisbon")
@@ -232,7 +232,7 @@ func TestS_51_QuestionsOfAllTeams(t *testing.T) {
 	p, server := open(t, 1280, 900), serve(t)
 	p.goTo(server + "/#team=guide")
 	p.say("A walk")
-	p.shows("#questions-title", "A question waits for you")
+	p.shows("#questions-title", "A question is waiting for you")
 	p.goTo(server + "/#team=archive")
 	p.shows(".questions li", "Team guide")
 	p.shows(".questions label", "Which city?")
@@ -284,7 +284,7 @@ func TestS_25_Cancel(t *testing.T) {
 	p.clickOn("#active [data-task='"+task+"'] > button", "Really cancel?")
 	p.shows("#recent [data-task='"+task+"']", "canceled")
 	p.shows("#trace [data-step='"+task+"~2.1'] summary", "canceled")
-	p.shows(".panel .empty", "Nobody works at the moment.")
+	p.shows(".panel .empty", "No active tasks.")
 	p.healthy(server)
 }
 
@@ -312,7 +312,7 @@ func TestR_003_28_Keyboard(t *testing.T) {
 	p.shows("title", "House – Team Monitor")
 	p.tabTo("#message")
 	p.do(chromedp.KeyEvent("Write about tides"), chromedp.KeyEvent(kb.Enter))
-	p.shows("#questions-title", "A question waits for you")
+	p.shows("#questions-title", "A question is waiting for you")
 	p.tabTo(".questions .options button")
 	p.shot("keyboard")
 	p.do(chromedp.KeyEvent(kb.Enter))

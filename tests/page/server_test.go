@@ -161,7 +161,7 @@ func TestR_003_31_APIKey(t *testing.T) {
 	value[bool](p, "document.querySelector('#key').value = '', true")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "wrong"))
 	p.click("form button")
-	p.shows("[role=alert]", "does not know this API key")
+	p.shows("[role=alert]", "Unknown API key")
 	p.do(chromedp.SendKeys(chromedp.CSS("#key"), "sesame"))
 	p.shot("key")
 	p.click("form button")
@@ -190,12 +190,12 @@ func TestS_51_ByRole(t *testing.T) {
 		p.shows("#connection", "live")
 	}
 	ann.say("tides")
-	ann.shows("#questions-title", "A question waits for you")
+	ann.shows("#questions-title", "A question is waiting for you")
 	ann.clickOn(".questions .options button", "yes")
 	ann.shows(".questions [role=alert]", "goes to the roles editor")
 
-	bob.shows("#questions-title", "A question waits for you")
-	bob.shows(".questions li", "somebody's task")
+	bob.shows("#questions-title", "A question is waiting for you")
+	bob.shows(".questions li", "another user's task")
 	bob.shows(".questions label", "Publish A text about tides.")
 	bob.shot("by-role")
 	if n := value[int](bob, "document.querySelectorAll('.questions .link, #active [data-task], #recent [data-task]').length"); n != 0 {

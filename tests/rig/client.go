@@ -1,5 +1,5 @@
-// Package rig drives a running server over its bindings, so that one test can
-// ask the same of all three and compare the answers.
+// Package rig calls a running server over each of its bindings, so that one test can make
+// the same call over all three and compare the responses.
 package rig
 
 import (
@@ -21,38 +21,40 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Client is a client of the A2A service over one binding. Errors are *Error.
-// Safe for concurrent use.
+// Client is a client of the A2A service over one binding. Its errors are *Error. It is safe
+// for concurrent use.
 type Client interface {
-	// Binding is "grpc", "rest" or "jsonrpc".
+	// Binding returns "grpc", "rest" or "jsonrpc".
 	Binding() string
 	Send(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
 	Stream(context.Context, *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error]
 	Get(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error)
 	List(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error)
 	Cancel(context.Context, *a2av1.CancelTaskRequest) (*a2av1.Task, error)
-	// Subscribe follows a task, behind a sequence number if after is not 0.
+	// Subscribe subscribes to a task. If after is not 0, the stream begins after that
+	// sequence number.
 	Subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) iter.Seq2[*a2av1.StreamResponse, error]
-	// Card is the extended card: the public one has no gRPC form, see PublicCard.
+	// Card returns the extended card. For the public card, which has no gRPC method, see
+	// PublicCard.
 	Card(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error)
 }
 
-// Target is a server and who calls it.
+// Target is a server and the credentials of a caller.
 type Target struct {
 	GRPC string // host:port
 	HTTP string // http://host:port
-	// Key is the API key to present; empty presents none.
+	// Key is the API key to present; "" for none.
 	Key string
-	// Version is the A2A-Version to send; empty sends 1.0, "-" sends none.
+	// Version is the A2A-Version to send; "" sends 1.0, "-" omits the header.
 	Version string
-	// Headers are sent along as HTTP headers or metadata.
+	// Headers are additional HTTP headers or metadata.
 	Headers map[string]string
-	// Patience is how long the server is told that the caller waits; 0 says
-	// nothing. The client itself waits for its answer all the same.
+	// Patience is the timeout that the client announces to the server; 0 for none. The
+	// client itself waits longer.
 	Patience time.Duration
 }
 
-// headers are all of a call, lower-case.
+// headers returns all headers of a call, with lower-case names.
 func (t Target) headers() map[string]string {
 	h := maps.Clone(t.Headers)
 	if h == nil {
@@ -71,7 +73,7 @@ func (t Target) headers() map[string]string {
 	return h
 }
 
-// Clients returns a client for each binding, closed with the test.
+// Clients returns a client for each binding. They are closed when the test ends.
 func Clients(t testing.TB, target Target) []Client {
 	t.Helper()
 	g, err := NewGRPC(target)
@@ -82,7 +84,7 @@ func Clients(t testing.TB, target Target) []Client {
 	return []Client{g, NewREST(target), NewJSONRPC(target)}
 }
 
-// Each runs a test once for each binding.
+// Each runs a test for each binding.
 func Each(t *testing.T, target Target, test func(*testing.T, Client)) {
 	t.Helper()
 	for _, c := range Clients(t, target) {
@@ -90,23 +92,23 @@ func Each(t *testing.T, target Target, test func(*testing.T, Client)) {
 	}
 }
 
-// Error is an error as every binding tells it.
+// Error is an error in a form that is the same for every binding.
 type Error struct {
-	Code    string // the name of its gRPC code
+	Code    string // the name of the gRPC code
 	Domain  string
 	Reason  string
 	Message string
-	Fields  []string // of violations, sorted
+	Fields  []string // sorted fields of the violations
 	Details map[string]string
-	Retry   time.Duration // RetryInfo
-	HTTP    int           // status of the answer; 0 over gRPC, and within a stream of REST
-	RPC     int           // JSON-RPC's code; 0 elsewhere
+	Retry   time.Duration // of RetryInfo
+	HTTP    int           // HTTP status; 0 over gRPC and within a REST stream
+	RPC     int           // JSON-RPC code; 0 in other bindings
 }
 
 // Error returns the code, the reason and the message.
 func (e *Error) Error() string { return fmt.Sprintf("%s %s: %s", e.Code, e.Reason, e.Message) }
 
-// errorOf makes an Error of a status.
+// errorOf converts a status to an Error.
 func errorOf(st *status.Status, httpStatus int) *Error {
 	info := wire.InfoOf(st)
 	e := &Error{
@@ -124,7 +126,7 @@ func errorOf(st *status.Status, httpStatus int) *Error {
 	return e
 }
 
-// Fault returns the Error in err; one that is none is returned as its text.
+// Fault returns the *Error in err. For another error it returns one with its text.
 func Fault(err error) *Error {
 	var e *Error
 	if err != nil && !errors.As(err, &e) {
@@ -133,8 +135,8 @@ func Fault(err error) *Error {
 	return e
 }
 
-// Same reports whether two errors mean the same, whatever the binding. Over
-// gRPC a size limit may be met before there is a reason.
+// Same reports whether two errors are equal except for their bindings. gRPC may report a
+// size limit without a reason.
 func Same(a, b *Error) bool {
 	return a != nil && b != nil && a.Code == b.Code && a.Domain == b.Domain && a.Reason == b.Reason &&
 		a.Message == b.Message && slices.Equal(a.Fields, b.Fields) && a.Retry == b.Retry
@@ -152,7 +154,7 @@ func Collect(updates iter.Seq2[*a2av1.StreamResponse, error]) ([]*a2av1.StreamRe
 	return all, nil
 }
 
-// Text returns a request that says something to an agent.
+// Text returns a request that sends text to an agent.
 func Text(tenant, messageID, text string) *a2av1.SendMessageRequest {
 	return &a2av1.SendMessageRequest{Tenant: tenant, Message: agent.UserMessage(messageID, text)}
 }

@@ -16,14 +16,14 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// GRPC is a Client over gRPC.
+// GRPC is a Client for gRPC.
 type GRPC struct {
 	Conn   *grpc.ClientConn
 	client a2av1.A2AServiceClient
 	target Target
 }
 
-// NewGRPC returns a client; it connects when it is used.
+// NewGRPC returns a client. It connects at its first call.
 func NewGRPC(target Target) (*GRPC, error) {
 	conn, err := grpc.NewClient("passthrough:///"+target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
@@ -36,10 +36,10 @@ func NewGRPC(target Target) (*GRPC, error) {
 // Close closes the connection.
 func (c *GRPC) Close() error { return c.Conn.Close() }
 
-// Binding is "grpc".
+// Binding returns "grpc".
 func (c *GRPC) Binding() string { return "grpc" }
 
-// Context adds the target's headers to an outgoing call.
+// Context returns ctx with the target's headers as outgoing metadata.
 func (c *GRPC) Context(ctx context.Context) context.Context {
 	if c.target.Patience > 0 {
 		ctx = patient{ctx, time.Now().Add(c.target.Patience)}
@@ -47,16 +47,17 @@ func (c *GRPC) Context(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.New(c.target.headers()))
 }
 
-// patient has a deadline that the server is told, and that does not end it.
+// patient is a context whose deadline is sent to the server but does not end the call in
+// the client.
 type patient struct {
 	context.Context
 	until time.Time
 }
 
-// Deadline is what the server is told.
+// Deadline returns the deadline to send.
 func (p patient) Deadline() (time.Time, bool) { return p.until, true }
 
-// FromGRPC makes an *Error of what a generated client returned.
+// FromGRPC converts the error of a generated client to an *Error.
 func FromGRPC(err error) error {
 	if err == nil {
 		return nil

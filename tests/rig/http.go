@@ -16,14 +16,15 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Answer is an HTTP answer. Whoever reads its body closes it.
+// Answer is an HTTP response. Its body must be read with Read, Body or another method that
+// closes it.
 type Answer struct {
 	Status int
 	Header http.Header
 	body   io.ReadCloser
 }
 
-// Do makes an HTTP request with the target's headers and those given.
+// Do sends an HTTP request with the target's headers and additional ones.
 func (t Target) Do(ctx context.Context, method, path string, body []byte, headers map[string]string) (*Answer, error) {
 	var from io.Reader
 	if body != nil {
@@ -42,15 +43,14 @@ func (t Target) Do(ctx context.Context, method, path string, body []byte, header
 	if t.Patience > 0 {
 		req.Header.Set("Grpc-Timeout", strconv.FormatInt(t.Patience.Milliseconds(), 10)+"m")
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // an Answer has it
+	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // the Answer closes it
 	if err != nil {
 		return nil, err
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, body: resp.Body}, nil
 }
 
-// PublicCard fetches an agent's card from its well-known address, the default
-// agent's for an empty tenant.
+// PublicCard gets the public card of an agent; an empty tenant means the default agent.
 func PublicCard(ctx context.Context, target Target, tenant string) (*a2av1.AgentCard, *Answer, error) {
 	resp, err := target.Do(ctx, http.MethodGet, prefix(tenant)+"/.well-known/agent-card.json", nil, nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func PublicCard(ctx context.Context, target Target, tenant string) (*a2av1.Agent
 
 func (a *Answer) all() ([]byte, error) {
 	b, err := io.ReadAll(a.body)
-	_ = a.body.Close() // read to its end
+	_ = a.body.Close() // the body was read to its end
 	return b, err
 }
 
@@ -73,7 +73,7 @@ func prefix(tenant string) string {
 	return "/" + url.PathEscape(tenant)
 }
 
-// Read reads a REST answer into m, or makes an *Error of it.
+// Read decodes a REST response into m, or returns its *Error.
 func (a *Answer) Read(m proto.Message) error {
 	b, err := a.all()
 	if err != nil {
@@ -85,10 +85,11 @@ func (a *Answer) Read(m proto.Message) error {
 	return wire.Unmarshal(b, m)
 }
 
-// events reads a stream of events, or the error that came instead of one.
+// events reads a stream of server-sent events, or the error that the server returned
+// instead.
 func (a *Answer) events(read func(wire.Event) (*a2av1.StreamResponse, error), plain func(*Answer) error) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		defer func() { _ = a.body.Close() }() // the reader may leave early
+		defer func() { _ = a.body.Close() }() // the reader may stop early
 		if a.Header.Get("Content-Type") != wire.TypeSSE {
 			yield(nil, plain(a))
 			return

@@ -18,49 +18,48 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/internal/wire"
+	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
 const (
-	// Secret is part of every key of a model or peer in these tests. No event, task
-	// or line of a log may hold it (I4).
-	Secret = "sk-never-to-be-seen" //nolint:gosec // of no model
-	// LocalOwner is who calls a server without keys.
+	// Secret is part of every key of a model or remote agent in these tests. No event, task
+	// or log line may contain it (I4).
+	Secret = "sk-never-to-be-seen" //nolint:gosec // not a real key
+	// LocalOwner is the owner of the tasks of a server without keys.
 	LocalOwner = "local/local"
 
-	quietTime = 30 * time.Second // for requests to models to be closed
-	mostTasks = 100              // that are looked at when a test ends
+	quietTime = 30 * time.Second // timeout for open requests to models
+	mostTasks = 100              // tasks that are checked when a test ends
 )
 
-// Models is a fake that a run asks; it is quiet when nothing is asked of it.
+// Models is a fake model server that runs call. Quiet waits until no request is open.
 type Models interface {
 	Quiet(ctx context.Context) error
 }
 
-// Invariants are what must hold of every run, whatever happens in it, as far as it
-// is seen from outside: I1 each step that has begun, or was refused, has one end; I2
-// sequence numbers have no gaps; I3 nothing of it is under way once it has ended
-// (goroutines are looked for when a package's tests have ended); I4 no secret is in
-// an event, a task or the log; I5 tasks are what is recomputed from their events; I6
-// what has ended stays as it is. Start has them checked of every task when the test
-// ends; Check does it sooner.
+// Invariants checks what must hold for every run, as far as it is visible from outside. I1:
+// each step that started, or was refused, has exactly one end. I2: sequence numbers have no
+// gaps. I3: a run that has ended has no open work; leaked goroutines are checked after the
+// tests of a package. I4: no event, task or log line contains a secret. I5: a task equals
+// the projection of its events. I6: a task that has ended does not change. Start checks all
+// tasks when the test ends; Check does so earlier.
 type Invariants struct {
 	Target Target
-	// Store is where the server keeps its tasks.
+	// Store is where the server stores its tasks.
 	Store a2a.Store
-	// Owner of the tasks; empty is LocalOwner.
+	// Owner is the owner of the tasks; the default is LocalOwner.
 	Owner string
-	// Models are asked by the runs.
+	// Models are the model servers that the runs call.
 	Models []Models
 
-	keyed bool // the server has keys
+	keyed bool // the server has API keys
 }
 
-// Check looks at a root task and everything below it. seen are the events that a
-// reader of its whole stream was shown, where there was one.
+// Check checks a root task and its descendants. seen are the events that a reader of the
+// whole stream received, if there was one.
 func (i Invariants) Check(t testing.TB, id string, seen ...*teamv1.Event) {
 	t.Helper()
 	events, ok := i.events(t, id)
@@ -79,7 +78,7 @@ func (i Invariants) Check(t testing.TB, id string, seen ...*teamv1.Event) {
 	i.unchanged(t, id, events)
 }
 
-// all checks the newest tasks of the owners.
+// all checks the newest tasks of some owners.
 func (i Invariants) all(t testing.TB, owners []string) {
 	t.Helper()
 	for _, i.Owner = range owners {
@@ -88,7 +87,7 @@ func (i Invariants) all(t testing.TB, owners []string) {
 		}
 		page, err := i.Store.List(context.Background(), i.Owner, a2a.Filter{PageSize: mostTasks})
 		if errors.Is(err, a2a.ErrDataLoss) {
-			continue // the test has damaged what is kept
+			continue // the test has damaged the journal
 		}
 		if err != nil {
 			t.Errorf("the invariants cannot be checked: %v", err)
@@ -107,7 +106,7 @@ func (i Invariants) key(id string) a2a.Key {
 	return a2a.Key{Owner: i.Owner, ID: id}
 }
 
-// events are all that is on record of a task; none where a test has damaged it.
+// events returns the journal of a task. ok is false if a test has damaged it.
 func (i Invariants) events(t testing.TB, id string) ([]*teamv1.Event, bool) {
 	t.Helper()
 	records, err := i.Store.Events(context.Background(), i.key(id), 0, 1_000_000)
@@ -126,12 +125,12 @@ func (i Invariants) events(t testing.TB, id string) ([]*teamv1.Event, bool) {
 	return events, true
 }
 
-// terminal: the root has ended.
+// terminal reports whether the root has ended.
 func terminal(events []*teamv1.Event) bool {
 	return slices.ContainsFunc(events, func(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil })
 }
 
-// gapless is I2: a reader is shown everything but who has claimed a run, in order.
+// gapless checks I2: a reader receives all events in order, except those about claims.
 func (i Invariants) gapless(t testing.TB, events, seen []*teamv1.Event) {
 	t.Helper()
 	if len(seen) == 0 {
@@ -152,7 +151,7 @@ func (i Invariants) gapless(t testing.TB, events, seen []*teamv1.Event) {
 	}
 }
 
-// pairs is I1.
+// pairs checks I1.
 func pairs(t testing.TB, events []*teamv1.Event) {
 	t.Helper()
 	begun, ends := map[string]int{}, map[string]int{}
@@ -179,12 +178,12 @@ func pairs(t testing.TB, events []*teamv1.Event) {
 	}
 }
 
-// refused: the outcome of a step that never began.
+// refused reports whether an outcome is that of a step that never started.
 func refused(o teamv1.Outcome) bool {
 	return o == teamv1.Outcome_OUTCOME_REJECTED || o == teamv1.Outcome_OUTCOME_SKIPPED || o == teamv1.Outcome_OUTCOME_CANCELED
 }
 
-// secretless is I4 of what is on record.
+// secretless checks I4 for the journal.
 func secretless(t testing.TB, events []*teamv1.Event) {
 	t.Helper()
 	for _, ev := range events {
@@ -194,7 +193,7 @@ func secretless(t testing.TB, events []*teamv1.Event) {
 	}
 }
 
-// quiet is I3.
+// quiet checks I3.
 func (i Invariants) quiet(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
@@ -206,8 +205,8 @@ func (i Invariants) quiet(t testing.TB) {
 	}
 }
 
-// recomputed is I5: the task over the wire, and those of its delegations, are what
-// their events say.
+// recomputed checks I5: the task on the wire, and those of its delegations, equal the
+// projection of their events.
 func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) {
 	t.Helper()
 	for n, scope := range append([]string{""}, begun(events)...) {
@@ -219,8 +218,8 @@ func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) 
 			continue
 		}
 		task := i.get(t, agent.ChildTask(id, scope), n)
-		want, _ := wire.Reduce(f.Task(), i.Target.HTTP).(*a2av1.Task)
-		if !proto.Equal(want, task) { // comparing lists in lists for a report takes twice the time for each level
+		want, _ := bindings.Reduce(f.Task(), i.Target.HTTP).(*a2av1.Task)
+		if !proto.Equal(want, task) { // cmp.Diff is slow for nested lists, so it runs only on failure
 			t.Errorf("I5: task %q is not what its events say (-events +task):\n%s", scope, cmp.Diff(want, task, protocmp.Transform()))
 		}
 		if text, err := protojson.Marshal(task); err != nil || strings.Contains(string(text), Secret) {
@@ -229,7 +228,7 @@ func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) 
 	}
 }
 
-// begun are the steps that have begun, without the root.
+// begun returns the scopes of the steps that started, without the root.
 func begun(events []*teamv1.Event) []string {
 	var scopes []string
 	for _, ev := range events {
@@ -240,7 +239,7 @@ func begun(events []*teamv1.Event) []string {
 	return scopes
 }
 
-// client is one over one of the bindings that the server has.
+// client returns a client for the n-th binding that the server has.
 func (i Invariants) client(t testing.TB, n int) (c Client, done func()) {
 	t.Helper()
 	target := i.Target
@@ -258,7 +257,7 @@ func (i Invariants) client(t testing.TB, n int) (c Client, done func()) {
 	return g, func() { _ = g.Close() }
 }
 
-// get asks for a task.
+// get gets a task.
 func (i Invariants) get(t testing.TB, id string, n int) *a2av1.Task {
 	t.Helper()
 	c, done := i.client(t, n)
@@ -270,7 +269,7 @@ func (i Invariants) get(t testing.TB, id string, n int) *a2av1.Task {
 	return task
 }
 
-// unchanged is I6: neither a cancel nor a message changes what has ended.
+// unchanged checks I6: neither a cancel nor a message changes a task that has ended.
 func (i Invariants) unchanged(t testing.TB, id string, events []*teamv1.Event) {
 	t.Helper()
 	if last := events[len(events)-1]; last.GetScope() != "" || last.GetEnded() == nil {
@@ -280,7 +279,7 @@ func (i Invariants) unchanged(t testing.TB, id string, events []*teamv1.Event) {
 	c, done := i.client(t, 1)
 	defer done()
 	_, err := c.Cancel(context.Background(), &a2av1.CancelTaskRequest{Id: id})
-	canceled := before.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED // once more is no error
+	canceled := before.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED // canceling again is not an error
 	if err == nil && !canceled {
 		t.Errorf("I6: %s has ended and was canceled", id)
 	}
@@ -297,14 +296,14 @@ func (i Invariants) unchanged(t testing.TB, id string, events []*teamv1.Event) {
 	}
 }
 
-// Logger returns a logger that fails the test where a line has the secret (I4), and
-// writes to cores besides.
+// Logger returns a logger that fails the test if a line contains the secret (I4). It also
+// writes to cores.
 func Logger(t testing.TB, cores ...zapcore.Core) *zap.Logger {
 	eye := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), &watch{t}, zap.DebugLevel)
 	return zap.New(zapcore.NewTee(append(cores, eye)...))
 }
 
-// watch reads what is logged.
+// watch checks log lines.
 type watch struct{ t testing.TB }
 
 func (w *watch) Write(line []byte) (int, error) {
@@ -316,7 +315,7 @@ func (w *watch) Write(line []byte) (int, error) {
 
 func (*watch) Sync() error { return nil }
 
-// owners are all that can call a server.
+// owners returns the owners that can call a server.
 func owners(c server.Config) []string {
 	if len(c.Keys) == 0 {
 		return []string{LocalOwner}

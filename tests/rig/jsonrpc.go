@@ -15,13 +15,13 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// JSONRPC is a Client over JSON-RPC at /rpc.
+// JSONRPC is a Client for JSON-RPC at /rpc.
 type JSONRPC struct{ target Target }
 
 // NewJSONRPC returns a client.
 func NewJSONRPC(target Target) *JSONRPC { return &JSONRPC{target: target} }
 
-// Binding is "jsonrpc".
+// Binding returns "jsonrpc".
 func (c *JSONRPC) Binding() string { return "jsonrpc" }
 
 func (c *JSONRPC) post(ctx context.Context, method string, req proto.Message, headers map[string]string) (*Answer, error) {
@@ -48,7 +48,7 @@ func (c *JSONRPC) call(ctx context.Context, method string, req, resp proto.Messa
 	return RPCAnswer(r, resp)
 }
 
-// RPCAnswer reads an answer of JSON-RPC into m, or makes an *Error of it.
+// RPCAnswer decodes a JSON-RPC response into m, or returns its *Error.
 func RPCAnswer(r *Answer, m proto.Message) error {
 	b, err := r.all()
 	if err != nil {

@@ -15,20 +15,21 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Monitor calls the monitor service.
+// Monitor is a client of the monitor service.
 type Monitor interface {
-	// Binding names how: grpc, rest.
+	// Binding returns "grpc" or "rest".
 	Binding() string
-	// WatchTeam goes on behind a cursor; empty begins.
+	// WatchTeam watches a team, from a cursor if it is not empty.
 	WatchTeam(ctx context.Context, team, cursor string) iter.Seq2[*teamv1.WatchTeamResponse, error]
-	// WatchTask goes on behind a sequence; 0 begins.
+	// WatchTask watches a task, after a sequence number if it is not 0.
 	WatchTask(ctx context.Context, id string, after int64) iter.Seq2[*teamv1.WatchTaskResponse, error]
 	Trace(ctx context.Context, id string) (*teamv1.Trace, error)
 	Questions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error)
 	Answer(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error)
 }
 
-// Monitors returns one for each binding that has the service, closed with the test.
+// Monitors returns a client for each binding that has the monitor service. They are closed when the
+// test ends.
 func Monitors(t testing.TB, target Target) []Monitor {
 	t.Helper()
 	g, err := NewGRPC(target)
@@ -39,7 +40,7 @@ func Monitors(t testing.TB, target Target) []Monitor {
 	return []Monitor{MonitorGRPC{g, teamv1.NewMonitorServiceClient(g.Conn)}, MonitorREST{target}}
 }
 
-// MonitorGRPC is a Monitor over gRPC.
+// MonitorGRPC is a Monitor for gRPC.
 type MonitorGRPC struct {
 	*GRPC
 	client teamv1.MonitorServiceClient
@@ -77,20 +78,20 @@ func (c MonitorGRPC) Answer(ctx context.Context, req *teamv1.AnswerQuestionReque
 	return resp, FromGRPC(err)
 }
 
-// MonitorREST is a Monitor over REST.
+// MonitorREST is a Monitor for REST.
 type MonitorREST struct{ Target Target }
 
-// Binding is "rest".
+// Binding returns "rest".
 func (MonitorREST) Binding() string { return "rest" }
 
 const monitorPath = "/team/v1/monitor"
 
-// WatchTeam follows the events of a team; the cursor is the Last-Event-ID.
+// WatchTeam watches a team. The cursor is sent as Last-Event-ID.
 func (c MonitorREST) WatchTeam(ctx context.Context, team, cursor string) iter.Seq2[*teamv1.WatchTeamResponse, error] {
 	return events(ctx, c.Target, monitorPath+"/teams/"+url.PathEscape(team)+":watch", cursor, func(m *teamv1.WatchTeamResponse) string { return m.GetCursor() })
 }
 
-// WatchTask follows the events of a task; the sequence is the Last-Event-ID.
+// WatchTask watches a task. The sequence number is sent as Last-Event-ID.
 func (c MonitorREST) WatchTask(ctx context.Context, id string, after int64) iter.Seq2[*teamv1.WatchTaskResponse, error] {
 	last := ""
 	if after != 0 {
@@ -145,7 +146,7 @@ func (c MonitorREST) call(ctx context.Context, method, path string, body []byte,
 	return a.Read(resp)
 }
 
-// events reads server-sent events whose ids are what the messages say.
+// events reads server-sent events and checks that their ids match the messages.
 func events[M any, P interface {
 	*M
 	proto.Message
@@ -160,7 +161,7 @@ func events[M any, P interface {
 			yield(nil, err)
 			return
 		}
-		defer func() { _ = a.body.Close() }() // the reader may leave early
+		defer func() { _ = a.body.Close() }() // the reader may stop early
 		if a.Header.Get("Content-Type") != wire.TypeSSE {
 			yield(nil, a.Read(P(new(M))))
 			return

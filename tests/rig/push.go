@@ -11,7 +11,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// PushClient are the calls about push notifications; every Client has them.
+// PushClient has the calls for push notification configurations. Every Client implements
+// it.
 type PushClient interface {
 	Client
 	CreatePush(context.Context, *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error)

@@ -14,9 +14,10 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Receiver is one of push notifications, on an address of its own that it keeps.
+// Receiver is a webhook for push notifications. Its address stays the same when it is
+// restarted.
 type Receiver struct {
-	// URL to register.
+	// URL is the URL to register.
 	URL string
 
 	t       testing.TB
@@ -25,19 +26,19 @@ type Receiver struct {
 	changed chan struct{} // holds one signal
 
 	mu     sync.Mutex
-	answer func(n int) int // status of the nth call; guarded by mu
-	got    []Notification  // taken ones; guarded by mu
+	answer func(n int) int // returns the HTTP status of the nth call; guarded by mu
+	got    []Notification  // notifications answered with a 2xx status; guarded by mu
 	calls  int             // guarded by mu
 }
 
-// Notification is one that a receiver has taken.
+// Notification is a notification that the receiver has accepted.
 type Notification struct {
 	ID       string
 	Header   http.Header
 	Response *a2av1.StreamResponse
 }
 
-// Seq is the cursor that a notification carries; 0 is none.
+// Seq returns the cursor in the notification, 0 if it has none.
 func (n Notification) Seq() int64 {
 	for _, m := range []*a2av1.StreamResponse{n.Response} {
 		if run := a2a.RunOf(m.GetStatusUpdate().GetMetadata()); run != nil {
@@ -50,7 +51,7 @@ func (n Notification) Seq() int64 {
 	return a2a.RunOf(n.Response.GetTask().GetMetadata()).GetSeq()
 }
 
-// NewReceiver returns a receiver that runs, until the test ends at the latest.
+// NewReceiver starts a receiver. It is stopped when the test ends.
 func NewReceiver(t testing.TB) *Receiver {
 	t.Helper()
 	r := &Receiver{t: t, address: "127.0.0.1:0", changed: make(chan struct{}, 1)}
@@ -60,10 +61,10 @@ func NewReceiver(t testing.TB) *Receiver {
 	return r
 }
 
-// Start has it answer, again on its address.
+// Start starts the receiver again at its address.
 func (r *Receiver) Start() {
 	r.t.Helper()
-	l, err := net.Listen("tcp", r.address) //nolint:noctx // at once
+	l, err := net.Listen("tcp", r.address) //nolint:noctx // does not block
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -75,21 +76,22 @@ func (r *Receiver) Start() {
 	go s.Serve(l) //nolint:errcheck // until it is killed
 }
 
-// Kill ends it, with its connections.
+// Kill stops the receiver and closes its connections.
 func (r *Receiver) Kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.server.Close()
 }
 
-// Answer sets what calls are answered with, by their number from 1; nil is 200.
+// Answer sets the function that returns the HTTP status of a call by its number, from 1;
+// nil means 200.
 func (r *Receiver) Answer(f func(n int) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = f
 }
 
-// ServeHTTP takes a notification.
+// ServeHTTP records a notification.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	b, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -97,7 +99,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	n := Notification{ID: req.Header.Get("A2A-Notification-Id"), Header: req.Header.Clone(), Response: &a2av1.StreamResponse{}}
 	if err := wire.Unmarshal(b, n.Response); err != nil {
-		r.t.Errorf("a notification that is none: %v: %s", err, b)
+		r.t.Errorf("an invalid notification: %v: %s", err, b)
 	}
 	r.mu.Lock()
 	r.calls++
@@ -116,21 +118,22 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Calls is how many there were.
+// Calls returns the number of calls.
 func (r *Receiver) Calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls
 }
 
-// Taken returns what it has taken, in the order it came.
+// Taken returns the accepted notifications in the order of their arrival.
 func (r *Receiver) Taken() []Notification {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
 }
 
-// Until waits until what it has taken is enough.
+// Until waits until enough returns true for the accepted notifications. what describes the
+// condition.
 func (r *Receiver) Until(t testing.TB, what string, enough func([]Notification) bool) []Notification {
 	t.Helper()
 	late := time.After(60 * time.Second)
@@ -141,12 +144,12 @@ func (r *Receiver) Until(t testing.TB, what string, enough func([]Notification) 
 		select {
 		case <-r.changed:
 		case <-late:
-			t.Fatalf("%d calls, %d taken, and not: %s", r.Calls(), len(r.Taken()), what)
+			t.Fatalf("after %d calls, %d accepted: still waiting for %s", r.Calls(), len(r.Taken()), what)
 		}
 	}
 }
 
-// Ended reports whether a task is told to have ended.
+// Ended reports whether a notification says that its task has ended.
 func Ended(n Notification) bool {
 	state := n.Response.GetStatusUpdate().GetStatus().GetState()
 	if t := n.Response.GetTask(); t != nil {
@@ -160,7 +163,7 @@ func Ended(n Notification) bool {
 	}
 }
 
-// TaskOf is the task that a notification is about.
+// TaskOf returns the ID of the task that a notification is about.
 func TaskOf(n Notification) string {
 	switch p := n.Response.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
@@ -173,7 +176,7 @@ func TaskOf(n Notification) string {
 	return ""
 }
 
-// Once leaves out repetitions.
+// Once removes repeated notifications.
 func Once(list []Notification) []Notification {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(list), func(n Notification) bool {

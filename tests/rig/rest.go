@@ -14,17 +14,17 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// REST is a Client over REST. A tenant goes into the path.
+// REST is a Client for REST. The tenant is part of the path.
 type REST struct {
 	target Target
-	// GetSubscribe makes Subscribe use GET rather than POST.
+	// GetSubscribe makes Subscribe use GET instead of POST.
 	GetSubscribe bool
 }
 
 // NewREST returns a client.
 func NewREST(target Target) *REST { return &REST{target: target} }
 
-// Binding is "rest".
+// Binding returns "rest".
 func (c *REST) Binding() string { return "rest" }
 
 func (c *REST) post(ctx context.Context, path string, req proto.Message, headers map[string]string) (*Answer, error) {
@@ -111,7 +111,7 @@ func (c *REST) Stream(ctx context.Context, req *a2av1.SendMessageRequest) iter.S
 	return resp.events(restEvent, func(a *Answer) error { return a.Read(&a2av1.StreamResponse{}) })
 }
 
-// Subscribe follows a task by POST, or GET.
+// Subscribe subscribes to a task with POST, or with GET.
 func (c *REST) Subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) iter.Seq2[*a2av1.StreamResponse, error] {
 	headers := map[string]string{}
 	if after != 0 {

@@ -16,14 +16,14 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// VerifyMain runs a package's tests, ends a database that they started, and looks
-// for leaked goroutines.
-// One that a library of Gemini's library starts with the program is none.
+// VerifyMain runs the tests of a package, stops the database that they started, and checks
+// for leaked goroutines. It ignores one that a dependency of the Gemini client starts with
+// the program.
 func VerifyMain(m *testing.M) {
 	pgtest.Main(closing{m}, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
-// closing closes what the default client keeps open before leaks are looked for.
+// closing closes idle connections of the default HTTP client before the check for leaks.
 type closing struct{ *testing.M }
 
 func (c closing) Run() int {
@@ -32,17 +32,17 @@ func (c closing) Run() int {
 	return code
 }
 
-// Serve serves a server on free loopback ports until the test ends. models are
-// what its agents ask, see Invariants.
+// Serve serves on free loopback ports until the test ends. models are the model servers
+// that its agents call, see Invariants.
 func Serve(t testing.TB, c server.Config, models ...Models) Target {
 	t.Helper()
 	target, _ := Start(t, c, models...)
 	return target
 }
 
-// Start serves a server on free loopback ports until stop is called, at the
-// latest when the test ends: then the invariants of its tasks are checked first.
-// stop returns when nothing of it runs any more.
+// Start serves on free loopback ports until stop is called or the test ends. Then it first
+// checks the invariants of the tasks. stop returns when all goroutines of the server have
+// ended.
 func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop func()) {
 	t.Helper()
 	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
@@ -61,7 +61,7 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	stop = sync.OnceFunc(func() {
-		http.DefaultClient.CloseIdleConnections() // a server waits seconds for one that was never used
+		http.DefaultClient.CloseIdleConnections() // a server waits seconds for an unused connection
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -77,7 +77,8 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 	return target, stop
 }
 
-// Manager returns a manager that holds agents under their ids, closed with the test.
+// Manager returns an agent manager with agents under their IDs. It is closed when the test
+// ends.
 func Manager(t testing.TB, agents ...agent.Agent) *manager.Manager {
 	t.Helper()
 	m := manager.New(manager.Config{})

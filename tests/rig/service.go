@@ -19,15 +19,15 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Service is how generated clients call a server over one binding, those with one
-// answer. Errors are *Error. Safe for concurrent use.
+// Service lets generated clients call a server over one binding, without streams. Its
+// errors are *Error. It is safe for concurrent use.
 type Service interface {
 	grpc.ClientConnInterface
-	// Binding is "grpc" or "rest".
+	// Binding returns "grpc" or "rest".
 	Binding() string
 }
 
-// Services returns a Service for each binding, closed with the test.
+// Services returns a Service for each binding. They are closed when the test ends.
 func Services(t testing.TB, target Target) []Service {
 	t.Helper()
 	g, err := NewGRPC(target)
@@ -48,9 +48,10 @@ func (s grpcService) NewStream(ctx context.Context, d *grpc.StreamDesc, method s
 	return s.Conn.NewStream(s.Context(ctx), d, method, opts...)
 }
 
-// restService makes of a call what its HTTP annotation says.
+// restService sends calls as REST requests according to the HTTP annotations of their
+// methods.
 type restService struct {
-	grpc.ClientConnInterface // none: it has no streams
+	grpc.ClientConnInterface // nil: streams are not supported
 
 	target Target
 }
@@ -97,7 +98,7 @@ func (s restService) Invoke(ctx context.Context, method string, args, reply any,
 	return answer.Read(out)
 }
 
-// ruleOf is the HTTP annotation of a method, as gRPC names it.
+// ruleOf returns the HTTP annotation of a method, which has its gRPC name.
 func ruleOf(method string) (verb, path, body string, err error) {
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.Trim(method, "/"), "/", ".")))
 	if err != nil {

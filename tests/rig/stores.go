@@ -12,49 +12,51 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Lease is that of the stores opened here: how long another server waits for one
-// that does not say that it goes.
+// Lease is the lease of the stores opened here: how long another server waits for one that
+// stopped without a release.
 const Lease = 3 * time.Second
 
-// Place is where a store keeps what it keeps.
+// Place is a place for a store.
 type Place struct {
 	// Name is "memory", "sqlite" or "postgres".
 	Name string
-	// URL of the store.
+	// URL is the URL of the store.
 	URL string
-	// Durable: what is kept outlives the process.
+	// Durable reports whether the data outlives the process.
 	Durable bool
-	// Open opens the store; done closes it, at the latest when the test ends. One
-	// at a time: opened again it has what it had.
+	// Open opens the store, and done closes it, at the latest when the test ends. Only one
+	// may be open at a time. A store that is opened again has its data.
 	Open func(t testing.TB) (s server.Store, done func())
 }
 
-// places are empty stores, by the name of their kind.
+// places creates empty stores, by kind.
 var places = map[string]func(testing.TB) Place{"memory": Memory, "sqlite": SQLite, "postgres": PostgreSQL}
 
 // Another returns an empty place of the same kind.
 func (p Place) Another(t testing.TB) Place { return places[p.Name](t) }
 
-// EachStore runs a test once for each kind of store, on an empty one; with the race
-// detector for one kind alone, see race.Sample.
+// EachStore runs a test on an empty store of each kind. With the race detector it uses only
+// one kind, see race.Sample.
 func EachStore(t *testing.T, test func(*testing.T, Place)) {
 	for _, kind := range race.Sample(t, []string{"memory", "sqlite", "postgres"}) {
 		t.Run(kind, func(t *testing.T) { test(t, places[kind](t)) })
 	}
 }
 
-// Memory is what the process keeps: a server that follows another has what that had.
+// Memory returns a store in memory. A server that is started after another one has its
+// data.
 func Memory(testing.TB) Place {
 	s := store.NewMemory(store.MemoryConfig{})
 	return Place{Name: "memory", URL: store.MemoryURL, Open: func(testing.TB) (server.Store, func()) { return s, func() {} }}
 }
 
-// SQLite is a file of the test's own.
+// SQLite returns a store in a file of the test.
 func SQLite(t testing.TB) Place {
 	return durable("sqlite", "sqlite:"+filepath.Join(t.TempDir(), "team.db"))
 }
 
-// PostgreSQL is a schema of the test's own; without a server the test is skipped.
+// PostgreSQL returns a store in a schema of the test. Without a PostgreSQL server the test
+// is skipped.
 func PostgreSQL(t testing.TB) Place { return durable("postgres", pgtest.URL(t)) }
 
 func durable(name, url string) Place {

@@ -14,15 +14,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// traced is I5 of what the monitor says: the trace of a task that has ended is what
-// its events say, and what its leaves cost is what the root says, to the last token.
+// traced checks I5 for the monitor: the trace of a task that has ended equals its events,
+// and the cost of its leaves adds up exactly to that of the root.
 func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	t.Helper()
 	f := project.New(id, "")
 	for _, ev := range all {
 		f.Apply(ev)
 	}
-	if wire.Fits(f.Task()) != nil { // the trace contains the task, so it is refused too
+	if wire.Fits(f.Task()) != nil { // the trace contains the task and is too large as well
 		return
 	}
 	m := Monitors(t, i.Target)
@@ -53,7 +53,8 @@ func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	}
 }
 
-// node is what is compared of a step: counted from its events, and as the trace has it.
+// node holds the compared properties of a step: recomputed from events, or read from a
+// trace.
 type node struct {
 	outcome            teamv1.Outcome
 	attempts           int32
@@ -63,13 +64,13 @@ type node struct {
 	questions, answers int
 }
 
-// recount reads the steps of a root from its events, one pass and nothing else.
+// recount computes the steps of a root from its events in one pass.
 func recount(id string, all []*teamv1.Event) map[string]*node {
 	nodes := map[string]*node{id: {}}
 	asker := map[string]*node{}
 	for _, ev := range all {
 		at := agent.ChildTask(id, ev.GetScope())
-		if nodes[at] == nil { // nobody has decided it
+		if nodes[at] == nil { // there was no decision for it
 			nodes[at] = &node{}
 		}
 		n := nodes[at]
@@ -95,17 +96,17 @@ func recount(id string, all []*teamv1.Event) map[string]*node {
 		}
 	}
 	for _, n := range nodes {
-		if n.outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED { // what was decided and not begun ends with what it is part of
+		if n.outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED { // a step that never started ends with its parent
 			n.outcome, n.spent = teamv1.Outcome_OUTCOME_CANCELED, &teamv1.Spent{}
 		}
-		if n.own = n.spent; len(n.steps) > 0 { // only leaves cost something
+		if n.own = n.spent; len(n.steps) > 0 { // only leaves have a cost of their own
 			n.own = &teamv1.Spent{}
 		}
 	}
 	return nodes
 }
 
-// flatten reads the steps of a trace.
+// flatten collects the steps of a trace.
 func flatten(s *teamv1.TraceStep, into map[string]*node) {
 	n := &node{outcome: s.GetOutcome(), attempts: int32(len(s.GetAttempts())), spent: s.GetSpent(), own: s.GetOwn(), questions: len(s.GetQuestions())} //nolint:gosec // few
 	for _, d := range s.GetDecisions() {

@@ -16,14 +16,14 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// V03 is a Client in A2A 0.3, which takes and gives what 1.0 means by it.
+// V03 is a Client for A2A 0.3. It converts requests and responses from and to 1.0.
 type V03 struct {
 	target Target
 	form   a2av03.Form
 }
 
-// ClientsV03 returns a client for each binding of 0.3. They send no A2A-Version
-// unless the target has one.
+// ClientsV03 returns a client for each binding of 0.3. They send A2A-Version only if the
+// target has one.
 func ClientsV03(_ testing.TB, target Target) []Client {
 	if target.Version == "" {
 		target.Version = "-"
@@ -31,7 +31,7 @@ func ClientsV03(_ testing.TB, target Target) []Client {
 	return []Client{&V03{target, a2av03.RPC}, &V03{target, a2av03.REST}}
 }
 
-// Binding is "jsonrpc/0.3" or "rest/0.3".
+// Binding returns "jsonrpc/0.3" or "rest/0.3".
 func (c *V03) Binding() string {
 	if c.form == a2av03.REST {
 		return "rest/0.3"
@@ -39,7 +39,8 @@ func (c *V03) Binding() string {
 	return "jsonrpc/0.3"
 }
 
-// post makes a call: of a method with parameters, or of a path with a body.
+// post makes a call: of a method with parameters in JSON-RPC, of a path with a body in
+// REST.
 func (c *V03) post(ctx context.Context, tenant, method, verb, path string, body []byte, headers map[string]string) (*Answer, error) {
 	h := map[string]string{"Content-Type": wire.TypeJSON, "Accept": wire.TypeJSON}
 	for k, v := range headers {
@@ -58,7 +59,7 @@ func (c *V03) post(ctx context.Context, tenant, method, verb, path string, body 
 	return c.target.Do(ctx, http.MethodPost, prefix(tenant)+"/rpc", b, h)
 }
 
-// result is what an answer says, or its error.
+// result returns the result in a response, or its error.
 func (c *V03) result(r *Answer) ([]byte, error) {
 	b, err := r.all()
 	if err != nil {
@@ -84,11 +85,11 @@ func (c *V03) unpack(b []byte, httpStatus int) ([]byte, error) {
 	return resp.Result, nil
 }
 
-// restError reads an error as clients of 0.3 do, not as those of 1.0.
+// restError decodes an error as clients of 0.3 do.
 func (c *V03) restError(b []byte, httpStatus int) error {
 	e := &wire.RPCError{}
 	if err := json.Unmarshal(b, e); err != nil || e.Code == 0 {
-		return fmt.Errorf("status %d with %q, which is no error of 0.3", httpStatus, b)
+		return fmt.Errorf("status %d with %q, which is not an error of 0.3", httpStatus, b)
 	}
 	return errorOf(a2av03.ReadError(e), httpStatus)
 }
@@ -147,7 +148,7 @@ func (c *V03) Cancel(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.
 	return c.task(c.post(ctx, req.GetTenant(), "tasks/cancel", http.MethodPost, "/tasks/"+url.PathEscape(req.GetId())+":cancel", body, nil))
 }
 
-// List is no part of this client.
+// List always fails: 0.3 does not define it.
 func (c *V03) List(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 	return nil, fmt.Errorf("%s has no list", c.Binding())
 }

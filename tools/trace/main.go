@@ -1,9 +1,16 @@
-// Command trace shows which tests cover which requirement. It reads the
-// requirement IDs, one a line, and the output of `go test -json`, and prints a
-// row for each ID with the tests that carry it in their names and how they
-// ended. A test carries R-000-01 when its name holds R-000-01 or R_000_01.
+// Command trace shows which tests cover which requirement. The requirements are in
+// tests/requirements.txt, one a line: an ID and a sentence. A test carries R-000-01
+// when its name holds R-000-01 or R_000_01.
 //
-//	go test -json ./... | trace -ids tests/ids.txt -require R-000
+// From the output of `go test -json` it prints a row for each ID, with the tests that
+// carry it and how they ended:
+//
+//	go test -json ./... | trace -require R-000
+//
+// With -doc it writes a document instead, from the sentences and the tests found in
+// the sources below the current folder; no test runs:
+//
+//	trace -doc docs/requirements.md
 package main
 
 import (
@@ -15,15 +22,23 @@ import (
 )
 
 func main() {
-	ids := flag.String("ids", "tests/ids.txt", "file with the IDs, one a line")
+	file := flag.String("requirements", "tests/requirements.txt", "file with the requirements, one a line")
 	require := flag.String("require", "", "IDs that must pass: comma-separated IDs or beginnings of IDs")
 	only := flag.Bool("only", false, "print only the IDs that -require names")
+	doc := flag.String("doc", "", "write this document, and read no results")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: trace [flags] [go-test-json-file ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	unmet, err := run(os.Stdout, os.Stdin, *ids, *require, *only, flag.Args())
+	if *doc != "" {
+		if err := writeDocument(*doc, *file); err != nil {
+			fmt.Fprintln(os.Stderr, "trace:", err)
+			os.Exit(2)
+		}
+		return
+	}
+	unmet, err := run(os.Stdout, os.Stdin, *file, *require, *only, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "trace:", err)
 		os.Exit(2)
@@ -34,9 +49,18 @@ func main() {
 	}
 }
 
+// writeDocument writes the document of the requirements in a file.
+func writeDocument(doc, file string) error {
+	text, err := document(".", file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(doc, []byte(text), 0o644)
+}
+
 // run prints the table and returns the required IDs that are not passing.
-func run(out io.Writer, stdin io.Reader, idsFile, require string, only bool, files []string) ([]string, error) {
-	ids, err := readIDs(idsFile)
+func run(out io.Writer, stdin io.Reader, file, require string, only bool, files []string) ([]string, error) {
+	groups, err := readRequirements(file)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +76,7 @@ func run(out io.Writer, stdin io.Reader, idsFile, require string, only bool, fil
 		}
 	}
 	wanted := prefixes(require)
-	rows := trace(ids, results)
+	rows := trace(idsOf(groups), results)
 	shown := rows
 	if only {
 		shown = nil

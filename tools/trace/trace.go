@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,22 +30,6 @@ type row struct {
 	id     string
 	tests  []test
 	result result
-}
-
-func readIDs(name string) ([]string, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	ids := strings.Fields(string(b))
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if seen[id] {
-			return nil, fmt.Errorf("%s: %s is there twice", name, id)
-		}
-		seen[id] = true
-	}
-	return ids, nil
 }
 
 // readResults adds the outcomes in a stream of `go test -json` events. Lines

@@ -56,8 +56,9 @@ not json
 `
 
 func TestRun(t *testing.T) {
-	ids := filepath.Join(t.TempDir(), "ids.txt")
-	if err := os.WriteFile(ids, []byte("R-000-01\nR-000-02\nR-000-03\nR-000-04\nR-000-05\nS-15\n"), 0o600); err != nil {
+	ids := filepath.Join(t.TempDir(), "requirements.txt")
+	text := "## Rules\nR-000-01 One.\nR-000-02 Two.\nR-000-03 Three.\nR-000-04 Four.\n\nR-000-05 Five.\n## Scenarios\nS-15 It dies.\n"
+	if err := os.WriteFile(ids, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
@@ -91,8 +92,8 @@ S-15      fail     q TestS_15_dies
 
 func TestRun_only(t *testing.T) {
 	dir := t.TempDir()
-	ids, results := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "results")
-	for name, text := range map[string]string{ids: "R-000-01 S-15 S-16\n", results: events} {
+	ids, results := filepath.Join(dir, "requirements.txt"), filepath.Join(dir, "results")
+	for name, text := range map[string]string{ids: "## All\nR-000-01 One.\nS-15 It dies.\nS-16 It lives.\n", results: events} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -107,12 +108,81 @@ func TestRun_only(t *testing.T) {
 	}
 }
 
-func TestReadIDs_twice(t *testing.T) {
-	ids := filepath.Join(t.TempDir(), "ids.txt")
-	if err := os.WriteFile(ids, []byte("S-15\nS-15\n"), 0o600); err != nil {
+func TestReadRequirements(t *testing.T) {
+	for text, want := range map[string]string{
+		"## All\nS-15 One.\nS-15 Two.\n": "S-15 is there twice",
+		"## All\nS-15\n":                 "want an ID and a sentence",
+		"S-15 One.\n":                    "below a heading",
+	} {
+		file := filepath.Join(t.TempDir(), "requirements.txt")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readRequirements(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestSourceTests finds IDs in names of tests and in literals that begin with one,
+// wherever the tests reach them, and not in what tests report.
+func TestSourceTests(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"pkg/a_test.go": `package a
+
+func TestR_000_01_Name(t *testing.T) { t.Error("R-000-02 was reported") }
+
+func TestTable(t *testing.T) {
+	for _, c := range cases {
+		check(t, c.name)
+	}
+}
+
+func TestAnother(t *testing.T) { t.Run("no R-000-05 at the beginning", nil) }
+
+var cases = []struct{ name string }{{"R-000-03 S-15 in a table"}}
+`,
+		"pkg/b_test.go":          "package a_test\n\nfunc check(t *testing.T, name string) { t.Run(\"R-000-04 \"+name, nil) }\n",
+		"suite/suite.go":         "package suite\n\nimport \"testing\"\n\nfunc Run(t *testing.T) { t.Run(\"R-000-03 everywhere\", nil) }\n",
+		"suite/testdata/x.go":    "not Go",
+		"tools/trace/an_test.go": "package main\n\nfunc TestR_000_05(t *testing.T) {}\n",
+	} {
+		name = filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := sourceTests(root, finder([]string{"R-000-01", "R-000-02", "R-000-03", "R-000-04", "R-000-05", "S-15"}))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readIDs(ids); err == nil {
-		t.Error("an ID that is there twice was accepted")
+	want := map[string][]test{
+		"R-000-01": {{"pkg", "TestR_000_01_Name"}},
+		"R-000-03": {{"pkg", "TestTable"}, {"suite", "Run"}},
+		"R-000-04": {{"pkg", "TestTable"}},
+		"S-15":     {{"pkg", "TestTable"}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(test{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestDocument compares docs/requirements.md with what the sources give.
+func TestDocument(t *testing.T) {
+	root := filepath.Join("..", "..")
+	want, err := document(root, filepath.Join(root, "tests", "requirements.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(root, "docs", "requirements.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/requirements.md is out of date, run `make trace-docs`:\n%s", diff)
 	}
 }

@@ -21,22 +21,21 @@ import { useTrace } from "./state/useTrace";
 import { within } from "./text";
 
 /**
- * Page is the Team Monitor. It holds what its parts share; each part shows one thing.
- * Parts to come stand beside these: other views of a task beside TracePanel, the
- * configuration and agents of a team beside Members.
+ * Page is the Team Monitor. It holds the state that its parts share.
+ * Add other views of a task next to TracePanel, and views of a team next to Members.
  */
 export function Page({ base }: { base: string }) {
   const [key, setKey] = useState(keptKey);
-  const [refused, setRefused] = useState<string | null>(null); // the key that the server did not take
+  const [refused, setRefused] = useState<string | null>(null); // the key that the server rejected
   const [choices, setChoices] = useState<Choice[] | null>(null);
-  const [trouble, setTrouble] = useState(""); // why the teams cannot be listed
+  const [trouble, setTrouble] = useState(""); // why listing the teams failed
   const place = usePlace();
   const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
   const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
   const questions = useQuestions(client, !wantsKey);
   const root = place.task.split("~")[0] ?? "";
-  const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events come with those of the team
+  const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events are part of the team's stream
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
 
   const list = () =>
@@ -73,7 +72,7 @@ export function Page({ base }: { base: string }) {
     forgetKey();
     setKey("");
   };
-  const team = state.team?.teamId === place.team ? state.team : null; // not the one that was watched before
+  const team = state.team?.teamId === place.team ? state.team : null; // ignore the state of the previous team
   return (
     <>
       <header>
@@ -89,7 +88,7 @@ export function Page({ base }: { base: string }) {
       </header>
       <main>
         {choices?.length === 0 && !place.team && (
-          <Empty say="This server shows no teams." command={`team-server teams apply -f team.yaml${key && " --token KEY"}`} base={base} />
+          <Empty say="This server has no teams." command={`team-server teams apply -f team.yaml${key && " --token KEY"}`} base={base} />
         )}
         {trouble && !choices && <Empty say={trouble} />}
         {state.connection === "refused" && <Empty say={state.refusal} command={`team-server agents ls${key && " --token KEY"}`} base={base} />}

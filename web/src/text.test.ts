@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { brief, clock, money, seconds, short, span, tell, within } from "./text";
+import { brief, clock, describe, money, seconds, short, span, within } from "./text";
 
-test("figures are short", () => {
+test("numbers, durations and IDs are short", () => {
   expect([short(0), short(9_999), short(12_345), short(123_456), short(2_500_000)]).toEqual(["0", "9,999", "12.3k", "123k", "2.5M"]);
   expect([money(undefined), money({ costMicros: "12" }), money({ costMicros: "12000" }), money({ costMicros: "1230000" })]).toEqual([
     "",
@@ -14,19 +14,19 @@ test("figures are short", () => {
   expect(brief("01a20396-556c-7196-9c1c-e9c10d26afc9~1.2")).toBe("0d26afc9~1.2");
 });
 
-test("events are put into words, also those that are not known", () => {
-  expect(tell({ seq: "1", decided: { rule: "story", reason: "turn == 1", steps: [{ id: "1", member: "newsroom" }] } })).toEqual({
+test("known and unknown events have texts", () => {
+  expect(describe({ seq: "1", decided: { rule: "story", reason: "turn == 1", steps: [{ id: "1", member: "newsroom" }] } })).toEqual({
     level: "normal",
     text: 'rule "story" → newsroom because turn == 1',
   });
-  expect(tell({ seq: "1", ended: { outcome: "OUTCOME_FAILED", error: { reason: "UNAVAILABLE", message: "gone" } } })).toEqual({
+  expect(describe({ seq: "1", ended: { outcome: "OUTCOME_FAILED", error: { reason: "UNAVAILABLE", message: "gone" } } })).toEqual({
     level: "problem",
     text: "failed UNAVAILABLE: gone",
   });
-  expect(tell({ seq: "1", time: "", ...{ paused: {} } })).toEqual({ level: "detail", text: "paused" });
+  expect(describe({ seq: "1", time: "", ...{ paused: {} } })).toEqual({ level: "detail", text: "paused" });
 });
 
-test("a time of another day says which", () => {
+test("a time on another day includes the date", () => {
   const now = new Date(2026, 2, 1, 9, 30);
   const at = (...d: [number, number, number, number, number]) => clock(new Date(...d).toISOString(), now);
   expect([at(2026, 2, 1, 0, 5), at(2026, 1, 28, 23, 59), at(2025, 11, 31, 23, 59), clock(undefined)]).toEqual([
@@ -37,7 +37,7 @@ test("a time of another day says which", () => {
   ]);
 });
 
-test("what is within a task is known by its id", () => {
+test("the ID of a task shows which task it belongs to", () => {
   expect(["t", "t~1", "t~1.2", "t~12", "u"].map((id) => [within(id, "t"), within(id, "t~1")])).toEqual([
     [true, false],
     [true, true],

@@ -1,30 +1,30 @@
-// How things are worded.
+// The texts of the page, and the formats of numbers, times and IDs.
 import type { Event, Failure, Message, Spent } from "./api/types";
 
-/** words is the text of a message; what is no text is shown as what it is. */
+/** words returns the text of a message. Parts that are not text are shown as JSON or by their name. */
 export function words(m: Message | undefined): string {
   return (m?.parts ?? [])
     .map((p) => p.text ?? (p.data !== undefined ? JSON.stringify(p.data) : (p.filename ?? p.url ?? "file")))
     .join("\n");
 }
 
-/** asked is the text of a question, without its data. */
+/** asked returns the text of a question without its data. */
 export function asked(m: Message | undefined): string {
-  return (m?.parts ?? []).flatMap((p) => p.text ?? []).join("\n") || "An answer is wanted.";
+  return (m?.parts ?? []).flatMap((p) => p.text ?? []).join("\n") || "An answer is required.";
 }
 
-/** clip shortens a text to a line. */
+/** clip shortens a text to one line of max characters. */
 export function clip(text: string, max = 120): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > max ? `${line.slice(0, max - 1)}…` : line;
 }
 
-/** count is a number that may be missing. */
+/** count formats a number; a missing one is 0. */
 export function count(n: string | number | undefined): string {
   return Number(n ?? 0).toLocaleString("en-US");
 }
 
-/** short is a large number in few letters. */
+/** short formats a large number in few characters, such as 12.3k. */
 export function short(n: number): string {
   if (n < 10_000) return n.toLocaleString("en-US");
   if (n < 1_000_000) return `${(n / 1_000).toFixed(n < 100_000 ? 1 : 0)}k`;
@@ -35,25 +35,25 @@ export function tokens(s: Spent | undefined): number {
   return Number(s?.inputTokens ?? 0) + Number(s?.outputTokens ?? 0);
 }
 
-/** money is what something cost; "" where it cost nothing. */
+/** money formats the cost in dollars, "" for none. */
 export function money(s: Spent | undefined): string {
   const micros = Number(s?.costMicros ?? 0);
   if (micros === 0) return "";
   return `$${(micros / 1e6).toFixed(micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
 }
 
-/** spent is tokens and money in a few words; "" is nothing. */
+/** spent formats tokens and cost, "" for none. */
 export function spent(s: Spent | undefined): string {
   const t = tokens(s);
   return facts(t ? `${short(t)} tok` : "", money(s));
 }
 
-/** seconds reads a duration as JSON has it: "1.5s". */
+/** seconds formats a duration of ProtoJSON, such as "1.5s". */
 export function seconds(d: string | undefined): string {
   return d === undefined ? "–" : span(Number.parseFloat(d) * 1_000);
 }
 
-/** span is a time in milliseconds, in words. */
+/** span formats a duration in milliseconds. */
 export function span(ms: number): string {
   if (ms < 1) return "<1ms";
   if (ms < 100) return `${Math.round(ms)}ms`;
@@ -62,12 +62,12 @@ export function span(ms: number): string {
   return minutes < 60 ? `${minutes}m ${Math.floor((ms % 60_000) / 1_000)}s` : `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
 }
 
-/** between is the time from one moment to another, or to now. */
+/** between formats the duration from one time to another, or to now. */
 export function between(from: string | undefined, to: string | undefined, now: number): string {
   return from ? span((to ? Date.parse(to) : now) - Date.parse(from)) : "";
 }
 
-/** clock is the time of day, with the day where that is not today. */
+/** clock formats the time of day, with the date unless it is today. */
 export function clock(time: string | undefined, now = new Date()): string {
   if (!time) return "";
   const at = new Date(time);
@@ -76,23 +76,23 @@ export function clock(time: string | undefined, now = new Date()): string {
   return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...year })} ${at.toLocaleTimeString("en-GB")}`;
 }
 
-/** facts puts some short facts on one line; those that are empty are left out. */
+/** facts joins short texts to one line, without empty ones. */
 export function facts(...list: (string | undefined)[]): string {
-  return list.filter(Boolean).join(" ·\u00a0"); // a line does not end with the dot
+  return list.filter(Boolean).join(" ·\u00a0"); // no line break after the dot
 }
 
-/** brief is an id that is short enough to read: the end of it, which differs most. */
+/** brief shortens an ID to its end, where IDs differ most. */
 export function brief(id: string): string {
   const [root = "", scope] = id.split("~");
   return root.slice(-8) + (scope ? `~${scope}` : "");
 }
 
-/** within reports whether an id of a task is that of another one, or of something below it. */
+/** within reports whether a task ID is top or belongs to a task below top. */
 export function within(id: string, top: string): boolean {
   return id === top || id.startsWith(top.includes("~") ? `${top}.` : `${top}~`);
 }
 
-/** plain is the word of an enum's value: STATE_RUNNING is "running". */
+/** plain converts an enum value to a word: STATE_RUNNING to "running". */
 export function plain(value: string | undefined, prefix: string): string {
   return (value ?? "").replace(prefix, "").toLowerCase().replaceAll("_", " ");
 }
@@ -101,30 +101,30 @@ export function failure(f: Failure | undefined): string {
   return [f?.reason, f?.message].filter(Boolean).join(": ");
 }
 
-/** Level is how much a reader wants to know of an event. */
+/** Level is the importance of an event. */
 export type Level = "detail" | "normal" | "problem";
 
-/** Told is an event in words. */
-export interface Told {
+/** EventText is the text of an event with its level. */
+export interface EventText {
   level: Level;
   text: string;
 }
 
 const bad = ["OUTCOME_FAILED", "OUTCOME_TIMED_OUT", "OUTCOME_REJECTED"];
 
-/** tell puts an event into words. */
-export function tell(e: Event): Told {
-  const at = (level: Level, ...parts: (string | false | undefined)[]): Told => ({ level, text: parts.filter(Boolean).join(" ") });
-  if (e.accepted) return at("normal", "was asked:", clip(words(e.accepted.message)));
+/** describe returns the text and the level of an event. */
+export function describe(e: Event): EventText {
+  const at = (level: Level, ...parts: (string | false | undefined)[]): EventText => ({ level, text: parts.filter(Boolean).join(" ") });
+  if (e.accepted) return at("normal", "task:", clip(words(e.accepted.message)));
   if (e.decided) return at("normal", decision(e.decided));
   if (e.started)
     return at(
       "normal",
-      "works",
+      "started",
       (e.started.attempt ?? 1) > 1 && `(attempt ${e.started.attempt})`,
       e.started.model && `with ${e.started.model}`,
     );
-  if (e.retried) return at("problem", `attempt ${e.retried.attempt ?? 1} failed, tries again:`, failure(e.retried.error));
+  if (e.retried) return at("problem", `attempt ${e.retried.attempt ?? 1} failed, retrying:`, failure(e.retried.error));
   if (e.ended)
     return at(
       bad.includes(e.ended.outcome ?? "") ? "problem" : "normal",
@@ -132,13 +132,13 @@ export function tell(e: Event): Told {
       spent(e.ended.spent),
       failure(e.ended.error),
     );
-  if (e.spawned) return at("normal", "goes on as task", brief(e.spawned.taskId ?? ""));
-  if (e.bound) return at("normal", "is worked on at", e.bound.peer);
+  if (e.spawned) return at("normal", "continues as task", brief(e.spawned.taskId ?? ""));
+  if (e.bound) return at("normal", "runs at", e.bound.peer);
   if (e.asked) return at("normal", "asks:", clip(asked(e.asked.message)));
-  if (e.answered) return at("normal", "was answered:", clip(words(e.answered.message)), e.answered.by && `(by ${e.answered.by})`);
-  if (e.received) return at("normal", "received:", clip(words(e.received.message)));
+  if (e.answered) return at("normal", "answer:", clip(words(e.answered.message)), e.answered.by && `(by ${e.answered.by})`);
+  if (e.received) return at("normal", "message:", clip(words(e.received.message)));
   if (e.commanded) return at("normal", "command:", plain(e.commanded.command, "COMMAND_"), e.commanded.reason);
-  if (e.expired) return at("problem", "time ran out:", e.expired.limit);
+  if (e.expired) return at("problem", "timeout:", e.expired.limit);
   if (e.checked)
     return at(
       e.checked.error ? "problem" : "normal",
@@ -149,10 +149,10 @@ export function tell(e: Event): Told {
     );
   if (e.progress) return at("normal", clip(words(e.progress.message)));
   if (e.noted) return at(e.noted.code?.startsWith("MEMBER_") ? "normal" : "detail", e.noted.text || e.noted.code);
-  if (e.waiting) return at("normal", e.waiting.paused ? "is paused" : "waits for people");
+  if (e.waiting) return at("normal", e.waiting.paused ? "paused" : "waiting for people");
   if (e.delta) return at("detail", "says:", clip(e.delta.text ?? ""));
-  if (e.observed) return at("detail", "sees its members");
-  if (e.artifact) return at("detail", "puts out a piece of its result");
+  if (e.observed) return at("detail", "checked its members");
+  if (e.artifact) return at("detail", "sent a part of its result");
   return at("detail", Object.keys(e).find((k) => !["seq", "time", "scope", "agent"].includes(k)) ?? "event");
 }
 
@@ -163,13 +163,13 @@ function decision(d: NonNullable<Event["decided"]>): string {
   return [d.rule ? `rule "${d.rule}"` : "decides", to && `→ ${to}`, d.reason && `because ${clip(d.reason)}`].filter(Boolean).join(" ");
 }
 
-/** stepName says who or what a step is: of a workflow's step also which one. */
+/** stepName returns the member or kind of a step, with the name of a workflow step. */
 export function stepName(s: { member?: string; name?: string; kind?: string }): string {
   const who = s.member || kindName(s.kind);
   return s.name && s.name !== who ? `${who} (${s.name})` : who;
 }
 
-/** kindName is the kind of a step in words. */
+/** kindName returns the kind of a step in words. */
 export function kindName(kind: string | undefined): string {
   const known: Record<string, string> = {
     KIND_MODEL: "model",

@@ -1,4 +1,4 @@
-// Package whole serves the file of a server, with all that a server has, to tests.
+// Package whole starts, for tests, a complete server from a configuration file.
 package whole
 
 import (
@@ -14,16 +14,17 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// Server is a running one.
+// Server is a running server.
 type Server struct {
-	rig.Target // as acme/ann
+	rig.Target // with the key of acme/ann
 	Running    *app.Running
-	// Stop ends the server, at the latest when the test ends.
+	// Stop stops the server. It is called when the test ends, at the latest.
 	Stop func()
 }
 
-// Open serves a file on a store. Its variables are LLM, the URL of the model server,
-// and ANN, BOB and EVE, the sums of the keys of acme/ann, acme/bob and other/eve.
+// Open starts a server with a file on a store. The file may use the variables LLM, the URL
+// of the model server, and ANN, BOB and EVE, the SHA-256 of the keys of acme/ann, acme/bob
+// and other/eve.
 func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server {
 	t.Helper()
 	env := map[string]string{
@@ -33,7 +34,7 @@ func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := app.Serve(context.Background(), def, app.Serving{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
+	r, err := app.Serve(context.Background(), def, app.ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

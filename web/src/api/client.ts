@@ -1,7 +1,7 @@
 import { follow } from "./sse";
 import type { Choice, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
 
-/** APIError is what the server refuses a call with. */
+/** APIError is the error with which the server rejects a call. */
 export class APIError extends Error {
   constructor(
     readonly status: number,
@@ -12,22 +12,22 @@ export class APIError extends Error {
   }
 }
 
-/** Watcher is told of a team. */
+/** Watcher receives the stream of a team. */
 export interface Watcher {
-  /** Messages, in order, each one once. */
+  /** Receives messages in order, each one once. */
   messages(messages: WatchTeamResponse[]): void;
-  /** Whether the stream is open. */
+  /** Receives whether the stream is open. */
   opened(open: boolean): void;
-  /** The team cannot be watched. */
+  /** Called if the team cannot be watched. */
   refused(error: APIError): void;
 }
 
-/** Client calls the server that the page came from. */
+/** Client calls the server that serves the page. */
 export class Client {
   /**
-   * @param base URL of the server, with a slash at its end.
-   * @param key the API key; "" is none.
-   * @param unauthenticated is called when the server wants another key.
+   * @param base the URL of the server, with a slash at its end.
+   * @param key the API key; "" for none.
+   * @param unauthenticated is called when the server rejects the key.
    */
   constructor(
     private readonly base: string,
@@ -35,7 +35,7 @@ export class Client {
     private readonly unauthenticated: () => void,
   ) {}
 
-  /** choices lists what can be watched: teams, then the other agents. */
+  /** choices returns the teams and then the other agents, all of which can be watched. */
   async choices(): Promise<Choice[]> {
     const [teams, agents] = await Promise.all([
       this.pages<{ id: string; name?: string }>("team/v1/teams", "teams"),
@@ -47,17 +47,17 @@ export class Client {
     ];
   }
 
-  /** trace explains a task. */
+  /** trace returns the trace of a task. */
   async trace(task: string): Promise<Trace> {
     return (await this.get<{ trace: Trace }>(`team/v1/monitor/tasks/${encodeURIComponent(task)}:trace`)).trace;
   }
 
-  /** recent lists the newest tasks of a team. */
+  /** recent returns the newest tasks of a team. */
   async recent(team: string): Promise<Task[]> {
     return (await this.get<{ tasks?: Task[] }>(`${encodeURIComponent(team)}/tasks?pageSize=20`)).tasks ?? [];
   }
 
-  /** questions lists the open questions of all teams: of the caller's tasks, and those that others' tasks ask its roles. */
+  /** questions returns the open questions in the caller's tasks, and those to its roles in other tasks. */
   async questions(): Promise<OpenQuestion[]> {
     return this.pages<OpenQuestion>("team/v1/monitor/questions", "questions");
   }
@@ -67,12 +67,12 @@ export class Client {
     await this.post(`team/v1/monitor/tasks/${encodeURIComponent(task)}:answer`, { question, text });
   }
 
-  /** cancel ends a task; it returns when the task has ended. */
+  /** cancel cancels a task and waits for its end. */
   async cancel(team: string, task: string): Promise<void> {
     await this.post(`${encodeURIComponent(team)}/tasks/${encodeURIComponent(task)}:cancel`, {});
   }
 
-  /** send gives a team a task, and returns its id. The same messageId is the same task. */
+  /** send sends a message to a team and returns the ID of the task. Sending the same messageId again returns the same task. */
   async send(team: string, messageId: string, text: string): Promise<string> {
     const sent = await this.post<{ task?: Task }>(`${encodeURIComponent(team)}/message:send`, {
       message: { messageId, role: "ROLE_USER", parts: [{ text }] },
@@ -81,7 +81,7 @@ export class Client {
     return sent.task?.id ?? "";
   }
 
-  /** watch tells of a team until signal is aborted. */
+  /** watch streams a team to a watcher until signal is aborted. */
   watch(team: string, watcher: Watcher, signal: AbortSignal): Promise<void> {
     const path = `team/v1/monitor/teams/${encodeURIComponent(team)}:watch`;
     return follow(
@@ -124,7 +124,7 @@ export class Client {
     if (this.key) headers.set("Authorization", `Bearer ${this.key}`);
     const response = await fetch(this.base + path, { cache: "no-store", ...init, headers }).catch((e: unknown) => {
       if (e instanceof TypeError) throw new APIError(0, "UNAVAILABLE", `The server at ${this.base} cannot be reached. Check that it runs, then try again.`);
-      throw e; // an abort
+      throw e; // the call was aborted
     });
     if (response.ok) return response;
     if (response.status === 401) this.unauthenticated();
@@ -132,7 +132,7 @@ export class Client {
   }
 }
 
-/** failure reads the error of a response. */
+/** failure returns the error in a response. */
 async function failure(response: Response): Promise<APIError> {
   interface Body {
     error?: { message?: string; details?: { reason?: string }[] };
@@ -142,7 +142,7 @@ async function failure(response: Response): Promise<APIError> {
   return new APIError(response.status, reason, body.error?.message ?? `the server answered ${response.status}`);
 }
 
-/** newID is an id of 128 random bits; crypto.randomUUID is not there on plain HTTP. */
+/** newID returns an ID of 128 random bits. crypto.randomUUID is not available over plain HTTP. */
 export function newID(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { follow, Parser, type Frame } from "./sse";
 
-test("a stream in pieces of any length gives the same frames", () => {
+test("the frames do not depend on the pieces of a stream", () => {
   const text = ": hello\n\nid: 7\ndata: one\ndata:two\n\r\nevent: error\r\ndata: {}\r\n\r\nid\ndata\n\nretry: 1\n\n";
   const want: Frame[] = [
     { id: "7", event: "", data: "one\ntwo" },
@@ -19,7 +19,7 @@ test("a stream in pieces of any length gives the same frames", () => {
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test("it goes on behind the last whole frame, and stops where it is refused for good", async () => {
+test("follow resumes after the last complete frame, and stops when it is rejected for good", async () => {
   const answers = ["id: 1\ndata: a\n\nid: 2\nda", "", "id: 2\ndata: b\n\nevent: error\ndata: x\n\n"];
   const asked: string[] = [];
   const got: string[] = [];
@@ -44,7 +44,7 @@ test("it goes on behind the last whole frame, and stops where it is refused for 
   expect(open).toEqual([true, false, true, false, true, false]);
 });
 
-test("a connection that says nothing is given up", async () => {
+test("a silent connection is closed", async () => {
   const end = new AbortController();
   let opened = 0;
   const done = follow(

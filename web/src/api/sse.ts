@@ -5,15 +5,15 @@ export interface Frame {
   data: string;
 }
 
-/** Parser makes frames of the text of a stream, which comes in pieces of any length. */
+/** Parser splits the text of a stream, which arrives in pieces of any length, into frames. */
 export class Parser {
   private rest = "";
   private frame: Frame = { id: "", event: "", data: "" };
   private data: string[] = [];
 
-  /** push returns the frames that text has completed. */
+  /** push adds text and returns the frames that it completes. */
   push(text: string): Frame[] {
-    const lines = (this.rest + text).split(/\r\n|\n|\r(?=[^\n])/); // a last \r may be half of a line's end
+    const lines = (this.rest + text).split(/\r\n|\n|\r(?=[^\n])/); // a \r at the end may be followed by \n
     this.rest = lines.pop() ?? "";
     return lines.flatMap((line) => this.line(line) ?? []);
   }
@@ -21,10 +21,10 @@ export class Parser {
   private line(line: string): Frame | undefined {
     if (line === "") return this.end();
     const [, field = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
-    if (field === "id") this.frame.id = value; // holds for what follows, until there is another
+    if (field === "id") this.frame.id = value; // also applies to later frames without an id
     if (field === "event") this.frame.event = value;
     if (field === "data") this.data.push(value);
-    return undefined; // a comment has an empty field
+    return undefined; // a comment
   }
 
   private end(): Frame | undefined {
@@ -36,25 +36,25 @@ export class Parser {
   }
 }
 
-/** Source is a stream to follow. */
+/** Source is a stream that can be resumed. */
 export interface Source {
-  /** Opens the stream behind the frame of that id; "" begins. Rejects when it is refused. */
+  /** Opens the stream after the frame with that ID; "" starts at the beginning. Rejects if the server does. */
   open(lastEventID: string, signal: AbortSignal): Promise<Response>;
-  /** Takes frames, in order, each one once. */
+  /** Receives frames in order, each one once. */
   frames(frames: Frame[]): void;
-  /** Hears whether the stream is open. */
+  /** Receives whether the stream is open. */
   opened(open: boolean): void;
-  /** Says whether it is no use to try again. */
+  /** Returns whether retrying is useless. */
   final(error: unknown): boolean;
 }
 
-/** The server says something at least every 15 seconds. */
+/** The timeout of a silent connection, in ms. The server sends something at least every 15 seconds. */
 const silence = 40_000;
 
 /**
- * follow follows a stream until signal is aborted, or it is refused for good: it opens
- * it again behind the last frame, as often as it ends. EventSource would do that too,
- * but sends no Authorization.
+ * follow reads a stream until signal is aborted or the server rejects it for good. When
+ * the stream ends, follow reopens it after the last frame. EventSource does the same, but
+ * cannot send an Authorization header.
  */
 export async function follow(source: Source, signal: AbortSignal): Promise<void> {
   let last = "";
@@ -73,7 +73,7 @@ export async function follow(source: Source, signal: AbortSignal): Promise<void>
   }
 }
 
-/** read takes what one connection brings. */
+/** read reads the frames of one connection. */
 async function read(source: Source, last: string, signal: AbortSignal, take: (frames: Frame[]) => void): Promise<void> {
   const connection = new AbortController();
   const hangUp = () => connection.abort();
@@ -88,7 +88,7 @@ async function read(source: Source, last: string, signal: AbortSignal, take: (fr
       clearTimeout(watchdog);
       watchdog = setTimeout(hangUp, silence);
       const frames = parser.push(piece.value);
-      const events = frames.filter((f) => f.event === ""); // an event of kind error is the last one: the stream ends
+      const events = frames.filter((f) => f.event === ""); // an event of type error ends the stream
       if (events.length > 0) take(events);
     }
   } finally {
@@ -97,12 +97,12 @@ async function read(source: Source, last: string, signal: AbortSignal, take: (fr
   }
 }
 
-/** backoff is how long to wait after so many failures: up to five seconds, not all pages at once. */
+/** backoff returns the pause in ms after a number of failures: at most five seconds, with jitter. */
 function backoff(failures: number): number {
   return Math.min(5_000, 250 * 2 ** failures) * (0.5 + Math.random() / 2);
 }
 
-/** pause waits, at most until signal is aborted. */
+/** pause waits until the time is over or signal is aborted. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     const timer = setTimeout(done, ms);

@@ -1,6 +1,5 @@
-// The JSON of the server, as far as the page reads it: proto/team/v1/monitor.proto and
-// event.proto say what the fields mean. Numbers of 64 bits come as texts, and what is
-// empty is left out.
+// The JSON of the server that the page reads. proto/team/v1/monitor.proto and event.proto
+// document the fields. 64-bit numbers are strings, and empty values are omitted.
 
 export interface Message {
   messageId?: string;
@@ -83,7 +82,7 @@ export interface ActiveTask {
   waiting?: boolean;
   cancelRequested?: boolean;
   spent?: Spent;
-  /** Where it is work for another team: the task that it is part of, and who that was sent to. */
+  /** If it is work for another team: the task that it is part of, and the agent of that task. */
   rootTaskId?: string;
   rootAgentId?: string;
 }
@@ -129,7 +128,7 @@ export interface MonitorEvent {
   event: Event;
 }
 
-/** Event has, besides these, the one field that says what happened. */
+/** Event has one more field, whose name is the kind of event. */
 export interface Event {
   seq: string;
   time?: string;

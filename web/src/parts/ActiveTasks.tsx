@@ -17,7 +17,7 @@ interface Props {
   base: string;
 }
 
-/** ActiveTasks are the tasks that have not ended, with who works on each. */
+/** ActiveTasks lists the tasks that have not ended, with the agents that work on them. */
 export function ActiveTasks({ client, team, chosen, open, base }: Props) {
   const tasks = team.active ?? [];
   const now = useNow(tasks.length > 0);
@@ -25,7 +25,7 @@ export function ActiveTasks({ client, team, chosen, open, base }: Props) {
     <section aria-labelledby="active-title" class="panel">
       <h2 id="active-title">Active tasks</h2>
       {tasks.length === 0 && (
-        <Empty say="Nobody works at the moment." command={`team-server run ${team.teamId} "Write about tides"`} base={base} />
+        <Empty say="No active tasks." command={`team-server run ${team.teamId} "Write about tides"`} base={base} />
       )}
       <ul class="tasks" id="active">
         {tasks.map((t) => (
@@ -36,7 +36,7 @@ export function ActiveTasks({ client, team, chosen, open, base }: Props) {
   );
 }
 
-/** Active is a task that has not ended: one that was sent to the team, or what it does for another one. */
+/** Active is a task that has not ended: one that was sent to the team, or the team's part of another team's task. */
 function Active(props: { client: Client; team: string; task: ActiveTask; chosen: boolean; open: (task: string) => void; now: number }) {
   const { client, team, task: t, chosen, open, now } = props;
   const item = useRef<HTMLLIElement>(null);
@@ -62,12 +62,12 @@ function Active(props: { client: Client; team: string; task: ActiveTask; chosen:
   );
 }
 
-/** doing is what kind of work it is, where that is no matter of course. */
+/** doing returns the kind or the name of a step, "" for an ordinary delegation. */
 function doing(w: Worker): string {
   return ["KIND_MODEL", "KIND_TOOL", "KIND_HUMAN"].includes(w.kind ?? "") ? stepName(w) : w.name ? `(${w.name})` : "";
 }
 
-/** Workers are who works on a task: only the innermost of each path, who does the work. */
+/** Workers lists the agents that work on a task: only the innermost ones, not the teams around them. */
 function Workers({ task, now }: { task: ActiveTask; now: number }) {
   const all = task.workers ?? [];
   const inner = all.filter((w) => !all.some((other) => other.taskId !== w.taskId && other.taskId.startsWith(`${w.taskId}.`)));

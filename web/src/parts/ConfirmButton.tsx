@@ -1,7 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import { useSuccessor } from "../state/useSuccessor";
 
-/** ConfirmButton does what cannot be undone when it is pressed a second time. It keeps the focus while it is done. */
+/** ConfirmButton runs an action that cannot be undone, when it is pressed a second time. It keeps the focus meanwhile. */
 export function ConfirmButton({ label, confirm, busy, act }: { label: string; confirm: string; busy: boolean; act: () => void }) {
   const [asked, setAsked] = useState(false);
   const button = useRef<HTMLButtonElement>(null);

@@ -1,6 +1,6 @@
 import type { State } from "../state/store";
 
-/** Connection says whether what is shown is how things are now. */
+/** Connection shows whether the page is up to date. */
 export function Connection({ state, known }: { state: State["connection"]; known: boolean }) {
   const text = { connecting: "connecting…", live: "live", reconnecting: "reconnecting…", refused: "not connected" }[state];
   return (

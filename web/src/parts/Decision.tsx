@@ -1,9 +1,9 @@
 import type { TraceDecision, TraceStep } from "../api/types";
 import { stepName, words } from "../text";
 
-/** Decision is what was decided, and why: the rule or the words of the model, with the values that it saw. */
+/** Decision shows a decision with its reason: the rule or the model's text, and the values that it was based on. */
 export function Decision({ decision: d, steps }: { decision: TraceDecision; steps: TraceStep[] }) {
-  const to = d.finished ? "ends" : d.ask ? `asks people: ${words(d.ask)}` : steps.map(stepName).join(" + ");
+  const to = d.finished ? "finish" : d.ask ? `ask people: ${words(d.ask)}` : steps.map(stepName).join(" + ");
   const values = Object.entries(d.values ?? {});
   return (
     <p class="decision">

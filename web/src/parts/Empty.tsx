@@ -1,4 +1,4 @@
-/** Empty says that there is nothing, and the command that changes it. */
+/** Empty is shown instead of an empty list, with a command that helps. */
 export function Empty({ say, command, base }: { say: string; command?: string; base?: string }) {
   return (
     <div class="empty">

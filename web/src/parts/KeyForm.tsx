@@ -19,16 +19,16 @@ export function KeyForm({ refused, enter }: { refused: boolean; enter: (key: str
           autocomplete="off"
           autofocus
           pattern="\s*[!-~]+\s*"
-          title="A key has no spaces, and of letters only those of ASCII: no header carries others."
+          title="An API key consists of printable ASCII characters without spaces."
           value={key}
           aria-describedby="key-help"
           onInput={(e) => setKey(e.currentTarget.value)}
         />
         <button class="primary">Open</button>
       </form>
-      {refused && <p role="alert">The server does not know this API key. Check it, or ask who runs the server for one.</p>}
+      {refused && <p role="alert">Unknown API key. Check it, or ask the operator of the server for one.</p>}
       <p id="key-help">
-        Enter an API key of this server, the one for <code>team-server call --token KEY</code>. It stays in this tab only.
+        Enter an API key of this server, as for <code>team-server call --token KEY</code>. It stays in this tab only.
       </p>
     </main>
   );

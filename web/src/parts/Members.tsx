@@ -1,7 +1,7 @@
 import type { MemberStatus } from "../api/types";
 import { count, facts, plain, seconds, spent } from "../text";
 
-/** Members are how the members of a team are, and what they have done for it. */
+/** Members shows the status of a team's members and their work for the team. */
 export function Members({ members }: { members: MemberStatus[] }) {
   if (members.length === 0) return null;
   return (
@@ -10,7 +10,7 @@ export function Members({ members }: { members: MemberStatus[] }) {
       <ul class="members">
         {members.map((m) => (
           <li key={`${m.role} ${m.id}`} data-member={m.id}>
-            <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leads</span>}{" "}
+            <strong>{m.id}</strong> {m.role === "ROLE_LEAD" && <span class="badge">leader</span>}{" "}
             <span class={`activity ${plain(m.activity, "ACTIVITY_")}`}>{plain(m.activity, "ACTIVITY_")}</span> <Trouble member={m} />
             <span class="dim">{facts(done(m), m.latencyP95 && `p95 ${seconds(m.latencyP95)}`, spent(m.spent))}</span>
           </li>
@@ -20,15 +20,15 @@ export function Members({ members }: { members: MemberStatus[] }) {
   );
 }
 
-/** done is what became of a member's work; a leader is given none. */
+/** done returns the numbers of a member's tasks, "" for the leader, which has none. */
 function done(m: MemberStatus): string {
   if (m.role === "ROLE_LEAD") return "";
   return `${count(m.tasks?.done)} done, ${count(m.tasks?.active)} active, ${count(m.tasks?.failed)} failed`;
 }
 
-/** Trouble is why a member cannot work, or may not be able to. */
+/** Trouble shows why a member cannot work, or might fail. */
 function Trouble({ member: m }: { member: MemberStatus }) {
   const broken = m.breaker && m.breaker !== "BREAKER_CLOSED" ? `breaker ${plain(m.breaker, "BREAKER_")}` : "";
-  const text = [m.disabled ? "switched off" : m.healthy ? "" : m.detail || "not healthy", broken].filter(Boolean).join(", ");
+  const text = [m.disabled ? "disabled" : m.healthy ? "" : m.detail || "unhealthy", broken].filter(Boolean).join(", ");
   return text ? <span class="alarm">{text} </span> : null;
 }

@@ -10,11 +10,11 @@ interface Props {
   task: string;
   question: string;
   message: Message | undefined;
-  /** Is told when somebody else answered first: this form may be gone by then. */
+  /** Called when another answer came first; the form may have been removed by then. */
   late?: (why: string) => void;
 }
 
-/** QuestionForm is a question, and takes the answer: one of its options, or words. It keeps the focus while it asks the server. */
+/** QuestionForm shows a question and sends the answer: one of its options, or a text. It keeps the focus meanwhile. */
 export function QuestionForm({ client, task, question, message, late }: Props) {
   const [text, setText] = useState("");
   const [given, setGiven] = useState("");
@@ -68,7 +68,7 @@ export function QuestionForm({ client, task, question, message, late }: Props) {
   );
 }
 
-/** options are the answers that a question names. */
+/** options returns the answers that a question offers. */
 export function options(m: Message | undefined): string[] {
   return (m?.parts ?? []).flatMap((p) => {
     const named = (p.data as { options?: unknown } | null | undefined)?.options;

@@ -13,18 +13,18 @@ interface Props {
   open: (team: string, task: string) => void;
 }
 
-/** Questions are those of all teams that wait for people, and tasks of others ask by role, which are not to be opened. */
+/** Questions lists the open questions of all teams, including questions to a role in tasks of other users. Those tasks cannot be opened. */
 export function Questions({ client, questions, team, open }: Props) {
-  const [late, setLate] = useState<string[]>([]); // answers that came second
+  const [late, setLate] = useState<string[]>([]); // reasons why answers were too late
   const shown = questions.length > 0 || late.length > 0;
   return (
     <section aria-labelledby="questions-title" class={shown ? "questions" : "unseen"}>
       <h2 id="questions-title" aria-live="polite">
         {questions.length === 0
-          ? "No questions wait"
+          ? "No open questions"
           : questions.length === 1
-            ? "A question waits for you"
-            : `${questions.length} questions wait for you`}
+            ? "A question is waiting for you"
+            : `${questions.length} questions are waiting for you`}
       </h2>
       {late.map((why, i) => (
         <p role="alert" key={`${i} ${why}`}>
@@ -39,7 +39,7 @@ export function Questions({ client, questions, team, open }: Props) {
           <li key={`${q.taskId} ${q.question.question}`} data-question={q.question.question}>
             <p class="dim">
               {q.agentId && q.agentId !== team ? `Team ${q.agentId}: ` : ""}
-              {q.question.path} asks, in {q.byRole ? "somebody's task " : "task "}
+              {q.question.path} asks in {q.byRole ? "another user's task " : "task "}
               {q.byRole ? (
                 brief(q.taskId)
               ) : (

@@ -12,7 +12,7 @@ interface Props {
   open: (task: string) => void;
 }
 
-/** RecentTasks are the newest tasks that have ended. */
+/** RecentTasks lists the newest tasks that have ended. */
 export function RecentTasks({ client, team, connections, chosen, open }: Props) {
   const [tasks, setTasks] = useState<Task[]>([]);
   const runs = team.counters?.runs;
@@ -21,7 +21,7 @@ export function RecentTasks({ client, team, connections, chosen, open }: Props) 
     let stale = false;
     void client.recent(team.teamId).then(
       (all) => stale || setTasks(all),
-      () => undefined, // the stream says that the server is away
+      () => undefined, // Connection shows that the server cannot be reached
     );
     return () => {
       stale = true;
@@ -32,7 +32,7 @@ export function RecentTasks({ client, team, connections, chosen, open }: Props) 
   if (shown.length === 0) return null;
   return (
     <section aria-labelledby="recent-title" class="panel">
-      <h2 id="recent-title">Ended lately</h2>
+      <h2 id="recent-title">Recent tasks</h2>
       <ul class="tasks" id="recent">
         {shown.map((t) => (
           <li key={t.id} data-task={t.id} class={t.id === chosen ? "chosen" : ""}>

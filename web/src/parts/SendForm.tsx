@@ -3,10 +3,10 @@ import { newID, type Client } from "../api/client";
 import type { TeamSnapshot } from "../api/types";
 import { useCall } from "../state/useCall";
 
-/** SendForm gives the team a task. */
+/** SendForm sends a message to the team, which starts a task. */
 export function SendForm({ client, team, sent }: { client: Client; team: TeamSnapshot; sent: (task: string) => void }) {
   const [text, setText] = useState("");
-  const message = useRef(newID()); // sent again after a failure, it is the same task
+  const message = useRef(newID()); // the same ID after a failure, so that there is only one task
   const form = useRef<HTMLFormElement>(null);
   const call = useCall();
   const send = async () => {
@@ -14,7 +14,7 @@ export function SendForm({ client, team, sent }: { client: Client; team: TeamSna
     if (!(await call.make(async () => (task = await client.send(team.teamId, message.current, text))))) return;
     setText("");
     message.current = newID();
-    if (task && form.current) sent(task); // else the page shows another team by now
+    if (task && form.current) sent(task); // unless the page shows another team by now
   };
   return (
     <form
@@ -32,7 +32,7 @@ export function SendForm({ client, team, sent }: { client: Client; team: TeamSna
         rows={1}
         value={text}
         aria-label="Message"
-        placeholder={`Say something to ${team.name || team.teamId}`}
+        placeholder={`Send a message to ${team.name || team.teamId}`}
         onInput={(e) => {
           setText(e.currentTarget.value);
           message.current = newID();

@@ -1,7 +1,7 @@
 import type { TaskCounts, TeamSnapshot } from "../api/types";
 import { count, money, seconds, short, tokens } from "../text";
 
-/** Stats are the figures of a team: its tasks, and below each the work that members were given in them. */
+/** Stats shows the counters of a team: its tasks, and below each number that of its members' steps. */
 export function Stats({ team }: { team: TeamSnapshot }) {
   const c = team.counters ?? {};
   const counted = (name: string, of: keyof TaskCounts) => (
@@ -15,7 +15,7 @@ export function Stats({ team }: { team: TeamSnapshot }) {
   return (
     <section aria-labelledby="stats-title">
       <h2 id="stats-title" class="unseen">
-        Figures
+Statistics
       </h2>
       <dl class="stats">
         <Cell
@@ -24,7 +24,7 @@ export function Stats({ team }: { team: TeamSnapshot }) {
           more={team.healthy ? "healthy" : team.usable ? "degraded" : "not usable"}
           alarm={!team.healthy}
         />
-        {counted(c.partial ? "tasks, lately" : "tasks", "total")}
+        {counted(c.partial ? "recent tasks" : "tasks", "total")}
         {counted("done", "done")}
         {counted("active", "active")}
         {counted("pending", "pending")}

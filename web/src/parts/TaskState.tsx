@@ -19,7 +19,7 @@ const marks: Record<string, string> = {
   skipped: "–",
 };
 
-/** TaskState is the state of a task or of a step: a mark and a word. */
+/** TaskState shows the state of a task or step as a symbol and a word. */
 export function TaskState({ state }: { state: string }) {
   const word = plain(state, /^(TASK_STATE|STATE|OUTCOME)_/.exec(state)?.[0] ?? "");
   return (

@@ -7,7 +7,7 @@ interface Props {
   refresh: () => void;
 }
 
-/** TeamChooser chooses who is watched. */
+/** TeamChooser selects the team or agent to watch. */
 export function TeamChooser({ choices, team, choose, refresh }: Props) {
   const known = choices ?? [];
   const options = (teams: boolean) =>

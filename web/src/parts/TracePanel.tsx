@@ -16,7 +16,7 @@ interface Props {
   close: () => void;
 }
 
-/** TracePanel shows a task: what was decided in it and why, and what came of it. */
+/** TracePanel shows the trace of a task: its steps, with the decisions and their reasons. */
 export function TracePanel({ client, task, traced, said, close }: Props) {
   const { trace, error } = traced;
   const step = trace?.step;
@@ -38,7 +38,7 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
         {task && (
           <button
             onClick={() => {
-              (find(".tasks .chosen button.row") ?? find("#message"))?.focus(); // the button goes away
+              (find(".tasks .chosen button.row") ?? find("#message"))?.focus(); // this button disappears
               close();
             }}
           >
@@ -51,7 +51,7 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
           {error}
         </p>
       )}
-      {!task && <Empty say="Open a task to see who worked on it, and why." />}
+      {!task && <Empty say="Open a task to see which agents worked on it, and why." />}
       {step && (
         <ul class="tree">
           <TraceStep key={step.id} client={client} root={trace.taskId} step={step} said={said} now={now} />

@@ -2,21 +2,21 @@ import type { Client } from "../api/client";
 import type { TraceStep as Step } from "../api/types";
 import { format } from "../state/link";
 import { maxSaid } from "../state/store";
-import { asked, between, brief, clip, facts, failure, kindName, plain, spent, stepName, tell, words } from "../text";
+import { asked, between, brief, clip, describe, facts, failure, kindName, plain, spent, stepName, words } from "../text";
 import { Decision } from "./Decision";
 import { QuestionForm } from "./QuestionForm";
 import { TaskState } from "./TaskState";
 
 interface Props {
   client: Client;
-  /** The task that is traced: answers go to it. */
+  /** The task of the trace, to which answers are sent. */
   root: string;
   step: Step;
   said: ReadonlyMap<string, string>;
   now: number;
 }
 
-/** TraceStep is a piece of work: how it stands, what was decided in it, and what came of it. */
+/** TraceStep shows a step: its state, its decisions with the steps below, and its result. */
 export function TraceStep(props: Props) {
   const { step, said, now } = props;
   const leaf = !step.decisions?.length && !step.steps?.length && !step.questions?.length;
@@ -40,19 +40,19 @@ export function TraceStep(props: Props) {
   );
 }
 
-/** ending is streamed text, of which no more than the end is kept. */
+/** ending marks streamed text whose beginning was dropped. */
 function ending(text: string): string {
   return text.length < maxSaid ? text : `…${text}`;
 }
 
-/** Given is what a step was given, and how often it was tried. */
+/** Given shows the input of a step and its attempts. */
 function Given({ step }: { step: Step }) {
   const text = words(step.input);
   const attempts = step.attempts ?? [];
   const used = attempts.at(-1);
   return (
     <>
-      {text && <Text label="given" text={text} />}
+      {text && <Text label="input" text={text} />}
       {(attempts.length > 1 || used?.model || used?.endpoint) && (
         <p class="dim">
           {attempts.length > 1 && `${attempts.length} attempts `} {used?.model && `model ${used.model}`}{" "}
@@ -64,7 +64,7 @@ function Given({ step }: { step: Step }) {
   );
 }
 
-/** Decisions are what was decided in a step, each with the steps that it began. */
+/** Decisions shows the decisions in a step, each with the steps that it started. */
 function Decisions({ step, ...rest }: Props) {
   const steps = step.steps ?? [];
   const begun = new Set((step.decisions ?? []).flatMap((d) => d.steps ?? []));
@@ -92,7 +92,7 @@ function Decisions({ step, ...rest }: Props) {
   );
 }
 
-/** Asked are the questions of a step: open ones are answered here. */
+/** Asked shows the questions of a step, with a form for open ones. */
 function Asked({ client, root, step }: Props) {
   return (
     <>
@@ -109,12 +109,12 @@ function Asked({ client, root, step }: Props) {
   );
 }
 
-/** Notes are what else is on record of a step and matters to people. */
+/** Notes shows other important events of a step. */
 function Notes({ step }: { step: Step }) {
-  const told = (step.notes ?? []).map((n) => ({ seq: n.seq, ...tell(n) })).filter((n) => n.level !== "detail");
+  const notes = (step.notes ?? []).map((n) => ({ seq: n.seq, ...describe(n) })).filter((n) => n.level !== "detail");
   return (
     <>
-      {told.map((n) => (
+      {notes.map((n) => (
         <p key={n.seq} class={n.level === "problem" ? "problem" : "dim"}>
           {n.text}
         </p>
@@ -128,22 +128,22 @@ function Notes({ step }: { step: Step }) {
   );
 }
 
-/** Result is what came of a step. */
+/** Result shows the result of a step. */
 function Result({ step }: { step: Step }) {
   const { turn, tool, transfer } = step;
   return (
     <>
-      {turn?.text && <Text label="said" text={turn.text} />}
+      {turn?.text && <Text label="text" text={turn.text} />}
       {turn?.toolCalls?.map((c, i) => (
         <p key={i} class="call">{`calls ${c.name} ${clip(c.arguments ?? "", 200)}`}</p>
       ))}
-      {tool && <Text label={tool.isError ? "failed" : "answered"} text={tool.text ?? ""} />}
+      {tool && <Text label={tool.isError ? "error" : "result"} text={tool.text ?? ""} />}
       {transfer && <p>{["hands over to", transfer.to, transfer.message].filter(Boolean).join(" ")}</p>}
-      {step.reply && <Text label={plain(step.outcome, "OUTCOME_") === "succeeded" ? "result" : "said"} text={words(step.reply)} />}
+      {step.reply && <Text label={plain(step.outcome, "OUTCOME_") === "succeeded" ? "result" : "reply"} text={words(step.reply)} />}
       {step.error && <p class="problem">{failure(step.error)}</p>}
       {step.spawnedTaskId && (
         <p>
-          goes on as task{" "}
+          continues as task{" "}
           <a href={format({ team: step.path?.split("/")[0] ?? "", task: step.spawnedTaskId })}>{brief(step.spawnedTaskId)}</a>
         </p>
       )}
@@ -151,7 +151,7 @@ function Result({ step }: { step: Step }) {
   );
 }
 
-/** Text is a text that may be long. It is shown as it is: nothing in it is taken for markup. */
+/** Text shows a text with a label. Long texts are cut. The text is escaped, so markup has no effect. */
 function Text({ label, text }: { label: string; text: string }) {
   return (
     <p class="io">

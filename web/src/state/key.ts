@@ -1,4 +1,4 @@
-// The API key is kept for as long as the tab is open, and nowhere else.
+// The API key is stored only in the session storage of the tab.
 const place = "team-monitor.key";
 
 export const keptKey = (): string => sessionStorage.getItem(place) ?? "";

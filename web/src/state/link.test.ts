@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { format, parse } from "./link";
 
-test("what is put into an address is read from it", () => {
+test("parse reverses format", () => {
   for (const link of [
     { team: "", task: "" },
     { team: "newsroom", task: "" },

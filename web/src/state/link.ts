@@ -1,31 +1,31 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Link is what the address shows: #team=…&task=…; "" is none. */
+/** Link is the part of the URL after #: team=…&task=…; "" means none. */
 export interface Link {
   team: string;
   task: string;
 }
 
-/** parse reads the part of an address behind #. */
+/** parse parses the part of a URL after #. */
 export function parse(hash: string): Link {
   const q = new URLSearchParams(hash.replace(/^#/, ""));
   return { team: q.get("team") ?? "", task: q.get("task") ?? "" };
 }
 
-/** format is the part of an address for a link; parse reads it. */
+/** format returns the URL of a link, which begins with #. */
 export function format({ team, task }: Link): string {
   const q = new URLSearchParams({ ...(team && { team }), ...(task && { task }) });
   return `#${q.toString().replaceAll("%7E", "~")}`;
 }
 
-/** Place is where the page is, and goes elsewhere: back and forward work. */
+/** Place is the current link, with functions that change it and the browser history. */
 export interface Place extends Link {
   go(to: Link): void;
-  /** Corrects the place, without a step to go back. */
+  /** Replaces the current link without a new entry in the history. */
   correct(to: Link): void;
 }
 
-/** usePlace keeps the place in the address. */
+/** usePlace returns the place in the URL of the page. */
 export function usePlace(): Place {
   const [link, setLink] = useState(() => parse(location.hash));
   useEffect(() => {

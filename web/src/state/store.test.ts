@@ -9,7 +9,7 @@ function event(seq: number, kind: Partial<Event>, scope = ""): WatchTeamResponse
 
 const told = (state: State, ...messages: WatchTeamResponse[]) => reduce(state, { kind: "messages", messages });
 
-test("a snapshot and updates are the team; a second snapshot leaves a mark among the events", () => {
+test("snapshots and updates set the team; a second snapshot marks a gap in the events", () => {
   let s = told(initial, { snapshot: { teamId: "a", mode: "swarm" } });
   expect(s.team?.mode).toBe("swarm");
   expect(s.rows).toEqual([]);
@@ -20,7 +20,7 @@ test("a snapshot and updates are the team; a second snapshot leaves a mark among
   expect(new Set(s.rows.map((r) => r.key)).size).toBe(3);
 });
 
-test("the newest events are kept, and all are counted", () => {
+test("all events are counted and the newest are kept", () => {
   const s = told(initial, ...Array.from({ length: maxRows + 10 }, (_, i) => event(i + 1, { progress: {} })));
   expect(s.rows.length).toBe(maxRows);
   expect(s.rows[0]?.key).toBe("t:11");
@@ -28,7 +28,7 @@ test("the newest events are kept, and all are counted", () => {
   expect(s.heard.get("t")).toBe(String(maxRows + 10));
 });
 
-test("streamed text grows, begins anew, and ends with its step", () => {
+test("streamed text grows, restarts, and is removed when its step ends", () => {
   let s = told(initial, event(1, { delta: { text: "ab" } }, "1"), event(2, { delta: { text: "c" } }, "1"));
   expect(s.said.get("t~1")).toBe("abc");
   s = told(s, event(3, { delta: { text: "x", restart: true } }, "1"));
@@ -37,14 +37,14 @@ test("streamed text grows, begins anew, and ends with its step", () => {
   expect(s.said.size).toBe(0);
 });
 
-test("the state before is left as it was", () => {
+test("the previous state is not modified", () => {
   const before = told(initial, event(1, { accepted: {} }));
   const copy = structuredClone(before);
   told(before, event(2, { ended: {} }));
   expect(before).toEqual(copy);
 });
 
-test("each opening of the stream is counted", () => {
+test("the openings of the stream are counted", () => {
   let s = reduce(initial, { kind: "opened", open: true });
   s = reduce(s, { kind: "opened", open: false });
   expect(s.connection).toBe("reconnecting");

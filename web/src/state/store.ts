@@ -1,9 +1,9 @@
 import type { MonitorEvent, TeamSnapshot, WatchTeamResponse } from "../api/types";
 
-/** Row is a line of the list of events. */
-export type Row = { key: string; event: MonitorEvent } | { key: string; event: null }; // null: some may be missing here
+/** Row is a line in the list of events; null marks that events may be missing. */
+export type Row = { key: string; event: MonitorEvent } | { key: string; event: null };
 
-/** State is what is known of the team that is watched. */
+/** State is the state of the watched team. */
 export interface State {
   connection: "connecting" | "live" | "reconnecting" | "refused";
   /** Why the team cannot be watched. */
@@ -11,11 +11,11 @@ export interface State {
   team: TeamSnapshot | null;
   /** The newest events, oldest first, at most maxRows. */
   rows: Row[];
-  /** How many events there were. */
+  /** The number of events received. */
   total: number;
-  /** The text that open steps have streamed so far, by their id. */
+  /** The end of the text that open steps have streamed, by task ID. */
   said: ReadonlyMap<string, string>;
-  /** The last event of each task that was heard of lately. */
+  /** The sequence number of the last event of recent tasks. */
   heard: ReadonlyMap<string, string>;
   /** How often the stream was opened. */
   connections: number;
@@ -27,9 +27,9 @@ export type Action =
   | { kind: "refused"; text: string }
   | { kind: "left" };
 
-/** Bounds of what is kept. */
+/** Limits of the state: events, characters per step, and tasks. */
 export const maxRows = 500;
-export const maxSaid = 1_000; // characters of a step
+export const maxSaid = 1_000;
 const maxTasks = 200;
 
 export const initial: State = {
@@ -43,7 +43,7 @@ export const initial: State = {
   connections: 0,
 };
 
-/** reduce is the state after an action. */
+/** reduce returns the state after an action. */
 export function reduce(state: State, action: Action): State {
   switch (action.kind) {
     case "left":
@@ -54,12 +54,12 @@ export function reduce(state: State, action: Action): State {
       if (!action.open) return { ...state, connection: "reconnecting" };
       return { ...state, connection: "live", connections: state.connections + 1 };
     case "messages":
-      return told(state, action.messages);
+      return receive(state, action.messages);
   }
 }
 
-/** told is the state after messages, which often come many at once. */
-function told(state: State, messages: WatchTeamResponse[]): State {
+/** receive returns the state after messages, which often arrive in batches. */
+function receive(state: State, messages: WatchTeamResponse[]): State {
   const next = { ...state, rows: [...state.rows], said: new Map(state.said), heard: new Map(state.heard) };
   for (const m of messages) {
     next.team = m.snapshot ?? m.update ?? next.team;
@@ -86,7 +86,7 @@ function add(next: Draft, m: MonitorEvent): void {
   if (m.event.ended) next.said.delete(m.taskId);
 }
 
-/** newest puts an entry last, and drops the first one when there are too many. */
+/** newest adds an entry at the end and removes the first one if there are more than maxTasks. */
 function newest(all: Map<string, string>, key: string, value: string): void {
   all.delete(key);
   all.set(key, value);

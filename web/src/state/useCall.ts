@@ -1,15 +1,15 @@
 import { useState } from "preact/hooks";
 
-/** Call is a call that a button makes. */
+/** Call is the state of a call that a button makes. */
 export interface Call {
   busy: boolean;
-  /** Why the last one failed; "" where it did not. */
+  /** Why the last call failed; "" if it succeeded. */
   error: string;
-  /** Makes a call, unless one is under way; says whether it went well. */
+  /** Makes a call, unless one is running, and returns whether it succeeded. */
   make(call: () => Promise<unknown>): Promise<boolean>;
 }
 
-/** useCall keeps how a button's call stands. */
+/** useCall returns the state of a button's call. */
 export function useCall(): Call {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState("");

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** useNow is the time, anew each second while it matters. */
+/** useNow returns the current time and updates it each second while it is needed. */
 export function useNow(matters: boolean): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {

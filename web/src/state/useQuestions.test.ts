@@ -4,7 +4,7 @@ import { merge, pace, poll } from "./useQuestions";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test("it is read while it is wanted, what cannot be read stays, and nothing is shown behind the end", async () => {
+test("poll reads while wanted, keeps the value after a failure, and shows nothing after the abort", async () => {
   const answers: (string | null)[] = ["a", null, "b", "late"];
   const shown: string[] = [];
   let wanted = false;
@@ -35,7 +35,7 @@ test("it is read while it is wanted, what cannot be read stays, and nothing is s
   expect([read, shown]).toEqual([4, ["a", "b"]]);
 });
 
-test("what is watched comes first, and what is read adds other teams and what roles are asked", () => {
+test("merge lists the watched questions first, then those of other teams and to roles", () => {
   const q = (taskId: string, agentId: string, byRole = false) => ({ taskId, agentId, byRole, question: { question: "q" } });
   const all = merge("desk", [q("1", "desk")], [q("1", "desk"), q("2", "house"), q("3", "desk", true)]);
   expect(all.map((x) => x.taskId)).toEqual(["1", "2", "3"]);

@@ -3,10 +3,10 @@ import type { Client } from "../api/client";
 import { pause } from "../api/sse";
 import type { OpenQuestion } from "../api/types";
 
-/** The time between two readings of the questions of all teams, in ms. */
+/** The interval at which the questions of all teams are read, in ms. */
 export const pace = 5_000;
 
-/** useQuestions reads the open questions of all teams, and those that tasks of others ask roles of the key's owner, while the page is seen. */
+/** useQuestions polls the open questions that the user may answer while the page is visible. */
 export function useQuestions(client: Client, wanted: boolean): OpenQuestion[] {
   const [questions, setQuestions] = useState<OpenQuestion[]>([]);
   useEffect(() => {
@@ -20,12 +20,12 @@ export function useQuestions(client: Client, wanted: boolean): OpenQuestion[] {
   return questions;
 }
 
-/** merge adds to the questions of a watched team, which are how things are now, those that were read of everything else. */
+/** merge combines the questions of the watched team, which are current, with the polled questions of other teams and those to roles. */
 export function merge(team: string, watched: OpenQuestion[], read: OpenQuestion[]): OpenQuestion[] {
   return [...watched, ...read.filter((q) => q.byRole || q.agentId !== team)];
 }
 
-/** poll shows what is read, again and again where it is wanted, until signal is aborted. What cannot be read stays as it was. */
+/** poll reads a value periodically while it is wanted, and shows it, until signal is aborted. After a failure the previous value remains. */
 export async function poll<T>(read: () => Promise<T>, show: (t: T) => void, wanted: () => boolean, signal: AbortSignal): Promise<void> {
   for (; !signal.aborted; await pause(pace, signal)) {
     if (!wanted()) continue;

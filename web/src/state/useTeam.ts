@@ -3,10 +3,10 @@ import type { Client } from "../api/client";
 import type { WatchTeamResponse } from "../api/types";
 import { initial, reduce, type State } from "./store";
 
-/** A busy team tells more than a screen can show: what comes in this time is shown at once, in ms. */
+/** The interval in ms at which received messages are shown together, because a busy team sends more than a screen can show. */
 const batch = 50;
 
-/** useTeam watches a team; "" is none. */
+/** useTeam watches a team; "" means none. */
 export function useTeam(client: Client, team: string): State {
   const [state, dispatch] = useReducer(reduce, initial);
   useEffect(() => {

@@ -3,30 +3,30 @@ import type { Client } from "../api/client";
 import type { Trace } from "../api/types";
 import { useNow } from "./useNow";
 
-/** The least time between two readings of a trace, in ms; a long one is read less often. */
+/** The minimum interval between two reads of a trace, in ms; a trace that takes long is read less often. */
 const pace = 250;
 
-/** Traced is the trace of a task, as far as it is known. */
+/** Traced is the last trace of a task that was read. */
 export interface Traced {
   trace: Trace | null;
-  /** Why it cannot be read. */
+  /** Why the last read failed. */
   error: string;
 }
 
-const nothing: Traced = { trace: null, error: "" };
+const empty: Traced = { trace: null, error: "" };
 
 /**
- * useTrace reads the trace of a task, and again whenever version is another one; of a
- * task that is not followed, and runs, each second. The server folds it from the
- * journal; the page does not do that a second time.
+ * useTrace reads the trace of a task, and reads it again whenever version changes. A
+ * running task that is not followed is read every second. The server computes the trace
+ * from the journal, so that the page need not.
  */
 export function useTrace(client: Client, task: string, version: string, followed: boolean): Traced {
-  const [traced, setTraced] = useState(nothing);
+  const [traced, setTraced] = useState(empty);
   const runs = traced.trace?.step !== undefined && !traced.trace.step.ended;
   const now = useNow(runs && !followed);
   const reader = useRef<Reader | null>(null);
   useEffect(() => {
-    setTraced(nothing);
+    setTraced(empty);
     if (!task) return;
     const r = new Reader(() => client.trace(task), setTraced);
     reader.current = r;
@@ -38,7 +38,7 @@ export function useTrace(client: Client, task: string, version: string, followed
   return traced;
 }
 
-/** Reader reads one thing at a time, and once more if it was wanted meanwhile. */
+/** Reader runs one read at a time, and another one if it was requested meanwhile. */
 class Reader {
   private wanted = false;
   private busy = false;
@@ -66,16 +66,16 @@ class Reader {
       const began = Date.now();
       try {
         this.last = await this.read();
-        this.tell("");
+        this.publish("");
       } catch (e) {
-        this.tell(e instanceof Error ? e.message : String(e)); // what was read before stays
+        this.publish(e instanceof Error ? e.message : String(e)); // the previous trace remains
       }
       await new Promise((done) => setTimeout(done, Math.max(pace, 2 * (Date.now() - began))));
     }
     this.busy = false;
   }
 
-  private tell(error: string): void {
+  private publish(error: string): void {
     if (!this.stopped) this.show({ trace: this.last, error });
   }
 }

@@ -1,0 +1,109 @@
+package a2aclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/cardsign"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// Verifier verifies cards by their signatures. Safe for concurrent use.
+type Verifier interface {
+	// Verify returns what a trusted key has signed of a card, which is all that is used of
+	// it, and the id of that key. An error refuses the card; it is for operators.
+	Verify(card *a2av1.AgentCard) (signed *a2av1.AgentCard, kid string, err error)
+}
+
+// NewVerifier returns a Verifier that trusts the public keys in files: PEM, a JSON Web
+// Key or a set of them. It fetches no key that a card names.
+func NewVerifier(files ...[]byte) (Verifier, error) { return cardsign.NewTrust(files...) }
+
+const (
+	wellKnown    = "/.well-known/agent-card.json"
+	maxRedirects = 3 // of a card, within its origin
+)
+
+// ReadCard reads the card at a URL that ends in .json, or else the one that is at
+// /.well-known/agent-card.json below it. With Config.Verifier it returns what was signed
+// of the card. raw is the card's JSON as it came.
+func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.AgentCard, raw []byte, err error) {
+	version := V1
+	if cfg.Version != "" {
+		version = cfg.Version // else some servers show the card of 1.0 alone
+	}
+	w := newWeb(cfg, version)
+	if cfg.Transport == nil {
+		defer w.close() //nolint:errcheck // nothing else uses the connection
+	}
+	if raw, err = w.cardJSON(ctx, target); err != nil {
+		return nil, nil, err
+	}
+	if cfg.Verifier == nil {
+		if card, err = a2av03.ReadCard(raw); err != nil {
+			return nil, raw, noCard(target, wire.AnswerFault(err))
+		}
+		if card.GetName() == "" && len(card.GetSupportedInterfaces()) == 0 {
+			return nil, raw, noCard(target, "it has neither a name nor interfaces")
+		}
+		return card, raw, nil
+	}
+	card = &a2av1.AgentCard{} // as 1.0 defines it: signatures are over that
+	if err := wire.Unmarshal(raw, card); err != nil {
+		return nil, raw, noCard(target, wire.AnswerFault(err))
+	}
+	signed, _, err := cfg.Verifier.Verify(card)
+	if err != nil {
+		return nil, raw, untrusted("the card of "+wire.WithoutUser(target), err)
+	}
+	return signed, raw, nil
+}
+
+func noCard(target, why string) error {
+	answer := &AnswerError{Problem: why}
+	return &kindError{text: wire.WithoutUser(target) + " is no A2A card: " + why, kind: ErrNoCard, cause: answer}
+}
+
+func untrusted(what string, err error) error {
+	return &kindError{text: what + " is not to be trusted: " + err.Error(), kind: ErrUntrusted, cause: err}
+}
+
+func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, noAddress(target, "http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT")
+	}
+	if !strings.HasSuffix(u.Path, ".json") {
+		u = u.JoinPath(wellKnown)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, noAddress(target, "http://HOST/…")
+	}
+	req.Header.Set("Accept", wire.TypeA2A+", "+wire.TypeJSON)
+	within := *w
+	within.http = &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}
+	status, data, err := within.answer(req, nil, MaxCard)
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		refused := refused(wire.ParseRESTError(status, data), status)
+		return nil, &kindError{text: fmt.Sprintf("no card at %s: %v", u.Redacted(), refused), kind: ErrNoCard, cause: refused}
+	}
+	return data, nil
+}
+
+// sameOrigin follows few redirects, and none to another origin.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || wire.HostPort(req.URL) != wire.HostPort(first) {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package a2aclient
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// Why an interface of a card is not used.
+const (
+	// UnknownVersion: it is one of a version that is not spoken over its binding, or was
+	// not asked for.
+	UnknownVersion Why = iota + 1
+	// UnknownBinding: this package does not know its binding.
+	UnknownBinding
+	// Elsewhere: it must not see the credentials.
+	Elsewhere
+	// BadAddress: its URL is none, or has a user.
+	BadAddress
+	// OtherBinding: Config.Bindings does not name its binding.
+	OtherBinding
+)
+
+// Why is the reason for which an interface is not used.
+type Why int
+
+// Refusal is an interface of a card that is not used.
+type Refusal struct {
+	Interface *a2av1.AgentInterface
+	Why       Why
+}
+
+// InterfaceError is the error for a card that offers nothing that can be used.
+type InterfaceError struct {
+	// Refusals are the interfaces of the card, in its order.
+	Refusals []Refusal
+
+	cfg Config
+}
+
+// Error lists what the card offers, and what was wanted.
+func (e *InterfaceError) Error() string {
+	var offered []string
+	var hint string
+	for _, r := range e.Refusals {
+		offer := r.Interface.GetProtocolBinding() + " " + r.Interface.GetProtocolVersion()
+		switch r.Why {
+		case Elsewhere:
+			offer += " at " + wire.WithoutUser(r.Interface.GetUrl()) + " (must not see the token or headers)"
+			hint = "; token and headers go to the host that is named: call the agent by the one on its card, if you trust that"
+		case BadAddress:
+			offer += fmt.Sprintf(" at %q, which is no address", wire.WithoutUser(r.Interface.GetUrl()))
+		case UnknownVersion, UnknownBinding, OtherBinding:
+		}
+		offered = append(offered, offer)
+	}
+	offers := "nothing"
+	if len(offered) > 0 {
+		offers = "only " + strings.Join(offered, ", ")
+	}
+	return fmt.Sprintf("card read, but it offers %s; wanted %s%s", offers, e.cfg.wanted(), hint)
+}
+
+// wanted describes what a card has to offer.
+func (cfg Config) wanted() string {
+	current, old := "protocol 1.0 over GRPC, HTTP+JSON or JSONRPC", "0.3 over HTTP+JSON or JSONRPC"
+	if len(cfg.Bindings) > 0 {
+		names := strings.Join(cfg.Bindings, " or ")
+		current, old = "protocol 1.0 over "+names, "0.3 over "+names
+	}
+	switch {
+	case cfg.Version == V03:
+		return "protocol " + old
+	case cfg.Version == V1 || slices.Equal(cfg.Bindings, []string{GRPC}):
+		return current
+	}
+	return current + ", or " + old
+}
+
+// Choose returns the interface of a card that New calls; address is the URL of the card.
+// It prefers 1.0 to 0.3, then an interface that leads to Config.Tenant, then the order of
+// Config.Bindings, then that of the card. The error is an *InterfaceError.
+func Choose(card *a2av1.AgentCard, address string, cfg Config) (*a2av1.AgentInterface, error) {
+	from, err := url.Parse(address)
+	if err != nil {
+		return nil, noAddress(address, "that of the card")
+	}
+	var best *a2av1.AgentInterface
+	var rank int
+	none := &InterfaceError{cfg: cfg}
+	for _, i := range card.GetSupportedInterfaces() {
+		if why := cfg.refuses(i, from); why != 0 {
+			none.Refusals = append(none.Refusals, Refusal{i, why})
+			continue
+		}
+		if r := cfg.rank(card, i); best == nil || r < rank {
+			best, rank = i, r
+		}
+	}
+	if best == nil {
+		return nil, none
+	}
+	return best, nil
+}
+
+// rank orders the interfaces of a card: the smallest is the best.
+func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
+	rank := max(0, slices.Index(cfg.Bindings, i.GetProtocolBinding()))
+	if to := boundTo(card, i); cfg.Tenant != "" && to != "" && to != cfg.Tenant {
+		rank += 1 << 10
+	}
+	if a2av03.Is(i.GetProtocolVersion()) {
+		rank += 1 << 20
+	}
+	return rank
+}
+
+// refuses returns why an interface is not used; 0 if it can be.
+func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
+	binding := i.GetProtocolBinding()
+	switch {
+	case !cfg.speaks(i):
+		return UnknownVersion
+	case binding != GRPC && binding != REST && binding != JSONRPC:
+		return UnknownBinding
+	case !cfg.trusts(i, card):
+		return Elsewhere
+	case binding != GRPC && !isHTTP(i.GetUrl()):
+		return BadAddress
+	case len(cfg.Bindings) > 0 && !slices.Contains(cfg.Bindings, binding):
+		return OtherBinding
+	}
+	return 0
+}
+
+// speaks reports whether the version of an interface is spoken over its binding.
+func (cfg Config) speaks(i *a2av1.AgentInterface) bool {
+	if a2av03.Is(i.GetProtocolVersion()) {
+		return cfg.Version != V1 && i.GetProtocolBinding() != GRPC
+	}
+	return cfg.Version != V03 && strings.HasPrefix(i.GetProtocolVersion(), "1.")
+}
+
+func isHTTP(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// trusts reports whether an interface may see the credentials, if there are any: it is at
+// one of the trusted origins, and no less protected than the card.
+func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
+	if cfg.Token == "" && len(cfg.Header) == 0 {
+		return true
+	}
+	at, secure := place(i, card.Scheme)
+	if at == "" || card.Scheme == "https" && !secure {
+		return false
+	}
+	if at == wire.HostPort(card) {
+		return true
+	}
+	if host, _, err := net.SplitHostPort(at); cfg.AnyGRPCPort && i.GetProtocolBinding() == GRPC && err == nil && host == strings.ToLower(card.Hostname()) {
+		return true
+	}
+	return slices.ContainsFunc(cfg.Origins, func(origin string) bool {
+		if u, err := url.Parse(origin); err == nil && u.Host != "" {
+			origin = wire.HostPort(u)
+		}
+		return strings.ToLower(origin) == at
+	})
+}
+
+// place returns the host and port of an interface, and whether it is called with TLS;
+// empty if it has none.
+func place(i *a2av1.AgentInterface, cardScheme string) (hostPort string, secure bool) {
+	if i.GetProtocolBinding() == GRPC {
+		address, secure := grpcAddress(i.GetUrl(), cardScheme+"://")
+		return strings.ToLower(address), secure
+	}
+	u, err := url.Parse(i.GetUrl())
+	if err != nil {
+		return "", false
+	}
+	return wire.HostPort(u), u.Scheme == "https"
+}
+
+// grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: if
+// it does not say so itself, it is as the card was, of which card is the URL.
+func grpcAddress(address, card string) (hostPort string, secure bool) {
+	hostPort, secure = address, strings.HasPrefix(card, "https://")
+	port := "443"
+	if rest, ok := cutScheme(address, "https", "grpcs"); ok {
+		hostPort, secure = rest, true
+	}
+	if rest, ok := cutScheme(address, "http", "grpc"); ok {
+		hostPort, secure = rest, false
+		if strings.HasPrefix(address, "http:") {
+			port = "80"
+		}
+	}
+	hostPort = strings.TrimSuffix(hostPort, "/")
+	if _, _, err := net.SplitHostPort(hostPort); err != nil && hostPort != "" {
+		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), port)
+	}
+	return hostPort, secure
+}
+
+func cutScheme(target string, schemes ...string) (string, bool) {
+	for _, s := range schemes {
+		if rest, ok := strings.CutPrefix(target, s+"://"); ok {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// boundTo returns the tenant of a card that is part of an interface's URL; empty if the
+// URL has none. A client of an HTTP+JSON interface that has a tenant field adds that
+// tenant to the URL of each request.
+func boundTo(card *a2av1.AgentCard, i *a2av1.AgentInterface) string {
+	u, err := url.Parse(i.GetUrl())
+	if err != nil || i.GetProtocolBinding() == GRPC || i.GetProtocolBinding() == REST && i.GetTenant() != "" {
+		return ""
+	}
+	segments := strings.Split(u.Path, "/")
+	for _, other := range card.GetSupportedInterfaces() {
+		if t := other.GetTenant(); t != "" && slices.Contains(segments, t) {
+			return t
+		}
+	}
+	return ""
+}

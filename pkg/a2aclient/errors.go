@@ -1,0 +1,198 @@
+package a2aclient
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Kinds of errors, for errors.Is.
+var (
+	// ErrAddress is the kind of error for a text that should be an address and is none.
+	ErrAddress = errors.New("no address")
+	// ErrUnreachable is the kind of a *TransportError of a call that got no answer.
+	ErrUnreachable = errors.New("cannot reach the server")
+	// ErrBroken is the kind of a *TransportError of a call whose answer had begun to arrive.
+	ErrBroken = errors.New("the connection broke")
+	// ErrTooLarge is the kind of an *AnswerError for an answer larger than MaxAnswer or
+	// MaxCard.
+	ErrTooLarge = errors.New("the answer is too large")
+	// ErrMoved is the kind of an *AnswerError for an answer that redirects elsewhere.
+	ErrMoved = errors.New("the server has moved")
+	// ErrNoCard is the kind of error for an address that shows no card. If the server
+	// answered with an error, that is a *ServerError.
+	ErrNoCard = errors.New("no card")
+	// ErrUntrusted is the kind of error for a card that Config.Verifier refused.
+	ErrUntrusted = errors.New("the card is not to be trusted")
+)
+
+// The errors of A2A, for errors.Is with a *ServerError.
+var (
+	ErrTaskNotFound                 error = reason("TASK_NOT_FOUND")
+	ErrTaskNotCancelable            error = reason("TASK_NOT_CANCELABLE")
+	ErrPushNotificationNotSupported error = reason("PUSH_NOTIFICATION_NOT_SUPPORTED")
+	ErrUnsupportedOperation         error = reason("UNSUPPORTED_OPERATION")
+	ErrContentTypeNotSupported      error = reason("CONTENT_TYPE_NOT_SUPPORTED")
+	ErrInvalidAgentResponse         error = reason("INVALID_AGENT_RESPONSE")
+	ErrExtendedCardNotConfigured    error = reason("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+	ErrExtensionSupportRequired     error = reason("EXTENSION_SUPPORT_REQUIRED")
+	ErrVersionNotSupported          error = reason("VERSION_NOT_SUPPORTED")
+)
+
+// reason is an error of A2A by the name of its reason.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+// ServerError is what a server answered in place of a result. errors.Is finds the errors
+// of A2A by its reason, and errors.As an *agent.Error for agents that call other agents.
+type ServerError struct {
+	// Code is the gRPC code of the error, over HTTP the one that stands for its answer.
+	Code codes.Code
+	// Reason is the reason that the server named; where it named none, one that the code
+	// implies. Domain says whose reason it is: a2a-protocol.org for those of A2A, empty
+	// where the server named none.
+	Reason, Domain string
+	// Message is the server's text.
+	Message string
+	// Details are what else the server told, nil for none.
+	Details map[string]string
+	// Violations name what is wrong with the request, field by field.
+	Violations []agent.Violation
+	// RetryAfter is how long to wait before the call is repeated; 0 is unknown.
+	RetryAfter time.Duration
+	// HTTPStatus is the HTTP status of the answer, 0 over gRPC and for events of streams.
+	HTTPStatus int
+
+	status *status.Status
+}
+
+// Error returns the reason and the message.
+func (e *ServerError) Error() string { return wire.Error(e.status).Error() }
+
+// Is reports whether target is the error of A2A with the same reason.
+func (e *ServerError) Is(target error) bool {
+	r, ok := target.(reason)
+	return ok && e.Domain == wire.DomainA2A && e.Reason == string(r)
+}
+
+// Unwrap returns the error as an *agent.Error.
+func (e *ServerError) Unwrap() error { return wire.Error(e.status) }
+
+// GRPCStatus returns the error as a status of gRPC.
+func (e *ServerError) GRPCStatus() *status.Status { return e.status }
+
+// refused returns the error that a server answered with; nil for OK.
+func refused(st *status.Status, httpStatus int) error {
+	var e *agent.Error
+	if !errors.As(wire.Error(st), &e) {
+		return nil
+	}
+	return &ServerError{
+		Code: st.Code(), Reason: e.Reason, Domain: wire.InfoOf(st).GetDomain(), Message: st.Message(),
+		Details: e.Details, Violations: e.Violations, RetryAfter: e.RetryAfter, HTTPStatus: httpStatus, status: st,
+	}
+}
+
+// codeOf returns the code that a server answered with; OK where err is no such error.
+func codeOf(err error) codes.Code {
+	var e *ServerError
+	if !errors.As(err, &e) {
+		return codes.OK
+	}
+	return e.Code
+}
+
+// TransportError is the error of a call that the server did not answer, or not to the
+// end. Its kind is ErrUnreachable or ErrBroken, and errors.Is finds its cause.
+type TransportError struct {
+	// Address is what was called, without a user and a path.
+	Address string
+	// Broken reports whether a part of the answer had arrived.
+	Broken bool
+	// Err is the cause.
+	Err error
+}
+
+// Error says in a few words what is wrong and, where the server speaks another protocol,
+// how it is called.
+func (e *TransportError) Error() string {
+	why := wire.WhyUnreachable(e.Err)
+	if e.Broken {
+		return "the connection to " + wire.WithoutUser(e.Address) + " broke: " + why
+	}
+	switch {
+	case why == wire.NotHTTP, why == wire.Closed && strings.HasPrefix(e.Address, "http://"):
+		why += "; a server that speaks gRPC is called as grpc://HOST:PORT/TENANT"
+	case why == wire.NotGRPC:
+		why += "; a card is read from http://HOST:PORT"
+	}
+	return "cannot reach " + wire.WithoutUser(e.Address) + ": " + why
+}
+
+// Unwrap returns the kind and the cause.
+func (e *TransportError) Unwrap() []error {
+	if e.Broken {
+		return []error{ErrBroken, e.Err}
+	}
+	return []error{ErrUnreachable, e.Err}
+}
+
+// GRPCStatus returns the error as a status of gRPC: UNAVAILABLE.
+func (e *TransportError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, e.Error())
+}
+
+// AnswerError is the error of an answer that breaks the protocol, or that this package
+// does not read for its kind: ErrTooLarge or ErrMoved.
+type AnswerError struct {
+	// Problem says in a sentence what is wrong.
+	Problem string
+
+	kind error
+}
+
+// Error returns the problem.
+func (e *AnswerError) Error() string { return e.Problem }
+
+// Unwrap returns the kind, nil for none.
+func (e *AnswerError) Unwrap() error { return e.kind }
+
+func badAnswer(format string, args ...any) error {
+	return &AnswerError{Problem: fmt.Sprintf(format, args...)}
+}
+
+// unreadable is the error for an answer that cannot be read; err is the error of reading it.
+func unreadable(err error) error { return &AnswerError{Problem: wire.AnswerFault(err)} }
+
+func tooLarge(format string, args ...any) error {
+	return &AnswerError{Problem: fmt.Sprintf(format, args...), kind: ErrTooLarge}
+}
+
+// kindError is an error of a kind, with a text and a cause of its own.
+type kindError struct {
+	text        string
+	kind, cause error
+}
+
+func (e *kindError) Error() string { return e.text }
+
+func (e *kindError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.cause}
+}
+
+// noAddress returns the error for a text that is no address; expected says what one
+// looks like.
+func noAddress(target, expected string) error {
+	return &kindError{text: fmt.Sprintf("%q is no address; expected %s", wire.WithoutUser(target), expected), kind: ErrAddress}
+}

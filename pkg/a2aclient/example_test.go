@@ -1,0 +1,109 @@
+package a2aclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// harbour serves an agent at a URL until stop is called.
+func harbour() (url string, stop func()) {
+	s, err := server.New(server.Config{
+		HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
+		Agent: &agent.Func{ID: "harbour", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+			return agent.NewMessage("You asked " + agent.Text(m)), nil
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	return s.Addrs().URL, func() {
+		cancel()
+		if err := <-done; err != nil {
+			panic(err)
+		}
+	}
+}
+
+// The agent at a URL is found by its card and asked over the binding that it names first.
+func Example() {
+	url, stop := harbour()
+	defer stop()
+	ctx := context.Background()
+
+	c, err := a2aclient.Open(ctx, url, a2aclient.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	resp, err := c.SendMessage(ctx, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "when high tide is.")})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(resp.GetTask().GetStatus().GetState())
+	fmt.Println(resp.GetTask().GetArtifacts()[0].GetParts()[0].GetText())
+	// Output:
+	// TASK_STATE_COMPLETED
+	// You asked when high tide is.
+}
+
+// A stream yields the task and then what changes. Where the connection breaks it goes on
+// behind the newest cursor.
+func ExampleClient_StreamMessage() {
+	url, stop := harbour()
+	defer stop()
+	ctx := context.Background()
+
+	c, err := a2aclient.Open(ctx, url, a2aclient.Config{Bindings: []string{a2aclient.JSONRPC}, Resumes: 10})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	var task string
+	for r, err := range c.StreamMessage(ctx, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "for a berth.")}) {
+		if err != nil {
+			panic(err) // after ten tries that brought nothing new
+		}
+		if u := r.GetArtifactUpdate(); u != nil && !u.GetAppend() {
+			task = u.GetTaskId()
+			fmt.Println(u.GetArtifact().GetParts()[0].GetText())
+		}
+	}
+	_, err = c.CancelTask(ctx, &a2av1.CancelTaskRequest{Id: task})
+	fmt.Println("ended already:", errors.Is(err, a2aclient.ErrTaskNotCancelable))
+	// Output:
+	// You asked for a berth.
+	// ended already: true
+}
+
+// Errors say who failed: the server that refuses, or the connection.
+func ExampleServerError() {
+	url, stop := harbour()
+	ctx := context.Background()
+
+	c, err := a2aclient.Open(ctx, url, a2aclient.Config{Bindings: []string{a2aclient.REST}})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	_, err = c.GetTask(ctx, &a2av1.GetTaskRequest{Id: "t1"})
+	var refused *a2aclient.ServerError
+	if errors.As(err, &refused) {
+		fmt.Println(refused.Reason, refused.HTTPStatus, errors.Is(err, a2aclient.ErrTaskNotFound))
+	}
+
+	stop()
+	_, err = c.GetTask(ctx, &a2av1.GetTaskRequest{Id: "t1"})
+	fmt.Println(errors.Is(err, a2aclient.ErrUnreachable))
+	// Output:
+	// TASK_NOT_FOUND 404 true
+	// true
+}

@@ -1,0 +1,233 @@
+package a2aclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// connectTime bounds making a connection without Config.Dial.
+const connectTime = 30 * time.Second
+
+// web makes HTTP calls, and shows them where asked to.
+type web struct {
+	cfg     Config
+	version string // of the protocol
+	http    *http.Client
+}
+
+func newWeb(cfg Config, version string) *web {
+	return &web{cfg: cfg, version: version, http: &http.Client{
+		Transport: cfg.transport(),
+		// A token must not follow a redirect to another server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// transport returns what makes HTTP calls: Config.Transport, or one with connections of
+// its own.
+func (cfg Config) transport() http.RoundTripper {
+	if cfg.Transport != nil {
+		return cfg.Transport
+	}
+	own := &http.Transport{
+		DialContext: cfg.Dial, TLSClientConfig: cfg.TLS.Clone(),
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10,
+	}
+	if cfg.Dial == nil { // else a proxy would connect in place of Dial
+		own.Proxy, own.DialContext = http.ProxyFromEnvironment, (&net.Dialer{Timeout: connectTime}).DialContext
+	}
+	return own
+}
+
+// service returns the parameters of every call, as headers.
+func (w *web) service(ctx context.Context) http.Header {
+	h := headerOf(ctx).Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("A2A-Version", w.version)
+	if uris := slices.Concat(w.cfg.Extensions, extensionsOf(ctx)); len(uris) > 0 {
+		name := "A2A-Extensions"
+		if w.version == V03 {
+			name = "X-A2A-Extensions"
+		}
+		h.Set(name, strings.Join(uris, ", "))
+	}
+	if w.cfg.Token != "" {
+		h.Set("Authorization", "Bearer "+w.cfg.Token)
+	}
+	maps.Copy(h, w.cfg.Header)
+	return h
+}
+
+func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
+	maps.Copy(req.Header, w.service(req.Context()))
+	w.raw("> %s %s", req.Method, req.URL.Redacted())
+	w.rawHeader(">", req.Header, slices.Sorted(maps.Keys(req.Header))...)
+	if body != nil {
+		w.raw("> %s", body)
+	}
+	resp, err := w.http.Do(req) //nolint:gosec // the caller names the address, or trusts the card that does
+	if err != nil {
+		return nil, &TransportError{Address: origin(req), Err: egress.WithoutURL(err)}
+	}
+	w.raw("< %s", resp.Status)
+	w.rawHeader("<", resp.Header, "Content-Type", "Location", "Retry-After", "A2a-Extensions", "X-A2a-Extensions")
+	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		done(resp)
+		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; call that", req.URL.Redacted(), to.Redacted()), kind: ErrMoved}
+	}
+	return resp, nil
+}
+
+func origin(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }
+
+// request returns a request with a body of JSON, nil for none.
+func (w *web) request(ctx context.Context, method, url, media string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, fmt.Errorf("the card names %q, which is no address", wire.WithoutUser(url))
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", media)
+	}
+	return req, nil
+}
+
+// answer makes a request and reads its answer of at most limit bytes, whatever its status.
+func (w *web) answer(req *http.Request, body []byte, limit int64) (httpStatus int, data []byte, err error) {
+	resp, err := w.do(req, body) //nolint:bodyclose // read closes it
+	if err != nil {
+		return 0, nil, err
+	}
+	data, err = w.read(req, resp, limit)
+	return resp.StatusCode, data, err
+}
+
+// done closes an answer of which nothing more is read.
+func done(resp *http.Response) { _ = resp.Body.Close() }
+
+// read reads the body of the answer to a request and closes it.
+func (w *web) read(req *http.Request, resp *http.Response, limit int64) ([]byte, error) {
+	defer done(resp)
+	data, err := egress.ReadBody(resp.Body, limit)
+	switch {
+	case errors.Is(err, egress.ErrTooLarge):
+		return nil, tooLarge("the answer is larger than %d bytes", limit)
+	case err != nil:
+		return nil, &TransportError{Address: origin(req), Broken: true, Err: err}
+	}
+	w.raw("< %s", bytes.TrimSpace(data))
+	return data, nil
+}
+
+func (w *web) close() error {
+	w.http.CloseIdleConnections()
+	return nil
+}
+
+// events yields the events that a request is answered with. An answer that is no stream
+// of events is passed to plain, whose error ends the stream.
+func (w *web) events(req *http.Request, body []byte, plain func(resp *http.Response, data []byte) (wire.Event, error)) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		resp, err := w.do(req, body)
+		if err != nil {
+			yield(wire.Event{}, err)
+			return
+		}
+		if resp.StatusCode == http.StatusOK && wire.IsEventStream(resp.Header) {
+			defer done(resp)
+			w.parse(req, resp.Body, yield)
+			return
+		}
+		data, err := w.read(req, resp, MaxAnswer)
+		if err != nil {
+			yield(wire.Event{}, err)
+			return
+		}
+		yield(plain(resp, data))
+	}
+}
+
+// noStream is the error for an answer that should have been a stream of events and is none.
+func noStream(resp *http.Response) error {
+	media := resp.Header.Get("Content-Type")
+	if media == "" {
+		media = resp.Status
+	}
+	return badAnswer("the server answered %s, no stream of events", media)
+}
+
+// parse yields the events of the answer to a request. One that has no id is shown without: it comes
+// with the newest one so far.
+func (w *web) parse(req *http.Request, body io.Reader, yield func(wire.Event, error) bool) {
+	newest := ""
+	for ev, err := range wire.ReadEvents(body) {
+		switch {
+		case errors.Is(err, wire.ErrEventTooLarge):
+			err = tooLarge("%v", err)
+		case err != nil:
+			err = &TransportError{Address: origin(req), Broken: true, Err: err}
+		case ev.ID != newest:
+			w.raw("< id: %s data: %s", ev.ID, ev.Data)
+			newest = ev.ID
+		default:
+			w.raw("< data: %s", ev.Data)
+		}
+		if !yield(ev, err) || err != nil {
+			return
+		}
+	}
+}
+
+// responses reads what events hold; the first that cannot be read is the last.
+func responses(events iter.Seq2[wire.Event, error], read func(wire.Event) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
+	return func(yield func(*a2av1.StreamResponse, error) bool) {
+		for ev, err := range events {
+			var r *a2av1.StreamResponse
+			if err == nil {
+				r, err = read(ev)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// failing is a stream that fails at once.
+func failing(err error) iter.Seq2[*a2av1.StreamResponse, error] {
+	return func(yield func(*a2av1.StreamResponse, error) bool) { yield(nil, err) }
+}
+
+// behind asks for what comes after a cursor.
+func behind(req *http.Request, after int64) {
+	if after != 0 {
+		req.Header.Set("Last-Event-Id", strconv.FormatInt(after, 10))
+	}
+}
+
+func decode(data []byte, m proto.Message) error {
+	if err := wire.UnmarshalAnswer(data, m); err != nil {
+		return unreadable(err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package a2aclient_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// cutter makes connections, which it can cut.
+type cutter struct {
+	mu     sync.Mutex
+	conns  []net.Conn // guarded by mu
+	dials  int        // guarded by mu
+	refuse int        // how many of the next dials fail; guarded by mu
+}
+
+var errRefused = errors.New("connection refused")
+
+func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dials++
+	if c.refuse > 0 {
+		c.refuse--
+		return nil, errRefused
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+// cut closes all connections, and refuses the next so many.
+func (c *cutter) cut(refuse int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns, c.refuse = nil, refuse
+}
+
+func (c *cutter) dialed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dials
+}
+
+// eachCut does the same in every way, over connections that can be cut.
+func eachCut(t *testing.T, tenant string, resumes int, test func(*caller, *cutter)) {
+	r := serveScene(t)
+	for _, w := range ways(true) {
+		t.Run(w.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), callTime)
+			defer cancel()
+			target := "http://" + r.HTTP + "/" + tenant
+			if w.noCard {
+				target = "grpc://" + r.GRPC + "/" + tenant
+			}
+			cut := &cutter{}
+			w.cfg.Token, w.cfg.Dial, w.cfg.Resumes = "open", cut.dial, resumes
+			c, err := a2aclient.Open(ctx, target, w.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			test(&caller{T: t, Client: c, ctx: ctx}, cut)
+		})
+	}
+}
+
+// TestA_15_StreamsResume cuts the connection after each response: none comes twice, and
+// none is missing.
+func TestA_15_StreamsResume(t *testing.T) {
+	eachCut(t, "talker", 0, func(c *caller, cut *cutter) {
+		var got []*a2av1.StreamResponse
+		for r, err := range c.StreamMessage(c.ctx, c.say("when?")) {
+			if err != nil {
+				c.Fatalf("after %d responses: %v", len(got), err)
+			}
+			got = append(got, r)
+			cut.cut(len(got) % 2) // a retry is needed after every other one
+		}
+		cut.cut(0)
+		var want []*a2av1.StreamResponse
+		task := got[0].GetTask().GetId()
+		for r, err := range c.SubscribeToTask(c.ctx, &a2av1.SubscribeToTaskRequest{Id: task}, a2aclient.Cursor(got[0])) {
+			if err != nil {
+				c.Fatal(err)
+			}
+			want = append(want, r)
+		}
+		if diff := cmp.Diff(want, got[1:], protocmp.Transform()); diff != "" {
+			c.Errorf("streamed with cuts (+), and at once (-):\n%s", diff)
+		}
+		if len(got) < 6 || cut.dialed() < 4 {
+			c.Errorf("%d responses over %d connections", len(got), cut.dialed())
+		}
+	})
+}
+
+// TestA_14_SubscriptionsResume is the same behind a cursor.
+func TestA_14_SubscriptionsResume(t *testing.T) {
+	eachCut(t, "patient", 0, func(c *caller, cut *cutter) {
+		task, seq := c.waiting()
+		var kinds []string
+		canceled := false
+		for r, err := range c.SubscribeToTask(c.ctx, &a2av1.SubscribeToTaskRequest{Id: task.GetId()}, 0) {
+			if err != nil {
+				c.Fatal(err)
+			}
+			kinds = append(kinds, r.GetStatusUpdate().GetStatus().GetState().String())
+			cut.cut(1)
+			if canceled {
+				continue
+			}
+			canceled = true
+			for { // the connection is cut for this call too
+				if _, err := c.CancelTask(c.ctx, &a2av1.CancelTaskRequest{Id: task.GetId()}); err == nil {
+					break
+				} else if !errors.Is(err, a2aclient.ErrUnreachable) && !errors.Is(err, a2aclient.ErrBroken) {
+					c.Fatal(err)
+				}
+			}
+		}
+		if seq == 0 || kinds[0] != "TASK_STATE_UNSPECIFIED" || !slices.Contains(kinds, "TASK_STATE_CANCELED") {
+			c.Errorf("states %v", kinds)
+		}
+	})
+}
+
+// TestA_15_ResumesAreBounded: a server that is gone is given up, with what is known.
+func TestA_15_ResumesAreBounded(t *testing.T) {
+	for resumes, most := range map[int]int{-1: 0, 2: 2} {
+		eachCut(t, "patient", resumes, func(c *caller, cut *cutter) {
+			req, task := c.say("wait"), ""
+			var failed error
+			n := 0
+			for r, err := range c.StreamMessage(c.ctx, req) {
+				if n++; err != nil {
+					failed = err
+					continue
+				}
+				task = r.GetTask().GetId() + r.GetStatusUpdate().GetTaskId()
+				if agent.Text(r.GetStatusUpdate().GetStatus().GetMessage()) == "Waiting." {
+					cut.cut(1 << 20)
+				}
+			}
+			var cut1 *a2aclient.TransportError
+			if !errors.As(failed, &cut1) || cut1.Address == "" || n < 2 {
+				c.Errorf("after %d responses: %v", n, failed)
+			}
+			if broken := errors.Is(failed, a2aclient.ErrBroken); broken != (most == 0) || broken == errors.Is(failed, a2aclient.ErrUnreachable) {
+				c.Errorf("%d tries: %v", most, failed)
+			}
+			cut.cut(0)
+			for {
+				_, err := c.CancelTask(c.ctx, &a2av1.CancelTaskRequest{Id: task})
+				if err == nil {
+					break
+				}
+				if !strings.Contains(err.Error(), "cannot reach") || c.ctx.Err() != nil { // gRPC waits before it connects again
+					c.Fatal(err)
+				}
+			}
+		})
+	}
+}
