@@ -47,7 +47,7 @@ func (c *changing) nested(t *testing.T) *team.Team {
 	return build("top", "low")
 }
 
-func skilled(id string) *agent.Func {
+func leafWith(id string) *agent.Func {
 	return &agent.Func{ID: "leaf", Skills: []*teamv1.Skill{{Id: id}}}
 }
 
@@ -68,7 +68,7 @@ func rosterOf(t *testing.T, tm *team.Team) *teamv1.Observed {
 }
 
 func TestTeam_MembersAreAskedAgainWhenSomethingHasChanged(t *testing.T) {
-	c := &changing{agents: map[string]agent.Agent{"leaf": skilled("one")}, health: agent.Healthy()}
+	c := &changing{agents: map[string]agent.Agent{"leaf": leafWith("one")}, health: agent.Healthy()}
 	top := c.nested(t)
 	if top.KnownInfo() != nil {
 		t.Error("known before anybody was asked")
@@ -81,7 +81,7 @@ func TestTeam_MembersAreAskedAgainWhenSomethingHasChanged(t *testing.T) {
 		t.Errorf("info %v, %v", info, err)
 	}
 
-	c.agents["leaf"] = skilled("two") // two levels below
+	c.agents["leaf"] = leafWith("two") // two levels below
 	if top.KnownInfo() != nil {
 		t.Error("known, though an agent was replaced")
 	}
@@ -107,7 +107,7 @@ func TestTeam_MembersAreAskedAgainWhenSomethingHasChanged(t *testing.T) {
 // TestTeam_KnownMembersDoNotHideACircle: what a team knows of members does not keep a
 // circle from being found.
 func TestTeam_KnownMembersDoNotHideACircle(t *testing.T) {
-	c := &changing{agents: map[string]agent.Agent{"leaf": skilled("one")}, health: agent.Healthy()}
+	c := &changing{agents: map[string]agent.Agent{"leaf": leafWith("one")}, health: agent.Healthy()}
 	top := c.nested(t)
 	rosterOf(t, top)
 	c.agents["leaf"] = top
@@ -119,7 +119,7 @@ func TestTeam_KnownMembersDoNotHideACircle(t *testing.T) {
 // TestTeam_KnownMembersDoNotHideDepth: a team that is asked too deep is told so, also
 // where it knows its members.
 func TestTeam_KnownMembersDoNotHideDepth(t *testing.T) {
-	c := &changing{agents: map[string]agent.Agent{"leaf": skilled("one")}, health: agent.Healthy()}
+	c := &changing{agents: map[string]agent.Agent{"leaf": leafWith("one")}, health: agent.Healthy()}
 	top := c.nested(t)
 	rosterOf(t, top)
 	for depth, deep := range map[int]bool{agent.MaxDepth - 2: false, agent.MaxDepth - 1: true} {
