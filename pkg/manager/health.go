@@ -32,10 +32,13 @@ func (m *Manager) Health(id string) *teamv1.Health {
 		m.refresh(id, e)
 	}
 	if last == nil {
-		return &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
+		return notChecked
 	}
 	return last.health
 }
+
+// notChecked is the health of an agent before the first check. It is shared: read only.
+var notChecked = &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
 
 // Check checks the health of an agent now and stores the result for Health. A failed check is
 // reported as an unhealthy result. An error is returned only for an unknown id (AGENT_NOT_FOUND),

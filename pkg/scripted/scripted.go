@@ -124,6 +124,9 @@ func (a *Agent) calls() []string {
 // Info implements agent.Agent.
 func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
 
+// KnownInfo implements agent.Describer.
+func (a *Agent) KnownInfo() *teamv1.AgentInfo { return a.info }
+
 // HealthCheck implements agent.Agent. The agent is always healthy.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 
