@@ -86,7 +86,7 @@ func scoreOf(e *teamv1.Ended) *float64 {
 
 // works reports whether a step is running, and neither paused nor waiting for an answer.
 func (r *run) works(n *journal.Node) bool {
-	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked && !n.Asks()
+	return (n.State == journal.Running || n.State == journal.Retrying) && !r.Parked() && !n.Asks()
 }
 
 // done reports whether a step has succeeded. An empty reply counts as success.
@@ -96,8 +96,8 @@ func done(n *journal.Node) bool {
 }
 
 // needed reports whether a step counts as a task of the team. Steps do not count if they
-// were dropped or skipped because their result was not needed, or if a guardrail rejected
-// the leader's call.
+// were dropped or skipped because their result was not needed, or if the call of a leader
+// was rejected before it started.
 func needed(n *journal.Node) bool {
 	switch n.End.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SKIPPED:

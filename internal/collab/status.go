@@ -130,7 +130,7 @@ func (r *run) phase() string {
 		if !s.Open() {
 			continue
 		}
-		judged = judged || s.Step.GetKind() == teamv1.Step_KIND_JUDGE && !r.Parked
+		judged = judged || s.Step.GetKind() == teamv1.Step_KIND_JUDGE && !r.Parked()
 		if s.Delegated() && r.works(s) && !slices.Contains(names, label(s)) {
 			names = append(names, label(s))
 		}
@@ -140,7 +140,7 @@ func (r *run) phase() string {
 		return reviewing
 	case len(names) > 0:
 		return strings.Join(names, ", ")
-	case len(r.task.Questions()) > 0, r.Parked:
+	case len(r.task.Questions()) > 0, r.Parked():
 		return waiting
 	default:
 		return status

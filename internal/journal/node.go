@@ -2,6 +2,7 @@ package journal
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -13,7 +14,7 @@ import (
 )
 
 // State is how a node stands.
-type State int
+type State int8
 
 // States. Pending is one that has not begun, Waiting one that waits for people, or does
 // not run because the run is paused.
@@ -42,13 +43,17 @@ type Node struct {
 	// Round is the last round of revision that was begun in it; 0 is none. InRound is that of
 	// its parent in which it was decided, from 1.
 	Round, InRound int32
-	// State and, once it has ended, Outcome are how it stands.
-	State   State
+	// Tries is the number of its last attempt, or of the last one of a step below it, if that
+	// is greater.
+	Tries int32
+	// Outcome, once it has ended, and State are how it stands.
 	Outcome teamv1.Outcome
+	State   State
 	// Dropped reports that it was canceled because nobody needs it.
 	Dropped bool
-	// Seq is the sequence of the event that it was decided with; 0 of the root.
-	Seq int64
+	// Seq is the sequence of the event that it was decided with, 0 of the root. EndSeq is that
+	// of its own end, 0 while it has none: also when its parent has ended before it.
+	Seq, EndSeq int64
 	// Since is when it was decided, Begun and Ended are when it began and ended; zero is that
 	// it has not.
 	Since, Begun, Ended time.Time
@@ -58,23 +63,42 @@ type Node struct {
 
 	// Given is the message that it was given; nil where it sees more than one.
 	Given *a2av1.Message
-	// End is how it ended; nil while it has not, and for one whose parent ended before it.
-	End *teamv1.Ended
 	// Reply is the message that it ended with.
 	Reply *a2av1.Message
-	// Attempts, Decisions and Asked are its own, in order. Decisions are events.
+	// End is how it ended; nil while it has not, and for one whose parent ended before it. It
+	// is also nil for steps that no member works on, unless the view is of the whole.
+	End *teamv1.Ended
+	// Story is what has happened to it.
+	*Story
+
+	asks    int32          // its own open questions
+	held    State          // before it was held while the run is paused; Pending: it is not held
+	spent   *teamv1.Spent  // what its end says; until then what failed attempts cost
+	input   *a2av1.Message // Given, or what middlewares have made of it
+	context *context       // what its decisions change; nil: nothing
+}
+
+// Story is what has happened to a node of a view of the whole. It is empty in other views.
+type Story struct {
+	// Attempts, Decisions and Asked are the node's own, in order. Decisions are events.
 	Attempts  []*Attempt
 	Decisions []*teamv1.Event
 	Asked     []*Question
 	// Notes are the events of what else happened to it: received, commanded, checked, noted,
 	// expired.
 	Notes []*teamv1.Event
+}
 
-	asks     int   // its own open questions
-	canceled bool  // that is under way
-	held     State // before it was held while the run is paused; Pending: it is not held
-	spent    *teamv1.Spent
-	wasted   *teamv1.Spent // by failed attempts, until its end includes them
+// context is what the decisions of a node change of the run's context.
+type context struct {
+	settled map[string]*structpb.Value
+	waiting []change // for the ends of their steps
+}
+
+// change is what a decision changes of the context once its steps have ended.
+type change struct {
+	updates map[string]*structpb.Value
+	steps   []*Node
 }
 
 // Attempt is one try of a node.
@@ -105,18 +129,17 @@ func (n *Node) Open() bool { return n.State != Ended }
 // Held reports whether it does not run because the run is paused.
 func (n *Node) Held() bool { return n.State == Waiting && n.held != Pending }
 
-// Canceling reports whether it, or what it works for, is being canceled.
-func (n *Node) Canceling() bool {
-	return n.canceled || n.Parent != nil && n.Parent.Canceling()
-}
+// Input returns what the node works on: the message that it was given, or what middlewares
+// have made of that. It is nil where it sees more than one, and in an outline.
+func (n *Node) Input() *a2av1.Message { return n.input }
 
 // Spent is what it cost with everything below it: what its end says, and before that what
 // is on record of it so far. Nil is nothing.
 func (n *Node) Spent() *teamv1.Spent {
-	if !n.Open() && n.spent != nil {
+	if n.EndSeq > 0 && n.spent != nil {
 		return n.spent
 	}
-	sum := n.wasted
+	sum := n.spent
 	for _, child := range n.Steps {
 		sum = agent.AddSpent(sum, child.Spent())
 	}
@@ -143,16 +166,50 @@ func less(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 }
 
-// Context is what all that work on the run know: what the brief says, with the changes of
-// the root's decisions. Those of a decision count once its steps have ended, at the latest
-// when the run has.
+// Context returns what all that work on the run know: what the brief says, with the changes
+// of the root's decisions. Those of a decision count once its steps have ended, at the
+// latest when the run has. An outline has no changes. Shared: read only.
 func (v *View) Context() map[string]*structpb.Value {
-	all := map[string]*structpb.Value{}
-	maps.Copy(all, v.Accepted.GetCollaboration().GetContext().GetFields())
-	for _, ev := range v.Top.Decisions {
-		if d := ev.GetDecided(); len(d.GetUpdates()) > 0 && (!v.Top.Open() || !v.Top.pending(d.GetSteps())) {
-			maps.Copy(all, d.GetUpdates())
-		}
+	given := v.Accepted.GetCollaboration().GetContext().GetFields()
+	if len(given) == 0 {
+		return v.Top.Changes()
 	}
+	all := maps.Clone(given)
+	maps.Copy(all, v.Top.Changes())
 	return all
+}
+
+// Changes returns what the decisions of the node itself have changed of the context, nil
+// without changes. Shared: read only.
+func (n *Node) Changes() map[string]*structpb.Value {
+	if n.context == nil {
+		return nil
+	}
+	return n.context.settled
+}
+
+// change takes the updates of a decision with its steps.
+func (n *Node) change(updates map[string]*structpb.Value, steps []*Node) {
+	if len(updates) == 0 {
+		return
+	}
+	if n.context == nil {
+		n.context = &context{settled: map[string]*structpb.Value{}}
+	}
+	n.context.waiting = append(n.context.waiting, change{updates, steps})
+	n.settle(false)
+}
+
+// settle applies the changes whose steps have ended, in the order they were decided, or all.
+func (n *Node) settle(all bool) {
+	if n.context == nil {
+		return
+	}
+	n.context.waiting = slices.DeleteFunc(n.context.waiting, func(c change) bool {
+		ended := all || !slices.ContainsFunc(c.steps, (*Node).Open)
+		if ended {
+			maps.Copy(n.context.settled, c.updates)
+		}
+		return ended
+	})
 }

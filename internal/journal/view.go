@@ -5,6 +5,8 @@ package journal
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -20,7 +22,10 @@ const (
 	// Outline keeps how the work stands and what it cost. It keeps no event but those that
 	// ask, and of a step no message: what it keeps is small, whatever is said.
 	Outline Detail = iota
-	// Whole keeps also what was said and decided: messages, decisions, attempts, results.
+	// Messages keeps also the steps as they were decided, what they were given and replied,
+	// the changes of the context, and until the run has ended the messages on record.
+	Messages
+	// Whole keeps also the decisions, attempts, questions and results of all nodes.
 	Whole
 )
 
@@ -28,6 +33,7 @@ const (
 // any before which nothing of the run is asked for. It is not safe for concurrent use;
 // what it holds is shared and must not be changed.
 type View struct {
+	Summary
 	// Root is the id of the root task.
 	Root string
 	// Accepted is how the run began; nil until that was read. An outline keeps none of its
@@ -38,45 +44,83 @@ type View struct {
 	Now time.Time
 	// Top is the root task itself. It is there from the beginning.
 	Top *Node
-	// Parked reports that nothing runs: the run waits for people, or is paused.
-	Parked bool
 	// Asking reports that the run waits for people since it was parked.
 	Asking bool
 
-	detail    Detail
-	questions Questions
-	nodes     map[string]*Node         // by scope
-	texts     map[int64]*a2av1.Message // messages on record, by sequence; nil in an outline
+	detail Detail
+	texts  Texts // empty in an outline
+}
+
+// Change is what an event has changed.
+type Change struct {
+	// Node is the one that the event belongs to; nil: no decision was read for it.
+	Node *Node
+	// Asked is the question that was put on record, nil without one, and Closed are those that
+	// are not open any more.
+	Asked  *Question
+	Closed []*Question
 }
 
 // New returns the view of a run without events.
 func New(root string, d Detail) *View {
-	top := &Node{}
-	v := &View{Root: root, Top: top, detail: d, nodes: map[string]*Node{"": top}}
-	if d == Whole {
-		v.texts = map[int64]*a2av1.Message{}
-	}
+	v := &View{Root: root, Top: &Node{}, detail: d}
+	v.tell(v.Top)
 	return v
 }
 
-// Node returns the node of a scope; nil if nothing was decided for it.
-func (v *View) Node(scope string) *Node { return v.nodes[scope] }
+// none is the story of all nodes of which none is kept.
+var none = &Story{}
 
-// Apply takes the next event and returns the node that it belongs to; nil is one of which
-// no decision was read. It keeps the event and does not change it.
-func (v *View) Apply(ev *teamv1.Event) *Node {
-	v.Seq, v.Now = ev.GetSeq(), ev.GetTime().AsTime()
-	v.park(ev)
-	if v.texts != nil {
-		if m := agent.MessageOf(v.Root, ev); m != nil {
-			v.texts[ev.GetSeq()] = m
-		}
+// tell begins the story of a node.
+func (v *View) tell(n *Node) {
+	n.Story = none
+	if v.detail == Whole {
+		n.Story = &Story{}
 	}
-	n := v.nodes[ev.GetScope()]
-	v.ask(n, ev)
-	if n == nil {
+}
+
+// Node returns the node of a scope; nil if nothing was decided for it.
+func (v *View) Node(scope string) *Node {
+	n := v.Top
+	for scope != "" && n != nil {
+		var id string
+		id, scope, _ = strings.Cut(scope, ".")
+		n = n.step(id)
+	}
+	return n
+}
+
+// step returns the step with an id, nil without one. The ids of a team's steps are their
+// places, from 1.
+func (n *Node) step(id string) *Node {
+	if i, err := strconv.Atoi(id); err == nil && i > 0 && i <= len(n.Steps) && n.Steps[i-1].Step.GetId() == id {
+		return n.Steps[i-1]
+	}
+	i := slices.IndexFunc(n.Steps, func(child *Node) bool { return child.Step.GetId() == id })
+	if i < 0 {
 		return nil
 	}
+	return n.Steps[i]
+}
+
+// Apply takes the next event and returns what it has changed. It keeps the event and does
+// not change it.
+func (v *View) Apply(ev *teamv1.Event) Change {
+	v.Seq, v.Now = ev.GetSeq(), ev.GetTime().AsTime()
+	c := Change{Node: v.Node(ev.GetScope())}
+	c.Asked, c.Closed = v.Summary.Apply(ev)
+	if v.detail != Outline {
+		v.texts.Add(ev.GetSeq(), agent.MessageOf(v.Root, ev))
+	}
+	v.ask(ev, c)
+	if c.Node != nil {
+		v.apply(c.Node, ev)
+	}
+	return c
+}
+
+// apply changes the node that an event belongs to.
+func (v *View) apply(n *Node, ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:
 		v.accept(ev, k.Accepted)
@@ -98,7 +142,10 @@ func (v *View) Apply(ev *teamv1.Event) *Node {
 	case *teamv1.Event_Commanded:
 		v.note(n, ev)
 		v.command(n, k.Commanded)
-	case *teamv1.Event_Received, *teamv1.Event_Checked, *teamv1.Event_Noted:
+	case *teamv1.Event_Checked:
+		v.note(n, ev)
+		v.check(n, k.Checked)
+	case *teamv1.Event_Received, *teamv1.Event_Noted:
 		v.note(n, ev)
 	case *teamv1.Event_Spawned:
 		n.Spawned = k.Spawned
@@ -107,7 +154,6 @@ func (v *View) Apply(ev *teamv1.Event) *Node {
 	case *teamv1.Event_Ended:
 		v.end(n, ev, k.Ended)
 	}
-	return n
 }
 
 // note keeps an event for readers who want to know more.
@@ -127,8 +173,15 @@ func (v *View) accept(ev *teamv1.Event, a *teamv1.Accepted) {
 		v.Accepted = &teamv1.Accepted{Agent: a.GetAgent(), Pins: a.GetPins(), Message: &a2av1.Message{ContextId: a.GetMessage().GetContextId()}}
 	}
 	v.Top.Path, v.Top.Since = ev.GetAgent(), v.Now
-	if v.detail == Whole {
-		v.Top.Given = a.GetMessage()
+	if v.detail != Outline {
+		v.Top.Given, v.Top.input = a.GetMessage(), a.GetMessage()
+	}
+}
+
+// check puts what a middleware has made of a node's input in its place.
+func (v *View) check(n *Node, c *teamv1.Checked) {
+	if v.detail != Outline && c.GetStage() == teamv1.Checked_STAGE_INPUT && c.GetRef() == 0 && c.GetMessage() != nil {
+		n.input = c.GetMessage()
 	}
 }
 
@@ -138,48 +191,48 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 		in.Round = d.GetRound()
 	}
 	for _, id := range d.GetCancel() {
-		if n := v.nodes[agent.Scope(in.Scope, id)]; n != nil {
+		if n := in.step(id); n != nil {
 			n.Dropped = true
 		}
 	}
 	if v.detail == Whole {
 		in.Decisions = append(in.Decisions, ev)
 	}
+	first := len(in.Steps)
 	for _, s := range d.GetSteps() {
 		n := &Node{
 			Scope: agent.Scope(in.Scope, s.GetId()), Path: ev.GetAgent(), Step: s, Parent: in, InRound: max(in.Round, 1), Seq: v.Seq, Since: v.Now,
 		}
+		v.tell(n)
 		if s.GetMember() != "" {
 			n.Path += "/" + s.GetMember()
 		}
-		if v.detail == Whole {
-			n.Given = v.given(in, s.GetInput())
-		} else {
+		if v.detail == Outline {
 			n.Step = &teamv1.Step{Id: s.GetId(), Kind: s.GetKind(), Member: s.GetMember(), Name: s.GetName(), Detached: s.GetDetached()}
+		} else {
+			n.Given = v.Given(in, s.GetInput())
+			n.input = n.Given
 		}
 		in.Steps = append(in.Steps, n)
-		v.nodes[n.Scope] = n
+	}
+	if v.detail != Outline {
+		in.change(d.GetUpdates(), in.Steps[first:len(in.Steps):len(in.Steps)])
 	}
 }
 
-// given is the message that an input of a step names: one of its own, one on record, or
-// what the step was given that it is part of. A model and a tool, which see more than one
-// message, have no input.
-func (v *View) given(in *Node, input *teamv1.Input) *a2av1.Message {
-	switch {
-	case input == nil:
+// Given returns the message that an input of a step names: one of its own, one on record,
+// or what the node works on that the step is part of. A model and a tool, which see more
+// than one message, have no input.
+func (v *View) Given(in *Node, input *teamv1.Input) *a2av1.Message {
+	if input == nil {
 		return nil
-	case input.GetMessage() != nil:
-		return input.GetMessage()
-	case input.GetRef() > 0:
-		return v.texts[input.GetRef()]
 	}
-	return in.Given
+	return v.texts.Resolve(input, in.input)
 }
 
 // Text returns the message that the event with a sequence has put on record; nil if that
-// is none.
-func (v *View) Text(seq int64) *a2av1.Message { return v.texts[seq] }
+// is none, or the view is an outline.
+func (v *View) Text(seq int64) *a2av1.Message { return v.texts.At(seq) }
 
 // start opens an attempt.
 func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
@@ -187,18 +240,21 @@ func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 		n.Begun = v.Now
 	}
 	n.State, n.held = Running, Pending
-	if v.detail == Outline {
-		return
+	for above := n; above != nil; above = above.Parent {
+		above.Tries = max(above.Tries, s.GetAttempt())
 	}
-	n.Attempts = append(n.Attempts, &Attempt{Started: ev})
-	if in := s.GetInput(); in.GetMessage() != nil || in.GetRef() > 0 {
-		n.Given = v.given(n, in)
+	if v.detail == Whole {
+		n.Attempts = append(n.Attempts, &Attempt{Started: ev})
+	}
+	if in := s.GetInput(); v.detail != Outline && (in.GetMessage() != nil || in.GetRef() > 0) {
+		n.Given = v.Given(n, in)
+		n.input = n.Given
 	}
 }
 
 // retry closes an attempt that failed. A known failure begins anew.
 func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
-	n.State, n.wasted = Retrying, agent.AddSpent(n.wasted, r.GetSpent())
+	n.State, n.spent = Retrying, agent.AddSpent(n.spent, r.GetSpent())
 	if r.GetFresh() {
 		n.Bound = nil
 	}
@@ -209,32 +265,9 @@ func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
 
 // command takes a command.
 func (v *View) command(n *Node, c *teamv1.Commanded) {
-	switch c.GetCommand() {
-	case teamv1.Commanded_COMMAND_CANCEL:
-		n.canceled = true
-	case teamv1.Commanded_COMMAND_STOP:
-		n.canceled = n.canceled || n == v.Top
-	case teamv1.Commanded_COMMAND_RESUME:
-		if n == v.Top {
-			v.release()
-			v.resume(n)
-		}
-	case teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_UNSPECIFIED:
-	}
-}
-
-// park notes whether anything of the run goes on.
-func (v *View) park(ev *teamv1.Event) {
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Waiting:
-		v.Parked = v.Parked || ev.GetScope() == ""
-	case *teamv1.Event_Claimed:
-	case *teamv1.Event_Commanded:
-		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_RESUME {
-			v.Parked = false
-		}
-	default:
-		v.Parked = false
+	if c.GetCommand() == teamv1.Commanded_COMMAND_RESUME && n == v.Top {
+		v.release()
+		v.resume(n)
 	}
 }
 
@@ -245,21 +278,21 @@ func (v *View) wait(n *Node, w *teamv1.Waiting) {
 		v.Asking = v.Asking || n == v.Top
 		return
 	}
-	for _, below := range v.nodes {
-		if below != v.Top && agent.Within(below.Scope, n.Scope) && (below.State == Running || below.State == Retrying) {
+	n.Walk(func(below *Node) {
+		if below != v.Top && (below.State == Running || below.State == Retrying) {
 			below.held, below.State = below.State, Waiting
 		}
-	}
+	})
 }
 
 // release has go on what did not run while the run was paused.
 func (v *View) release() {
-	for _, n := range v.nodes {
+	v.Top.Walk(func(n *Node) {
 		if n.State == Waiting && n.held != Pending {
 			n.State = n.held
 		}
 		n.held = Pending
-	}
+	})
 }
 
 // resume has a node go on that waited, and what it works for.
@@ -275,15 +308,23 @@ func (v *View) resume(n *Node) {
 // end closes a node. What was decided in it and has no end of its own is not needed any
 // more.
 func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
-	n.spent, n.wasted = e.GetSpent(), nil
+	n.spent, n.EndSeq = e.GetSpent(), ev.GetSeq()
 	v.shut(n, e.GetOutcome())
+	if n.Parent != nil {
+		n.Parent.settle(false)
+	}
 	if v.detail == Outline {
 		return
 	}
-	n.End = e
+	if v.detail == Whole || n.Parent == nil || n.Delegated() {
+		n.End = e
+	}
 	if n.Reply = e.GetReply(); e.GetReplyRef() > 0 {
-		n.Reply = v.texts[e.GetReplyRef()]
-		v.texts[ev.GetSeq()] = n.Reply
+		n.Reply = v.texts.At(e.GetReplyRef())
+		v.texts.Add(ev.GetSeq(), n.Reply)
+	}
+	if v.detail == Messages && n == v.Top {
+		v.texts = Texts{} // nothing refers to them any more
 	}
 	if a := n.last(); a != nil && a.Ended == nil {
 		a.Ended, a.Error = ev.GetTime(), e.GetError()
@@ -297,6 +338,7 @@ func (v *View) shut(n *Node, o teamv1.Outcome) {
 			v.shut(child, teamv1.Outcome_OUTCOME_CANCELED)
 		}
 	}
+	n.settle(true)
 }
 
 // Walk calls do with a node and all below it, each before what is below it.
@@ -305,11 +347,4 @@ func (n *Node) Walk(do func(*Node)) {
 	for _, child := range n.Steps {
 		child.Walk(do)
 	}
-}
-
-// pending reports whether a step of the node that is one of a decision has not ended.
-func (n *Node) pending(steps []*teamv1.Step) bool {
-	return slices.ContainsFunc(n.Steps, func(child *Node) bool {
-		return child.State != Ended && slices.ContainsFunc(steps, func(s *teamv1.Step) bool { return s.GetId() == child.Step.GetId() })
-	})
 }

@@ -162,11 +162,11 @@ func TestStates(t *testing.T) {
 		r.add("", command(teamv1.Commanded_COMMAND_PAUSE))
 		r.add("1", paused(true))
 		want("while it is paused", journal.Waiting)
-		if !n.Held() || r.Parked {
+		if !n.Held() || r.Parked() {
 			t.Error("it is not held, or all of the run")
 		}
 		r.add("", paused(true))
-		if !r.Parked || r.Asking {
+		if !r.Parked() || r.Asking {
 			t.Error("the run is not parked, or asks")
 		}
 		r.add("", command(teamv1.Commanded_COMMAND_RESUME))
@@ -174,7 +174,7 @@ func TestStates(t *testing.T) {
 		r.add("1.1", started(), asked("q"))
 		r.add("", paused(false))
 		want("while it asks", journal.Waiting)
-		if !r.Asking || !r.Parked {
+		if !r.Asking || !r.Parked() {
 			t.Error("the run does not ask")
 		}
 		r.add("1.1", &teamv1.Event{Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: "q"}}})

@@ -38,7 +38,7 @@ func newRun(root, of string, d journal.Detail) *run {
 // apply folds the next event.
 func (r *run) apply(ev *teamv1.Event) {
 	began := r.Accepted != nil
-	n := r.Apply(ev)
+	n := r.Apply(ev).Node
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Delta, *teamv1.Event_Artifact, *teamv1.Event_Progress, *teamv1.Event_Claimed:
 		return
@@ -114,19 +114,6 @@ func (r *run) open(scope string) (list []*teamv1.OpenQuestion) {
 	return list
 }
 
-// waitingState returns the state of a task that waits for answers: INPUT_REQUIRED, or
-// AUTH_REQUIRED if all its questions ask for authentication.
-func (r *run) waitingState(scope string) a2av1.TaskState {
-	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	for _, q := range r.Questions(scope) {
-		if q.Event.GetAsked().GetKind() != teamv1.Asked_KIND_AUTH {
-			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-		}
-		state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-	}
-	return state
-}
-
 // taskState returns the state of the task of a step.
 func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	top := n == r.Top
@@ -134,7 +121,7 @@ func (r *run) taskState(n *journal.Node) a2av1.TaskState {
 	case !n.Open():
 		return taskstate.Of(n.Outcome)
 	case top && r.Asking, !top && n.State == journal.Waiting && !n.Held():
-		return r.waitingState(n.Scope)
+		return project.WaitingState(r.Questions(n.Scope))
 	case n.State == journal.Pending:
 		return a2av1.TaskState_TASK_STATE_SUBMITTED
 	}

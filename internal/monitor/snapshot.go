@@ -147,7 +147,7 @@ func (p work) active() *teamv1.ActiveTask {
 	r, state := p.run, p.taskState(p.Node)
 	t := &teamv1.ActiveTask{
 		TaskId: r.id(p.Scope), ContextId: r.Accepted.GetMessage().GetContextId(), State: state, Text: r.input(p.Node), Since: stamp(p.Since),
-		Waiting: taskstate.Interrupted(state), CancelRequested: p.Canceling(), Spent: spentOr(p.Spent()),
+		Waiting: taskstate.Interrupted(state), CancelRequested: r.Canceled(p.Scope), Spent: spentOr(p.Spent()),
 	}
 	if p.Node != r.Top {
 		t.RootTaskId, t.RootAgentId = r.Root, r.Accepted.GetAgent()

@@ -8,47 +8,28 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// control is what the commands for a run have brought about.
-type control struct {
-	cancel   bool
-	paused   bool
-	switches int               // pauses and resumes so far
-	stop     *teamv1.Commanded // the first one
-}
-
 // commanded folds a command for the task, or for the root that it is part of.
-func (f *Fold) commanded(ev *teamv1.Event, c *teamv1.Commanded) {
-	own := ev.GetScope() == f.scope
+func (f *Fold) commanded(ev *teamv1.Event) {
+	c := ev.GetCommanded()
 	switch c.GetCommand() {
-	case teamv1.Commanded_COMMAND_CANCEL:
-		f.cancel = f.cancel || own
-	case teamv1.Commanded_COMMAND_PAUSE:
-		f.paused = true
-		f.switches++
 	case teamv1.Commanded_COMMAND_RESUME:
-		f.paused = false
-		f.switches++
-		if own {
+		if ev.GetScope() == f.scope {
 			f.resume(ev)
 		}
 	case teamv1.Commanded_COMMAND_STOP:
-		f.cancel = f.cancel || own
-		if f.stop == nil {
-			f.stop = c
-			if !c.GetSavePartial() { // it is stopped without its results
-				f.output = output{closed: true}
-			}
+		if f.Stop() == c && !c.GetSavePartial() { // it is stopped without its results
+			f.output = output{tells: f.tells, closed: true}
 		}
-	case teamv1.Commanded_COMMAND_UNSPECIFIED:
+	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
 }
 
 // above folds a command for the root of a child, which holds for it, too.
-func (f *Fold) above(ev *teamv1.Event, c *teamv1.Commanded) {
-	if c.GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
+func (f *Fold) above(ev *teamv1.Event) {
+	if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
 		return // its effect on the child is told by the child's end
 	}
-	f.commanded(ev, c)
+	f.commanded(ev)
 	if f.Exists() && f.ended == nil {
 		f.seq = ev.GetSeq()
 	}
@@ -56,17 +37,24 @@ func (f *Fold) above(ev *teamv1.Event, c *teamv1.Commanded) {
 
 // Expect folds a command for the task that is left for it and not on record yet.
 func (f *Fold) Expect(c *teamv1.Commanded, at time.Time) {
-	f.commanded(&teamv1.Event{Scope: f.scope, Time: timestamppb.New(at)}, c)
+	ev := &teamv1.Event{Seq: f.view.Seq + 1, Scope: f.scope, Time: timestamppb.New(at), Kind: &teamv1.Event_Commanded{Commanded: c}}
+	f.view.Control.Apply(ev)
+	f.commanded(ev)
 }
 
 // Switches returns how often the run was paused and resumed so far.
-func (c *control) Switches() int { return c.switches }
+func (f *Fold) Switches() int { return f.view.Switches }
 
 // Paused reports whether the run is paused.
-func (f *Fold) Paused() bool { return f.paused && f.ended == nil }
+func (f *Fold) Paused() bool { return f.view.Paused && f.ended == nil }
 
 // Stop is the command that the run was stopped with; nil: it was not. Shared: read only.
-func (c *control) Stop() *teamv1.Commanded { return c.stop }
+func (f *Fold) Stop() *teamv1.Commanded { return f.view.Control.Stop }
+
+// canceling reports whether the task itself was told to end, and has not.
+func (f *Fold) canceling() bool {
+	return f.ended == nil && (f.view.CanceledAt(f.scope) > 0 || f.Stop() != nil && f.scope == "")
+}
 
 // Consumed returns the inbox row that an event puts on record, 0 without one.
 func Consumed(ev *teamv1.Event) int64 {

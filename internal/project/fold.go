@@ -3,16 +3,15 @@
 package project
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -22,56 +21,50 @@ import (
 // updates that a reader of the task receives for each event: a reader who applies them
 // has the same task.
 type Fold struct {
-	accepted  *teamv1.Accepted
-	contextID string
-	state     a2av1.TaskState
-	statusAt  time.Time
-	status    *a2av1.Message
-	history   []*a2av1.Message
-	visible   bool
-	ended     *teamv1.Ended
-	answer    *a2av1.Message // of ended, references resolved
-	seq       int64          // of the last event of the scope
+	state    a2av1.TaskState
+	statusAt time.Time
+	status   *a2av1.Message
+	history  []*a2av1.Message
+	visible  bool
+	ended    *teamv1.Ended
+	answer   *a2av1.Message // of ended, references resolved
+	seq      int64          // of the last event of the scope
 
-	failed   []*teamv1.Delegation // those that did not succeed
-	warnings []string             // problems that did not stop the run
-	context  map[string]*structpb.Value
-	updates  map[string]*structpb.Value // of context, once the steps have ended
-	texts    map[int64]*a2av1.Message   // messages on record, by sequence
-	streamed string                     // the artifact that the scope's own text went into
-	joins    []string                   // ids of the steps whose results the answer joins
-	handedIn *a2av1.Message             // the last result that was given to a judge; nil: readers are shown it already, or must not be
-	kept     *a2av1.Message             // of these, what is shown in place of an answer
+	failed   []*journal.Node // delegations that did not succeed, as they ended
+	warnings []string        // problems that did not stop the run
+	answers  []answer        // to questions that are not open any more, in order
+	streamed string          // the artifact that the scope's own text went into
+	joins    []string        // ids of the steps whose results the answer joins
+	handedIn *a2av1.Message  // the last result that was given to a judge; nil: readers are shown it already, or must not be
+	kept     *a2av1.Message  // of these, what is shown in place of an answer
 
-	control
-	openQuestions
+	forgets func(*teamv1.Question) bool // nil: nothing is forgotten
+
 	memberWork
-	output
 }
 
 // New returns the fold of a scope of a root task, before its first event.
 func New(root, scope string) *Fold {
-	f := &Fold{texts: map[int64]*a2av1.Message{}}
-	f.memberWork = memberWork{root: root, scope: scope, works: map[string]*work{}, out: &f.output}
+	f := &Fold{}
+	f.memberWork = memberWork{view: journal.New(root, journal.Messages), scope: scope}
 	return f
 }
 
 // Apply folds one event. The event is kept, not changed.
 func (f *Fold) Apply(ev *teamv1.Event) {
 	f.pieces = f.pieces[:0]
-	if m := agent.MessageOf(f.root, ev); m != nil {
-		f.texts[ev.GetSeq()] = m
+	begun := f.view.Accepted != nil
+	c := f.view.Apply(ev)
+	if d := ev.GetDecided(); d != nil && c.Node != nil {
+		f.decided(c.Node, ev, d)
 	}
-	if d := ev.GetDecided(); d != nil {
-		f.decided(ev.GetScope(), ev, d)
-	}
-	if f.accepted == nil && ev.GetAccepted() != nil {
+	if !begun && ev.GetAccepted() != nil {
 		f.accept(ev)
 		return
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
-		if c := ev.GetCommanded(); c != nil && ev.GetScope() == "" {
-			f.above(ev, c)
+		if ev.GetCommanded() != nil && ev.GetScope() == "" {
+			f.above(ev)
 		}
 		if ev.GetEnded() != nil && agent.Within(f.scope, ev.GetScope()) {
 			f.abandon(ev)
@@ -81,23 +74,21 @@ func (f *Fold) Apply(ev *teamv1.Event) {
 	f.seq = ev.GetSeq()
 	f.reveal(ev)
 	if ev.GetScope() == f.scope {
-		f.own(ev)
+		f.own(ev, c)
 		return
 	}
-	f.below(ev)
+	f.below(ev, c)
 }
 
 // accept begins the task of the root. A child begins with its parent's decision.
 func (f *Fold) accept(ev *teamv1.Event) {
-	f.accepted = ev.GetAccepted()
-	f.contextID = f.accepted.GetMessage().GetContextId()
+	acc := ev.GetAccepted()
 	if f.scope != "" {
 		return
 	}
 	f.seq = ev.GetSeq()
-	f.context = maps.Clone(f.accepted.GetCollaboration().GetContext().GetFields())
-	f.visible = !f.accepted.GetMayReplyDirectly()
-	f.say(f.accepted.GetMessage())
+	f.visible = !acc.GetMayReplyDirectly()
+	f.say(acc.GetMessage())
 	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 }
 
@@ -112,58 +103,36 @@ func (f *Fold) reveal(ev *teamv1.Event) {
 	}
 }
 
-// decided keeps what the fold needs of a decision: the kinds of steps, and the
-// beginning of the child that this fold is about.
-func (f *Fold) decided(scope string, ev *teamv1.Event, d *teamv1.Decided) {
-	if scope == f.scope {
-		f.update(d.GetUpdates())
+// decided folds a decision of a node: the work that it gives to members, and the beginning
+// of the child that this fold is about.
+func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
+	own := in.Scope == f.scope
+	if own {
 		f.joins = d.GetJoins()
 	}
-	for _, id := range d.GetCancel() {
-		if w := f.works[agent.Scope(scope, id)]; w != nil {
-			w.dropped = true
+	for _, n := range in.Steps[len(in.Steps)-len(d.GetSteps()):] {
+		if f.has(n) {
+			f.members = append(f.members, n)
 		}
-	}
-	for _, s := range d.GetSteps() {
-		child := agent.Scope(scope, s.GetId())
-		f.works[child] = f.workOf(scope, ev, s)
-		if scope == f.scope && s.GetKind() == teamv1.Step_KIND_JUDGE && !s.GetWithheld() {
-			f.handedIn = f.inputOf(s)
+		if own && n.Step.GetKind() == teamv1.Step_KIND_JUDGE && !n.Step.GetWithheld() {
+			f.handedIn = n.Given
 		}
-		if child != f.scope {
+		if n.Scope != f.scope {
 			continue
 		}
 		f.visible = true
 		f.seq = ev.GetSeq()
-		m := f.inputOf(s)
-		if m == nil && s.GetInput().GetRef() == 0 {
-			m = f.accepted.GetMessage()
+		m := n.Given
+		if n.Step.GetInput() == nil {
+			m = in.Input()
 		}
 		f.say(m)
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
 }
 
-// inputOf is what a step is given; nil: what its scope was.
-func (f *Fold) inputOf(s *teamv1.Step) *a2av1.Message {
-	if m := s.GetInput().GetMessage(); m != nil {
-		return m
-	}
-	return f.texts[s.GetInput().GetRef()]
-}
-
-// update keeps changes of the run's context until the steps they come with have
-// ended, that is until the next decision.
-func (f *Fold) update(next map[string]*structpb.Value) {
-	if len(f.updates) > 0 && f.context == nil {
-		f.context = map[string]*structpb.Value{}
-	}
-	maps.Copy(f.context, f.updates)
-	f.updates = next
-}
-
 // own folds an event of the scope itself.
-func (f *Fold) own(ev *teamv1.Event) {
+func (f *Fold) own(ev *teamv1.Event, c journal.Change) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		f.given(k.Started.GetInput())
@@ -171,16 +140,16 @@ func (f *Fold) own(ev *teamv1.Event) {
 	case *teamv1.Event_Checked:
 		f.checked(k.Checked)
 	case *teamv1.Event_Asked:
-		f.ask(f.root, ev)
+		f.ask(ev)
 	case *teamv1.Event_Answered:
-		f.answered(ev, k.Answered)
+		f.answered(ev, c)
 	case *teamv1.Event_Received:
 		f.say(k.Received.GetMessage())
 	case *teamv1.Event_Commanded:
-		f.commanded(ev, k.Commanded)
+		f.commanded(ev)
 	case *teamv1.Event_Waiting:
 		if !k.Waiting.GetPaused() {
-			f.turn(f.waitingState(), ev, f.questionText())
+			f.turn(WaitingState(f.open()), ev, questionText(f.open()))
 		}
 	case *teamv1.Event_Expired:
 		f.expire(ev, k.Expired)
@@ -198,22 +167,16 @@ func (f *Fold) own(ev *teamv1.Event) {
 }
 
 // below folds an event of a step of the scope, or deeper.
-func (f *Fold) below(ev *teamv1.Event) {
+func (f *Fold) below(ev *teamv1.Event, c journal.Change) {
 	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Started:
-		f.attempted(ev.GetScope(), k.Started.GetAttempt())
-	case *teamv1.Event_Spawned:
-		if w := f.works[ev.GetScope()]; w != nil {
-			w.spawned = true
-		}
 	case *teamv1.Event_Expired:
 		f.expire(ev, k.Expired)
 	case *teamv1.Event_Progress:
 		f.progress(ev, k.Progress)
 	case *teamv1.Event_Asked:
-		f.ask(f.root, ev)
+		f.ask(ev)
 	case *teamv1.Event_Answered:
-		f.answered(ev, k.Answered)
+		f.answered(ev, c)
 	case *teamv1.Event_Received:
 		if k.Received.GetTooLate() { // it was acknowledged, so it is shown to who sent it
 			f.say(k.Received.GetMessage())
@@ -221,15 +184,15 @@ func (f *Fold) below(ev *teamv1.Event) {
 	case *teamv1.Event_Checked:
 		f.checked(k.Checked)
 	case *teamv1.Event_Delta:
-		if f.speaks(ev.GetScope()) {
+		if f.speaks(c.Node) {
 			f.stream(k.Delta)
 		} else {
-			f.innerText(ev.GetScope(), k.Delta)
+			f.innerText(c.Node, k.Delta)
 		}
 	case *teamv1.Event_Artifact:
-		f.innerArtifact(ev.GetScope(), k.Artifact)
+		f.innerArtifact(c.Node, k.Artifact)
 	case *teamv1.Event_Ended:
-		f.stepEnded(ev, k.Ended)
+		f.stepEnded(c.Node)
 	default:
 	}
 }
@@ -247,37 +210,19 @@ func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
 	}
 }
 
-// attempted counts an attempt for the delegations that it is made for: theirs is
-// the most of one step below them.
-func (f *Fold) attempted(scope string, n int32) {
-	for ; scope != "" && scope != f.scope; scope = agent.Parent(scope) {
-		if w := f.works[scope]; w != nil && w.delegation != nil {
-			w.delegation.Attempts = max(w.delegation.GetAttempts(), n)
-		}
-	}
-}
-
-// stepEnded keeps what became of a delegation; one that did not succeed is
-// told, whatever the answer claims.
-func (f *Fold) stepEnded(ev *teamv1.Event, e *teamv1.Ended) {
-	f.closeQuestions(ev.GetScope())
-	w := f.works[ev.GetScope()]
-	if w == nil || w.delegation == nil {
+// stepEnded shows what became of a delegation. One that did not succeed is told, whatever
+// the answer claims.
+func (f *Fold) stepEnded(n *journal.Node) {
+	if n == nil || !f.has(n) {
 		return
 	}
-	d := w.delegation
-	d.Outcome, d.Error, d.Spent = e.GetOutcome(), e.GetError(), e.GetSpent()
-	m := e.GetReply()
-	if ref := e.GetReplyRef(); ref > 0 {
-		m = f.texts[ref]
-	}
-	f.finished(w, e.GetOutcome(), m)
-	if w.dropped && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+	f.finished(n)
+	if n.Dropped && n.Outcome == teamv1.Outcome_OUTCOME_CANCELED {
 		return // canceled on purpose: it is not a failure
 	}
-	switch e.GetOutcome() {
+	switch n.Outcome {
 	case teamv1.Outcome_OUTCOME_FAILED, teamv1.Outcome_OUTCOME_TIMED_OUT, teamv1.Outcome_OUTCOME_REJECTED, teamv1.Outcome_OUTCOME_CANCELED:
-		f.failed = append(f.failed, d)
+		f.failed = append(f.failed, n)
 	case teamv1.Outcome_OUTCOME_UNSPECIFIED, teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_SKIPPED:
 	}
 }
@@ -301,13 +246,13 @@ func (f *Fold) Placed(m *a2av1.Message) *a2av1.Message {
 		return nil
 	}
 	return &a2av1.Message{
-		MessageId: m.GetMessageId(), ContextId: f.contextID, TaskId: f.ID(), Role: m.GetRole(), Parts: m.GetParts(),
+		MessageId: m.GetMessageId(), ContextId: f.ContextID(), TaskId: f.ID(), Role: m.GetRole(), Parts: m.GetParts(),
 		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
 }
 
 // ID returns the id of the task.
-func (f *Fold) ID() string { return agent.ChildTask(f.root, f.scope) }
+func (f *Fold) ID() string { return agent.ChildTask(f.view.Root, f.scope) }
 
 // Task returns the task as it is. What its lists hold is shared: read only.
 func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
@@ -316,7 +261,7 @@ func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
 // callers see that activated the team-run extension.
 func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	t := &a2av1.Task{
-		Id: f.ID(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(nil, details),
+		Id: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(nil, details),
 		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: slices.Clip(f.history),
 	}
 	for i, a := range f.artifacts {
@@ -352,16 +297,16 @@ func (f *Fold) Terminal() bool { return f.ended != nil }
 func (f *Fold) Last() int64 { return f.seq }
 
 // Root returns the id of the root task.
-func (f *Fold) Root() string { return f.root }
+func (f *Fold) Root() string { return f.view.Root }
 
 // Scope returns the scope of the task: empty for the root.
 func (f *Fold) Scope() string { return f.scope }
 
 // ContextID returns the task's context.
-func (f *Fold) ContextID() string { return f.contextID }
+func (f *Fold) ContextID() string { return f.view.Accepted.GetMessage().GetContextId() }
 
 // Agent returns the id of the root's agent.
-func (f *Fold) Agent() string { return f.accepted.GetAgent() }
+func (f *Fold) Agent() string { return f.view.Accepted.GetAgent() }
 
 // Serves reports whether a tenant fits a task: none, the root's agent, or the
 // child's own.
@@ -369,8 +314,8 @@ func (f *Fold) Serves(tenant string) bool {
 	if tenant == "" || tenant == f.Agent() {
 		return true
 	}
-	w := f.works[f.scope]
-	return w != nil && w.path[strings.LastIndexByte(w.path, '/')+1:] == tenant
+	n := f.view.Node(f.scope)
+	return n != nil && n.Delegated() && n.Path[strings.LastIndexByte(n.Path, '/')+1:] == tenant
 }
 
 // maxHistory is how many messages of its history a task is shown with.
@@ -395,10 +340,10 @@ func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 // Collaboration is the brief of the run that Start began; nil: it is no collaboration,
 // or only part of one. Shared: read only.
 func (f *Fold) Collaboration() *teamv1.Brief {
-	if len(f.accepted.GetPath()) > 0 || f.accepted.GetDetached() != nil {
+	if len(f.view.Accepted.GetPath()) > 0 || f.view.Accepted.GetDetached() != nil {
 		return nil
 	}
-	return f.accepted.GetCollaboration()
+	return f.view.Accepted.GetCollaboration()
 }
 
 // Answer is the message that the run ended with, nil without one. Shared: read only.
@@ -432,7 +377,7 @@ func (f *Fold) warn(texts ...string) {
 func (f *Fold) given(in *teamv1.Input) {
 	m := in.GetMessage()
 	if m == nil {
-		m = f.texts[in.GetRef()]
+		m = f.view.Text(in.GetRef())
 	}
 	if m != nil && len(f.history) > 0 {
 		f.history[0] = f.Placed(m)

@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -22,119 +23,107 @@ const routeStep = "route"
 type piece struct {
 	artifact  *a2av1.Artifact
 	add, last bool
-	work      *work // whose it is; nil: the task's own
+	by        *journal.Node // the delegation whose artifact it is; nil: it is the task's own
 }
 
-// work is what is known of a step.
-type work struct {
-	scope      string
-	key        string // of steps whose results stand for each other
-	path       string // of the agent that works; empty of steps that are no delegation
-	prose      bool   // it is a turn of a model that may be an answer
-	dropped    bool   // it was canceled because its result was not needed any more
-	spawned    bool   // it has become a task of its own
-	withheld   bool   // readers above see nothing that it says
-	inner      teamv1.Step_Inner
-	delegation *teamv1.Delegation // where it is one below the fold's scope
-
+// voice is what readers were shown of a delegation.
+type voice struct {
 	streamed string           // the artifact that its text went into
-	result   *a2av1.Message   // it has ended with
-	told     bool             // the result is an artifact of the task
+	told     bool             // its result is an artifact of the task
 	metadata *structpb.Struct // of its artifacts
 }
 
-// memberWork is what a fold knows of the steps below its scope, and shows of them.
+// memberWork is what a fold shows of the steps below its scope.
 type memberWork struct {
-	root, scope string // of the fold
-	out         *output
+	view  *journal.View
+	scope string // of the fold
 
-	works       map[string]*work     // of steps, by scope
-	members     []*work              // the delegations below the scope, as they were decided
-	delegations []*teamv1.Delegation // the same, as they are shown
+	output
+	members []*journal.Node          // the delegations below the scope, as they were decided
+	voices  map[*journal.Node]*voice // of those that were shown; nil: none was
 }
 
-// workOf keeps what later events of a step need to know of it.
-func (m *memberWork) workOf(scope string, ev *teamv1.Event, s *teamv1.Step) *work {
-	w := &work{
-		scope: agent.Scope(scope, s.GetId()), inner: s.GetInner(),
-		prose: s.GetKind() == teamv1.Step_KIND_MODEL && s.GetName() != routeStep,
+// has reports whether a step is a delegation below the scope.
+func (m *memberWork) has(n *journal.Node) bool {
+	return n.Delegated() && agent.Within(n.Parent.Scope, m.scope)
+}
+
+// voice returns what readers were shown of a delegation.
+func (m *memberWork) voice(n *journal.Node) *voice {
+	v := m.voices[n]
+	if v == nil {
+		v = &voice{}
+		if m.voices == nil {
+			m.voices = map[*journal.Node]*voice{}
+		}
+		m.voices[n] = v
 	}
-	if !agent.IsDelegation(s.GetKind()) {
-		return w
-	}
-	w.path, w.withheld = ev.GetAgent()+"/"+s.GetMember(), s.GetWithheld()
-	w.key = w.path + "\x00" + s.GetName()
-	if s.GetCallId() != "" { // a model's calls are work of their own
-		w.key = w.scope
-	}
-	if agent.Within(scope, m.scope) {
-		w.delegation = &teamv1.Delegation{Id: agent.ChildTask(m.root, w.scope), Path: w.path, Kind: s.GetKind()}
-		m.delegations = append(m.delegations, w.delegation)
-		m.members = append(m.members, w)
-	}
-	return w
+	return v
+}
+
+// prose reports whether a step is a turn of a model that may be an answer.
+func prose(n *journal.Node) bool {
+	return n.Step.GetKind() == teamv1.Step_KIND_MODEL && n.Step.GetName() != routeStep
 }
 
 // speaks reports whether streamed text of a step is the scope's own: a turn of
 // its own model.
-func (m *memberWork) speaks(scope string) bool {
-	w := m.works[scope]
-	return w != nil && w.prose && agent.Parent(scope) == m.scope
+func (m *memberWork) speaks(n *journal.Node) bool {
+	return n != nil && prose(n) && n.Parent.Scope == m.scope
 }
 
-// voice returns the delegation that an event of a scope below the task has output of. It
+// speaker returns the delegation that an event of a step below the task has output of. It
 // returns nil for events of other steps.
-func (m *memberWork) voice(scope string) *work {
-	w := m.works[scope]
-	if w != nil && w.path == "" {
-		if !w.prose {
+func (m *memberWork) speaker(n *journal.Node) *journal.Node {
+	if n != nil && !n.Delegated() {
+		if !prose(n) {
 			return nil
 		}
-		w = m.works[agent.Parent(scope)]
+		n = n.Parent
 	}
-	if w == nil || w.delegation == nil {
+	if n == nil || !m.has(n) {
 		return nil
 	}
-	return w
+	return n
 }
 
 // shown is how much of a delegation's output readers of the task see: as much as
 // every team on the way to it shows.
-func (m *memberWork) shown(w *work) teamv1.Step_Inner {
+func (m *memberWork) shown(n *journal.Node) teamv1.Step_Inner {
 	shown := teamv1.Step_INNER_TEXT
-	for s := w.scope; s != m.scope; s = agent.Parent(s) {
-		at := m.works[s]
-		if at == nil || at.path == "" || at.withheld {
+	for ; n.Scope != m.scope; n = n.Parent {
+		if !n.Delegated() || n.Step.GetWithheld() {
 			return teamv1.Step_INNER_UNSPECIFIED
 		}
-		shown = min(shown, at.inner)
+		shown = min(shown, n.Step.GetInner())
 	}
 	return shown
 }
 
 // innerText adds streamed text of a member to its artifact.
-func (m *memberWork) innerText(scope string, d *teamv1.Delta) {
-	w := m.voice(scope)
-	if w == nil || m.shown(w) != teamv1.Step_INNER_TEXT {
+func (m *memberWork) innerText(n *journal.Node, d *teamv1.Delta) {
+	n = m.speaker(n)
+	if n == nil || m.shown(n) != teamv1.Step_INNER_TEXT {
 		return
 	}
-	w.streamed = m.artifactID(w, d.GetArtifactId())
-	m.out.put(piece{artifact: m.memberArtifact(w, w.streamed, agent.TextParts(d.GetText())), add: !d.GetRestart(), work: w})
+	v := m.voice(n)
+	v.streamed = m.artifactID(n, d.GetArtifactId())
+	m.put(piece{artifact: m.memberArtifact(n, v.streamed, agent.TextParts(d.GetText())), add: !d.GetRestart(), by: n})
 }
 
 // innerArtifact shows an artifact of a member.
-func (m *memberWork) innerArtifact(scope string, u *teamv1.ArtifactUpdate) {
-	w := m.voice(scope)
-	if w == nil {
+func (m *memberWork) innerArtifact(n *journal.Node, u *teamv1.ArtifactUpdate) {
+	n = m.speaker(n)
+	if n == nil {
 		return
 	}
-	parts := visible(u.GetArtifact().GetParts(), m.shown(w))
+	parts := visible(u.GetArtifact().GetParts(), m.shown(n))
 	if len(parts) == 0 {
 		return
 	}
-	a := m.memberArtifact(w, m.artifactID(w, u.GetArtifact().GetArtifactId()), parts)
+	a := m.memberArtifact(n, m.artifactID(n, u.GetArtifact().GetArtifactId()), parts)
 	a.Description = u.GetArtifact().GetName()
-	m.out.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), work: w})
+	m.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), by: n})
 }
 
 // visible are the parts that readers see.
@@ -154,41 +143,68 @@ func visible(parts []*a2av1.Part, shown teamv1.Step_Inner) []*a2av1.Part {
 
 // artifactID is the id of a member's artifact in the task: its own where that is
 // unique, as the id of its answer is.
-func (m *memberWork) artifactID(w *work, own string) string {
-	run := &agent.Run{Root: m.root}
-	answer := run.ID(w.scope, "artifact", 1)
+func (m *memberWork) artifactID(n *journal.Node, own string) string {
+	run := &agent.Run{Root: m.view.Root}
+	answer := run.ID(n.Scope, "artifact", 1)
 	if own == "" || own == answer {
 		return answer
 	}
-	return run.ID(w.scope, "artifact/"+own, 1)
+	return run.ID(n.Scope, "artifact/"+own, 1)
 }
 
 // memberArtifact is an artifact named by the member's path.
-func (m *memberWork) memberArtifact(w *work, id string, parts []*a2av1.Part) *a2av1.Artifact {
-	if w.metadata == nil {
-		w.metadata = brief(&teamv1.TeamRun{Path: w.path, DelegationId: w.delegation.GetId(), Parent: m.parent(w)})
+func (m *memberWork) memberArtifact(n *journal.Node, id string, parts []*a2av1.Part) *a2av1.Artifact {
+	v := m.voice(n)
+	if v.metadata == nil {
+		v.metadata = brief(&teamv1.TeamRun{Path: n.Path, DelegationId: m.task(n), Parent: m.task(n.Parent)})
 	}
-	return &a2av1.Artifact{ArtifactId: id, Name: w.path, Parts: parts, Metadata: w.metadata}
+	return &a2av1.Artifact{ArtifactId: id, Name: n.Path, Parts: parts, Metadata: v.metadata}
 }
 
-// parent is the task that a delegation belongs to.
-func (m *memberWork) parent(w *work) string { return agent.ChildTask(m.root, agent.Parent(w.scope)) }
+// task is the id of the task that a node is.
+func (m *memberWork) task(n *journal.Node) string { return agent.ChildTask(m.view.Root, n.Scope) }
 
-// finished keeps the result of a delegation, and shows it where the team streams
-// the member: what was streamed is replaced, as it may not be all.
-func (m *memberWork) finished(w *work, outcome teamv1.Outcome, result *a2av1.Message) {
-	if outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || w.spawned || len(result.GetParts()) == 0 {
-		return
+// delegation returns a delegation as it is shown.
+func (m *memberWork) delegation(n *journal.Node) *teamv1.Delegation {
+	return &teamv1.Delegation{
+		Id: m.task(n), Path: n.Path, Kind: n.Step.GetKind(), Attempts: n.Tries,
+		Outcome: n.End.GetOutcome(), Error: n.End.GetError(), Spent: n.End.GetSpent(),
 	}
-	w.result = result
-	m.tell(w, m.shown(w))
+}
+
+// delegations returns delegations as they are shown.
+func (m *memberWork) delegations(list []*journal.Node) []*teamv1.Delegation {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]*teamv1.Delegation, len(list))
+	for i, n := range list {
+		out[i] = m.delegation(n)
+	}
+	return out
+}
+
+// resultOf is the result that a delegation has ended with, nil without one.
+func resultOf(n *journal.Node) *a2av1.Message {
+	if n.End.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || n.Spawned != nil || len(n.Reply.GetParts()) == 0 {
+		return nil
+	}
+	return n.Reply
+}
+
+// finished shows the result of a delegation where the team streams the member: what was
+// streamed is replaced, as it may not be all.
+func (m *memberWork) finished(n *journal.Node) {
+	if resultOf(n) != nil {
+		m.tell(n, m.shown(n))
+	}
 }
 
 // joined shows the results that the answer joins, by the ids of their steps.
 func (m *memberWork) joined(ids []string) {
 	for _, id := range ids {
-		if w := m.works[agent.Scope(m.scope, id)]; w != nil && w.result != nil {
-			m.tell(w, teamv1.Step_INNER_TEXT)
+		if n := m.view.Node(agent.Scope(m.scope, id)); n != nil && resultOf(n) != nil {
+			m.tell(n, teamv1.Step_INNER_TEXT)
 		}
 	}
 }
@@ -196,38 +212,43 @@ func (m *memberWork) joined(ids []string) {
 // partial shows what was finished of a task that fails: the last
 // result of each piece of work, unless it went into the result of a team above it.
 func (m *memberWork) partial() {
-	last := map[string]*work{}
-	for _, w := range m.members {
-		if w.result != nil {
-			last[w.key] = w
+	last := map[string]*journal.Node{}
+	for _, n := range m.members {
+		if resultOf(n) != nil {
+			last[keyOf(n)] = n
 		}
 	}
-	for _, w := range m.members {
-		if w.result != nil && last[w.key] == w && !m.covered(w) {
-			m.tell(w, teamv1.Step_INNER_TEXT)
+	for _, n := range m.members {
+		if last[keyOf(n)] == n && !m.covered(n) {
+			m.tell(n, teamv1.Step_INNER_TEXT)
 		}
 	}
 }
 
+// keyOf is the key of the delegations whose results stand for each other. A model's calls
+// are work of their own.
+func keyOf(n *journal.Node) string {
+	if n.Step.GetCallId() != "" {
+		return n.Scope
+	}
+	return n.Path + "\x00" + n.Step.GetName()
+}
+
 // covered reports whether a team between the delegation and the task has succeeded.
-func (m *memberWork) covered(w *work) bool {
-	for s := agent.Parent(w.scope); s != m.scope && s != ""; s = agent.Parent(s) {
-		if above := m.works[s]; above != nil && succeeded(above.delegation.GetOutcome()) {
+func (m *memberWork) covered(n *journal.Node) bool {
+	for n = n.Parent; n.Scope != m.scope && n.Parent != nil; n = n.Parent {
+		if o := n.End.GetOutcome(); n.Delegated() && (o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY) {
 			return true
 		}
 	}
 	return false
 }
 
-func succeeded(o teamv1.Outcome) bool {
-	return o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY
-}
-
 // isWithheld reports whether a team between the delegation and the task shows
 // nothing of what its members say: guardrails look at its own answer.
-func (m *memberWork) isWithheld(w *work) bool {
-	for s := w.scope; s != m.scope && s != ""; s = agent.Parent(s) {
-		if at := m.works[s]; at != nil && at.withheld {
+func (m *memberWork) isWithheld(n *journal.Node) bool {
+	for ; n.Scope != m.scope && n.Parent != nil; n = n.Parent {
+		if n.Delegated() && n.Step.GetWithheld() {
 			return true
 		}
 	}
@@ -235,15 +256,19 @@ func (m *memberWork) isWithheld(w *work) bool {
 }
 
 // tell puts the result of a delegation into its artifact, once.
-func (m *memberWork) tell(w *work, shown teamv1.Step_Inner) {
-	parts := visible(w.result.GetParts(), shown)
-	if w.told || len(parts) == 0 || m.isWithheld(w) {
+func (m *memberWork) tell(n *journal.Node, shown teamv1.Step_Inner) {
+	parts := visible(n.Reply.GetParts(), shown)
+	if len(parts) == 0 || m.isWithheld(n) {
 		return
 	}
-	w.told = shown == teamv1.Step_INNER_TEXT
-	id := w.streamed
-	if id == "" {
-		id = m.artifactID(w, "")
+	v := m.voice(n)
+	if v.told {
+		return
 	}
-	m.out.put(piece{artifact: m.memberArtifact(w, id, parts), last: true, work: w})
+	v.told = shown == teamv1.Step_INNER_TEXT
+	id := v.streamed
+	if id == "" {
+		id = m.artifactID(n, "")
+	}
+	m.put(piece{artifact: m.memberArtifact(n, id, parts), last: true, by: n})
 }

@@ -5,20 +5,45 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// openQuestions are the questions of a scope and of what is below it.
-type openQuestions struct {
-	questions []*teamv1.Question
-	answers   []answer // to those that are not open any more, in order
+// open returns the open questions of the task, of what is below it too.
+func (f *Fold) open() []*journal.Question {
+	list := f.view.Questions(f.scope)
+	if f.forgets == nil {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return f.forgets(QuestionOf(f.view.Root, q.Event)) })
 }
 
-// expire closes the questions of a step whose time for an answer is over.
+// Questions returns the open questions of the task, of what is below it too.
+func (f *Fold) Questions() []*teamv1.Question { return f.Named("") }
+
+// Named returns the open questions that an answer may mean: those with the id that it
+// names, or of the delegation; for an empty name all.
+func (f *Fold) Named(named string) []*teamv1.Question {
+	var fit []*teamv1.Question
+	for _, q := range f.open() {
+		if q := QuestionOf(f.view.Root, q.Event); names(named, q) {
+			fit = append(fit, q)
+		}
+	}
+	return fit
+}
+
+// Forget has the fold say nothing of the questions for which is returns true, nor of their
+// answers.
+func (f *Fold) Forget(is func(*teamv1.Question) bool) {
+	f.forgets = is
+	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return is(a.question) })
+}
+
+// expire folds that nobody has answered in time.
 func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
 	if e.GetLimit() == agent.LimitQuestion {
-		f.closeQuestions(ev.GetScope())
 		f.resume(ev)
 	}
 }
@@ -30,18 +55,9 @@ func (f *Fold) resume(ev *teamv1.Event) {
 	}
 }
 
-// closeQuestions drops what a scope, or one below it, has asked.
-func (o *openQuestions) closeQuestions(scope string) {
-	o.questions = slices.DeleteFunc(o.questions, func(q *teamv1.Question) bool {
-		_, asker := agent.SplitTask(q.GetDelegationId())
-		return agent.Within(asker, scope)
-	})
-}
-
-// ask adds an open question.
-func (o *openQuestions) ask(root string, ev *teamv1.Event) {
-	o.answers = slices.DeleteFunc(o.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
-	o.questions = append(o.questions, QuestionOf(root, ev))
+// ask folds a question. An answer to an earlier one with the same id does not count for it.
+func (f *Fold) ask(ev *teamv1.Event) {
+	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
 }
 
 // QuestionOf is the question of a root that an Asked event puts on record.
@@ -53,19 +69,16 @@ func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
 	}
 }
 
-// answered closes a question; the question and its answer become history.
-func (f *Fold) answered(ev *teamv1.Event, a *teamv1.Answered) {
-	closed := &teamv1.Question{Question: a.GetQuestion()}
-	f.questions = slices.DeleteFunc(f.questions, func(q *teamv1.Question) bool {
-		if q.GetQuestion() == a.GetQuestion() {
-			closed = q
-			f.say(q.GetMessage())
-			return true
-		}
-		return false
-	})
+// answered folds an answer: the questions that it closes and the answer become history.
+func (f *Fold) answered(ev *teamv1.Event, c journal.Change) {
+	a := ev.GetAnswered()
+	question := &teamv1.Question{Question: a.GetQuestion()}
+	for _, q := range c.Closed {
+		question = QuestionOf(f.view.Root, q.Event)
+		f.say(question.GetMessage())
+	}
 	f.say(a.GetMessage())
-	f.answers = append(f.answers, answer{closed, a})
+	f.answers = append(f.answers, answer{question, a})
 	f.resume(ev)
 }
 
@@ -78,11 +91,11 @@ type answer struct {
 // FirstAnswer returns the latest answer to a question that is named by its id or its
 // delegation's, or to any question if named is empty. It returns nil if no answer is on record,
 // or if named is an open question.
-func (o *openQuestions) FirstAnswer(named string) *teamv1.Answered {
-	if slices.ContainsFunc(o.questions, func(q *teamv1.Question) bool { return names(named, q) && named != "" }) {
+func (f *Fold) FirstAnswer(named string) *teamv1.Answered {
+	if named != "" && len(f.Named(named)) > 0 {
 		return nil
 	}
-	for _, a := range slices.Backward(o.answers) {
+	for _, a := range slices.Backward(f.answers) {
 		if names(named, a.question) {
 			return a.first
 		}
@@ -96,50 +109,30 @@ func names(named string, q *teamv1.Question) bool {
 	return named == "" || named == q.GetQuestion() || named == q.GetDelegationId()
 }
 
-// waitingState is input required, or auth required where nothing else is asked for.
-func (o *openQuestions) waitingState() a2av1.TaskState {
-	auth := len(o.questions) > 0
-	for _, q := range o.questions {
-		auth = auth && q.GetKind() == teamv1.Asked_KIND_AUTH
+// WaitingState returns the state of a task that waits for people: auth required if it asks
+// for nothing else, else input required.
+func WaitingState(open []*journal.Question) a2av1.TaskState {
+	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	for _, q := range open {
+		if q.Event.GetAsked().GetKind() != teamv1.Asked_KIND_AUTH {
+			return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+		}
+		state = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 	}
-	if auth {
-		return a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
-	}
-	return a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	return state
 }
 
 // questionText is the status message of a task that waits: what is asked.
-func (o *openQuestions) questionText() *a2av1.Message {
-	if len(o.questions) == 0 {
+func questionText(open []*journal.Question) *a2av1.Message {
+	if len(open) == 0 {
 		return nil
 	}
-	m := &a2av1.Message{MessageId: o.questions[0].GetQuestion(), Role: a2av1.Role_ROLE_AGENT}
-	for _, q := range o.questions {
-		m.Parts = append(m.Parts, q.GetMessage().GetParts()...)
+	m := &a2av1.Message{MessageId: open[0].ID(), Role: a2av1.Role_ROLE_AGENT}
+	for _, q := range open {
+		m.Parts = append(m.Parts, q.Event.GetAsked().GetMessage().GetParts()...)
 	}
 	if len(m.GetParts()) == 0 { // of a question without words
 		return nil
 	}
 	return m
-}
-
-// Questions are the open questions of the task. Shared: read only.
-func (o *openQuestions) Questions() []*teamv1.Question { return o.questions }
-
-// Named returns the open questions that an answer may mean: those with the id that it
-// names, or of the delegation; for an empty name all.
-func (o *openQuestions) Named(named string) []*teamv1.Question {
-	var fit []*teamv1.Question
-	for _, q := range o.questions {
-		if names(named, q) {
-			fit = append(fit, q)
-		}
-	}
-	return fit
-}
-
-// Forget drops the questions, also the answered ones, for which is returns true.
-func (o *openQuestions) Forget(is func(*teamv1.Question) bool) {
-	o.questions = slices.DeleteFunc(o.questions, is)
-	o.answers = slices.DeleteFunc(o.answers, func(a answer) bool { return is(a.question) })
 }

@@ -15,18 +15,16 @@ import (
 // end closes the task.
 func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	f.ended = e
-	f.questions = nil
-	f.update(nil)
 	f.warn(e.GetWarnings()...)
 	f.answer = e.GetReply()
-	if ref := e.GetReplyRef(); ref > 0 {
-		f.answer = f.texts[ref]
+	if n := f.view.Node(f.scope); n != nil && e.GetReplyRef() > 0 {
+		f.answer = n.Reply
 	}
 	switch {
 	case f.hasResult():
 		f.put(piece{artifact: f.result(f.answer), last: true})
 		f.joined(f.joins)
-	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT, f.stop != nil:
+	case e.GetOutcome() == teamv1.Outcome_OUTCOME_FAILED, e.GetOutcome() == teamv1.Outcome_OUTCOME_TIMED_OUT, f.Stop() != nil:
 		f.keep()
 		f.partial()
 	}
@@ -70,7 +68,7 @@ func filled(p *a2av1.Part) bool {
 func (f *Fold) result(m *a2av1.Message) *a2av1.Artifact {
 	id := f.streamed
 	if id == "" {
-		id = (&agent.Run{Root: f.root}).ID(f.scope, "artifact", 1)
+		id = (&agent.Run{Root: f.view.Root}).ID(f.scope, "artifact", 1)
 	}
 	return &a2av1.Artifact{
 		ArtifactId: id, Name: "result",
@@ -91,14 +89,15 @@ func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 		text += ": " + e.GetError().GetMessage()
 	}
 	m := agent.NewMessage(text)
-	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "error", 1)
+	m.MessageId = (&agent.Run{Root: f.view.Root}).ID(f.scope, "error", 1)
 	return m
 }
 
 // output is the artifacts of a task.
 type output struct {
 	artifacts []*a2av1.Artifact
-	pieces    []piece // what the last event has put into them
+	pieces    []piece // what the last event has put into them, if that is told
+	tells     bool    // readers are told
 	closed    bool    // it takes no more
 }
 
@@ -114,7 +113,9 @@ func (o *output) put(p piece) {
 	}
 	i := slices.IndexFunc(o.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
 	p.add = p.add && i >= 0
-	o.pieces = append(o.pieces, p)
+	if o.tells {
+		o.pieces = append(o.pieces, p)
+	}
 	switch {
 	case i < 0:
 		o.artifacts = append(o.artifacts, a)
@@ -148,7 +149,7 @@ func (f *Fold) handsOver(t *teamv1.Transfer) *a2av1.Message {
 		text += ": " + t.GetMessage()
 	}
 	m := agent.NewMessage(text)
-	m.MessageId = (&agent.Run{Root: f.root}).ID(f.scope, "transfer", 1)
+	m.MessageId = (&agent.Run{Root: f.view.Root}).ID(f.scope, "transfer", 1)
 	m.Extensions = []string{RoutingURI}
 	m.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{RoutingURI: structpb.NewStructValue(&structpb.Struct{
 		Fields: map[string]*structpb.Value{"transferTo": structpb.NewStringValue(t.GetTo()), "message": structpb.NewStringValue(t.GetMessage())},

@@ -27,7 +27,7 @@ type known struct {
 }
 
 func (f *Fold) known() known {
-	return known{f.state, f.statusAt, f.status, len(f.questions), len(f.failed), len(f.warnings), f.cancel, f.paused}
+	return known{f.state, f.statusAt, f.status, len(f.open()), len(f.failed), len(f.warnings), f.canceling(), f.Paused()}
 }
 
 // Project folds an event and returns what a reader of the task is told: state
@@ -35,6 +35,7 @@ func (f *Fold) known() known {
 // the start and end of every step, for readers that activated the extension.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	before, running := f.known(), f.ended == nil
+	f.tells = true
 	f.Apply(ev)
 	if running && f.ended != nil {
 		return append(f.artifactUpdates(ev, 1), f.statusUpdate(ev, details))
@@ -65,11 +66,11 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 	out := make([]*a2av1.StreamResponse, len(f.pieces), len(f.pieces)+room)
 	for i, p := range f.pieces {
 		run := &teamv1.TeamRun{Seq: ev.GetSeq(), Path: ev.GetAgent()}
-		if p.work != nil {
-			run.Path, run.DelegationId, run.Parent = p.work.path, p.work.delegation.GetId(), f.parent(p.work)
+		if p.by != nil {
+			run.Path, run.DelegationId, run.Parent = p.by.Path, f.task(p.by), f.task(p.by.Parent)
 		}
 		out[i] = &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-			TaskId: f.ID(), ContextId: f.contextID, Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
+			TaskId: f.ID(), ContextId: f.ContextID(), Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
 		}}}
 	}
 	return out
@@ -77,7 +78,7 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 
 func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
 	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
-		TaskId: f.ID(), ContextId: f.contextID, Status: f.taskStatus(), Metadata: f.metadata(ev, details),
+		TaskId: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(ev, details),
 	}}}
 }
 
@@ -85,22 +86,34 @@ func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamRespons
 // what that event is, and to the task itself and at its end the whole run.
 func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
-		Seq: f.seq, Questions: f.questions, Paused: f.Paused(), FailedDelegations: f.failed, CancelRequested: f.cancel && f.ended == nil,
+		Seq: f.seq, Questions: f.Questions(), Paused: f.Paused(), FailedDelegations: f.delegations(f.failed), CancelRequested: f.canceling(),
 		Warnings: f.warnings, Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
 	}
 	if ev != nil {
 		r.Seq = ev.GetSeq()
 	}
-	if !details && f.ended == nil && len(f.questions)+len(f.failed)+len(f.warnings) == 0 {
+	if !details && f.ended == nil && len(r.GetQuestions())+len(f.failed)+len(f.warnings) == 0 {
 		return brief(r)
 	}
 	if details && ev != nil {
-		describe(r, f.root, ev)
+		describe(r, f.view.Root, ev)
 	}
 	if details && (ev == nil || f.ended != nil) {
-		r.Delegations, r.Context, r.Limits = f.delegations, f.context, f.accepted.GetLimits()
+		r.Delegations, r.Context, r.Limits = f.delegations(f.members), f.context(), f.view.Accepted.GetLimits()
 	}
 	return Metadata(r)
+}
+
+// context is what the work on the task knows besides what it was given: of the root with
+// what its brief says.
+func (f *Fold) context() map[string]*structpb.Value {
+	if f.scope == "" {
+		return f.view.Context()
+	}
+	if n := f.view.Node(f.scope); n != nil {
+		return n.Changes()
+	}
+	return nil
 }
 
 // describe adds what an event is: where it comes from, and what was decided or

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 )
 
 // TestPublic_StateOfTurns: what a provider wants back with a turn, such as thoughts,
@@ -31,8 +32,13 @@ func TestPublic_StateOfTurns(t *testing.T) {
 // with each event.
 func TestR_000_42_MetadataOfARun(t *testing.T) {
 	f := New("root", "")
-	f.seq, f.accepted = 9, &teamv1.Accepted{Limits: &teamv1.Limits{MaxTokens: proto.Int64(7)}}
-	f.delegations = []*teamv1.Delegation{{Id: "root~1"}, {Id: "root~2"}}
+	for i, ev := range []*teamv1.Event{
+		{Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Limits: &teamv1.Limits{MaxTokens: proto.Int64(7)}}}},
+		{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_DELEGATE}, {Id: "2", Kind: teamv1.Step_KIND_DELEGATE}}}}},
+	} {
+		ev.Seq = int64(i) + 8
+		f.Apply(ev)
+	}
 	started := &teamv1.Event{Seq: 4, Scope: "1", Agent: "lead/a", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 2}}}
 
 	t.Run("R-000-42 the task has its newest event and the whole run", func(t *testing.T) {
@@ -56,12 +62,12 @@ func TestR_000_42_MetadataOfARun(t *testing.T) {
 	t.Run("failures, questions and warnings are told unasked", func(t *testing.T) {
 		for _, n := range [][3]int{{0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {0, 1, 1}, {1, 1, 0}, {1, 1, 2}} {
 			f := New("root", "")
-			f.questions, f.failed, f.warnings = make([]*teamv1.Question, n[0]), make([]*teamv1.Delegation, n[1]), make([]string, n[2])
-			for i := range f.questions {
-				f.questions[i] = &teamv1.Question{}
+			for range n[0] {
+				f.Apply(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{}}})
 			}
+			f.failed, f.warnings = make([]*journal.Node, n[1]), make([]string, n[2])
 			for i := range f.failed {
-				f.failed[i] = &teamv1.Delegation{}
+				f.failed[i] = &journal.Node{}
 			}
 			r := runOf(t, f.metadata(started, false))
 			if got := [3]int{len(r.GetQuestions()), len(r.GetFailedDelegations()), len(r.GetWarnings())}; got != n {
@@ -70,7 +76,7 @@ func TestR_000_42_MetadataOfARun(t *testing.T) {
 		}
 	})
 	t.Run("a run that waits for nothing it has asked needs input", func(t *testing.T) {
-		if got := New("root", "").waitingState(); got != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED {
+		if got := WaitingState(nil); got != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED {
 			t.Error(got)
 		}
 	})

@@ -109,7 +109,7 @@ func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request
 			return
 		}
 		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have left
+		_, _ = w.Write(b) // the caller may have disconnected
 	}
 }
 

@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,29 +10,35 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// markCanceled keeps where the first cancel of a scope stands.
-func (d *drive) markCanceled(ev *teamv1.Event) {
-	d.run.Fence(ev.GetScope())
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cancelsFrom(ev.GetScope(), ev.GetSeq())
-}
-
-// cancelsFrom is markCanceled; the caller holds mu.
-func (d *drive) cancelsFrom(scope string, seq int64) {
-	if d.canceledAt == nil {
-		d.canceledAt = map[string]int64{}
-	}
-	if d.canceledAt[scope] == 0 {
-		d.canceledAt[scope] = seq
-	}
-}
-
-// cancelAt is where the cancel of a scope stands; 0 is that there is none.
+// cancelAt is the sequence of the cancel of a scope, or of the stop that has become one of
+// the root; 0 is that there is none.
 func (d *drive) cancelAt(scope string) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.canceledAt[scope]
+	if scope == "" && d.stops > 0 {
+		return d.stops
+	}
+	d.record.Lock()
+	defer d.record.Unlock()
+	return d.summary.CanceledAt(scope)
+}
+
+// stopAt is the sequence of the stop of the run; 0 is that there is none.
+func (d *drive) stopAt() int64 {
+	d.record.Lock()
+	defer d.record.Unlock()
+	return d.summary.StoppedAt
+}
+
+// cancelIfStopped makes a stop that has waited for what ran a cancel: nothing runs any more.
+func (d *drive) cancelIfStopped() {
+	at := d.stopAt()
+	if at == 0 {
+		return
+	}
+	d.run.Fence("")
+	d.canceled = true
+	if d.stops == 0 {
+		d.stops = cmp.Or(d.cancelAt(""), at)
+	}
 }
 
 // canceledBy is how a run ends that was canceled: err where it says what a peer

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -24,19 +25,19 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	default:
 	}
 	switch {
-	case cancels(c):
+	case journal.Cancels(c):
 		d.run.Fence(ev.GetScope())
 	case begun != nil:
 		d.settle(ctx, begun)
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := d.claim.Journal.Append(ctx, ev); err != nil {
+	if err := d.put(ctx, ev); err != nil {
 		_ = d.journalError(err) // the agent's next event meets the same error
 		return
 	}
 	d.obey(ev, c)
 	switch {
-	case !cancels(c):
+	case !journal.Cancels(c):
 	case ev.GetScope() == "":
 		d.cancel(agent.ErrCanceled)
 	default:
@@ -68,11 +69,6 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 	}
 }
 
-// cancels reports whether a command cancels what runs, at once.
-func cancels(c *teamv1.Commanded) bool {
-	return c.GetCommand() == teamv1.Commanded_COMMAND_CANCEL || c.GetCommand() == teamv1.Commanded_COMMAND_STOP && c.GetForce()
-}
-
 // obey has a command on record act on all that works for the run.
 func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 	switch c.GetCommand() {
@@ -83,11 +79,10 @@ func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 		d.run.Resume(ev.GetTime().AsTime())
 	case teamv1.Commanded_COMMAND_STOP:
 		d.run.Stop()
-		d.markStopped(ev.GetSeq())
 	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
-	if cancels(c) {
-		d.markCanceled(ev)
+	if journal.Cancels(c) {
+		d.run.Fence(ev.GetScope())
 	}
 }
 
@@ -98,44 +93,14 @@ func (d *drive) commanded(ev *teamv1.Event, c *teamv1.Commanded) (own bool) {
 	d.obey(ev, c)
 	switch {
 	case c.GetCommand() == teamv1.Commanded_COMMAND_RESUME:
-		d.resume(ev.GetTime().AsTime())
 		return c.GetWaited() == nil
-	case !cancels(c):
+	case !journal.Cancels(c):
 		return true
 	case ev.GetScope() == "":
 		d.canceled = true
 		return true
 	}
 	d.run.Cancel(ev.GetScope())
-	d.resume(ev.GetTime().AsTime())
 	d.closing = true
 	return false
-}
-
-// markStopped keeps where the first stop stands.
-func (d *drive) markStopped(seq int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.stoppedAt == 0 {
-		d.stoppedAt = seq
-	}
-}
-
-// stopAt is where the stop of the run stands; 0 is that there is none.
-func (d *drive) stopAt() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stoppedAt
-}
-
-// cancelIfStopped makes a stop that has waited for what ran a cancel: nothing runs any more.
-func (d *drive) cancelIfStopped() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.stoppedAt == 0 {
-		return
-	}
-	d.run.Fence("")
-	d.canceled = true
-	d.cancelsFrom("", d.stoppedAt)
 }

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -76,20 +77,11 @@ func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	case e.GetError() != nil:
 		text = e.GetError().GetReason() + ": " + e.GetError().GetMessage()
 	case e.GetReplyRef() > 0:
-		text = agent.Text(d.textAt(e.GetReplyRef()))
+		texts := journal.TextsOf(d.claim.Root, d.recorded)
+		text = agent.Text(texts.At(e.GetReplyRef()))
 	}
 	head := fmt.Sprintf("The task %s that %s was given has ended: %s.", d.claim.Root, d.accepted.GetDetached().GetMember(), taskstate.Word(e.GetOutcome()))
 	return agent.ResultParts(head, text, d.claim.Root)
-}
-
-// textAt is the message that an event on record holds.
-func (d *drive) textAt(seq int64) *a2av1.Message {
-	for _, ev := range d.recorded {
-		if ev.GetSeq() == seq {
-			return agent.MessageOf(d.claim.Root, ev)
-		}
-	}
-	return nil
 }
 
 // successor is a task that follows from this one: of its owner and in its

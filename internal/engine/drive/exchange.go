@@ -1,189 +1,163 @@
 package drive
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Of a remembered answer: how many of the delegations behind it are listed, and
-// how many characters of what they were asked.
+// Limits of a remembered answer: how many of the delegations behind it are listed, and how
+// many characters of the message that each was given.
 const (
 	maxDelegated = 100
 	maxTask      = 200
 )
 
-// scribe reads from a run's record what its agents were asked, what they had
-// others do, and what they answered.
-type scribe struct {
-	*drive
-	parts map[string]*part // of agents, by scope
-	by    []a2a.Contribution
-}
-
-// part is one agent's part in a run.
-type part struct {
-	path      string
-	keeps     bool           // it is remembered under its path
-	spawned   string         // the task of its own that its work is; empty: it is none
-	blocked   bool           // what it was given, or its answer, was held back
-	asked     *a2av1.Message // what it was given
-	said      []*a2av1.Message
-	saidAt    map[int64]int // where in said, by the sequence of the event
-	delegated []*delegated  // by it
-	task      *delegated    // that it works for
-	state     map[string]*structpb.Value
-}
-
-// delegated is a piece of work that was given to a member.
-type delegated struct{ member, task, outcome string }
-
-// exchange is what the run adds to its conversation. A run that ends with an
-// answer adds what each agent that remembers was asked and answered; one that
-// fails, what the user said; one that was refused or canceled, nothing.
+// exchange returns what the run adds to its conversation when it ends with e. A run that
+// ends with an answer adds what each agent that remembers was asked and answered. One that
+// fails adds what the user said; one that was refused or canceled adds nothing.
 func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
-	s := &scribe{drive: d, parts: map[string]*part{}}
-	root := &part{path: d.accepted.GetAgent(), keeps: true, asked: d.accepted.GetMessage()}
-	s.parts[""] = root
+	v := journal.New(d.claim.Root, journal.Whole)
+	v.Apply(&teamv1.Event{Agent: d.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: d.accepted}})
 	for _, ev := range d.recorded {
-		s.take(ev)
+		v.Apply(ev)
 	}
-	ex := a2a.Exchange{Task: d.claim.Root}
+	ex := a2a.Exchange{Task: v.Root}
 	switch {
-	case root.blocked, e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
+	case blocked(v.Top), e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
 	case e.GetError() != nil:
-		ex.By = []a2a.Contribution{{Path: root.path, Messages: s.entries("", root, nil)}}
+		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, nil)}}
 	default:
-		s.close("", root, e)
-		ex.By = s.by
+		answer := e.GetReply()
+		if ref := e.GetReplyRef(); ref > 0 {
+			answer = v.Text(ref)
+		}
+		ex.By = append(contributions(v), a2a.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer), State: state(v.Top)})
 	}
 	return ex
 }
 
-// take reads one event.
-func (s *scribe) take(ev *teamv1.Event) {
-	scope := ev.GetScope()
-	p := s.parts[scope]
-	if p == nil {
-		return // of a step that is no agent's
-	}
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Decided:
-		s.decided(ev, p, k.Decided)
-	case *teamv1.Event_Started:
-		if k.Started.GetInput() != nil {
-			p.asked = s.resolve(k.Started.GetInput(), p.asked)
-		}
-	case *teamv1.Event_Noted:
-		if scope != "" && k.Noted.GetCode() == agent.NoteTeamPrepared {
-			p.keeps = k.Noted.GetDetails().GetFields()["memory"].GetBoolValue()
-		}
-	case *teamv1.Event_Checked:
-		p.blocked = p.blocked || k.Checked.GetBlocked()
-		if k.Checked.GetStage() == teamv1.Checked_STAGE_INPUT && k.Checked.GetMessage() != nil {
-			p.changed(k.Checked)
-		}
-	case *teamv1.Event_Asked:
-		p.say(ev, k.Asked.GetMessage(), a2av1.Role_ROLE_AGENT)
-	case *teamv1.Event_Answered:
-		p.say(ev, k.Answered.GetMessage(), a2av1.Role_ROLE_USER)
-	case *teamv1.Event_Received:
-		if !k.Received.GetTooLate() {
-			p.say(ev, k.Received.GetMessage(), a2av1.Role_ROLE_USER)
-		}
-	case *teamv1.Event_Spawned:
-		p.spawned = k.Spawned.GetTaskId()
-	case *teamv1.Event_Ended:
-		p.task.outcome = strings.TrimPrefix(k.Ended.GetOutcome().String(), "OUTCOME_")
-		if p.spawned != "" && k.Ended.GetError() == nil { // that it has begun is all that is known
-			p.task.outcome = "begun as task " + p.spawned
-		}
-		if p.keeps && k.Ended.GetError() == nil {
-			s.close(scope, p, k.Ended)
-		}
-	default:
-	}
+// blocked reports whether a middleware has held back what a node was given, or its answer.
+func blocked(n *journal.Node) bool {
+	return slices.ContainsFunc(n.Notes, func(ev *teamv1.Event) bool { return ev.GetChecked().GetBlocked() })
 }
 
-// say adds what was said meanwhile.
-func (p *part) say(ev *teamv1.Event, m *a2av1.Message, role a2av1.Role) {
-	if m == nil {
-		return
+// contributions returns the parts of the members that remember and have answered, in the
+// order they did.
+func contributions(v *journal.View) []a2a.Contribution {
+	var ended []*journal.Node
+	for _, n := range members(v.Top) {
+		if n.End != nil && n.End.GetError() == nil && remembers(n) {
+			ended = append(ended, n)
+		}
 	}
-	if p.saidAt == nil {
-		p.saidAt = map[int64]int{}
+	slices.SortFunc(ended, func(a, b *journal.Node) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
+	var list []a2a.Contribution
+	for _, n := range ended {
+		if s := state(n); len(n.Reply.GetParts())+len(s) > 0 {
+			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply), State: s})
+		}
 	}
-	p.saidAt[ev.GetSeq()] = len(p.said)
-	p.said = append(p.said, remembered(m, role))
+	return list
 }
 
-// changed puts what a middleware made of an input, or of what was said meanwhile,
-// in its place.
-func (p *part) changed(c *teamv1.Checked) {
-	if c.GetRef() == 0 {
-		p.asked = c.GetMessage()
-	} else if i, ok := p.saidAt[c.GetRef()]; ok {
-		p.said[i] = remembered(c.GetMessage(), a2av1.Role_ROLE_USER)
+// members returns the work of members below a node. Agents that judge are no members.
+func members(n *journal.Node) []*journal.Node {
+	var list []*journal.Node
+	for _, child := range n.Steps {
+		if child.Delegated() {
+			list = append(list, child)
+			list = append(list, members(child)...)
+		}
 	}
+	return list
 }
 
-// decided begins the parts of the members that a decision gives work to.
-func (s *scribe) decided(ev *teamv1.Event, p *part, d *teamv1.Decided) {
-	for key, v := range d.GetUpdates() {
-		if strings.HasPrefix(key, agent.ConversationPrefix) {
-			if p.state == nil {
-				p.state = map[string]*structpb.Value{}
+// remembers reports whether a member has said that it is remembered under its path.
+func remembers(n *journal.Node) (yes bool) {
+	for _, ev := range n.Notes {
+		if note := ev.GetNoted(); note.GetCode() == agent.NoteTeamPrepared {
+			yes = note.GetDetails().GetFields()["memory"].GetBoolValue()
+		}
+	}
+	return yes
+}
+
+// state returns what the decisions of a node have put into its conversation's state.
+func state(n *journal.Node) map[string]*structpb.Value {
+	var s map[string]*structpb.Value
+	for _, ev := range n.Decisions {
+		for key, value := range ev.GetDecided().GetUpdates() {
+			if !strings.HasPrefix(key, agent.ConversationPrefix) {
+				continue
 			}
-			p.state[key] = v
+			if s == nil {
+				s = map[string]*structpb.Value{}
+			}
+			s[key] = value
 		}
 	}
-	for _, step := range d.GetSteps() {
-		if !agent.IsDelegation(step.GetKind()) {
-			continue
-		}
-		asked := s.resolve(step.GetInput(), p.asked)
-		task := &delegated{member: step.GetMember(), task: clipTask(agent.Text(asked))}
-		if r := step.GetRefusal(); r != nil {
-			task.outcome = strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_")
-		}
-		p.delegated = append(p.delegated, task)
-		s.parts[agent.Scope(ev.GetScope(), step.GetId())] = &part{path: ev.GetAgent() + "/" + step.GetMember(), asked: asked, task: task}
-	}
+	return s
 }
 
-// close adds the part of an agent that has answered.
-func (s *scribe) close(scope string, p *part, e *teamv1.Ended) {
-	answer := e.GetReply()
-	if ref := e.GetReplyRef(); ref > 0 {
-		answer = s.message(ref)
-	}
-	if len(answer.GetParts()) == 0 && len(p.state) == 0 && scope != "" {
-		return
-	}
-	s.by = append(s.by, a2a.Contribution{Path: p.path, Messages: s.entries(scope, p, answer), State: p.state})
-}
-
-// entries are what an agent was asked, what was said meanwhile, and its answer,
-// with the delegations behind it.
-func (s *scribe) entries(scope string, p *part, answer *a2av1.Message) []*a2av1.Message {
-	list := make([]*a2av1.Message, 0, 2+len(p.said))
-	list = append(list, remembered(p.asked, a2av1.Role_ROLE_USER))
-	list = append(list, p.said...)
+// entries returns what an agent was asked, what was said meanwhile, and its answer, with
+// the delegations behind it.
+func entries(v *journal.View, n *journal.Node, answer *a2av1.Message) []*a2av1.Message {
+	list := append([]*a2av1.Message{remembered(n.Input(), a2av1.Role_ROLE_USER)}, said(n)...)
 	if len(answer.GetParts()) > 0 {
 		m := remembered(answer, a2av1.Role_ROLE_AGENT)
-		m.Metadata = delegations(p.delegated)
+		m.Metadata = delegations(v, n)
 		list = append(list, m)
 	}
 	list = list[max(0, len(list)-agent.HistoryLength):]
 	for _, m := range list {
-		m.TaskId, m.ContextId = agent.ChildTask(s.claim.Root, scope), s.memory.thread.ContextID
+		m.TaskId, m.ContextId = agent.ChildTask(v.Root, n.Scope), v.Accepted.GetConversation().GetContextId()
+	}
+	return list
+}
+
+// said returns the questions of a node, the answers, and the follow-ups, in order, as
+// middlewares have left them.
+func said(n *journal.Node) []*a2av1.Message {
+	events := slices.Clone(n.Notes)
+	for _, q := range n.Asked {
+		events = append(events, q.Event)
+		if q.Answer != nil {
+			events = append(events, q.Answer)
+		}
+	}
+	slices.SortFunc(events, func(a, b *teamv1.Event) int { return cmp.Compare(a.GetSeq(), b.GetSeq()) })
+	var list []*a2av1.Message
+	at := map[int64]int{} // in list, by the sequence of the event
+	say := func(ev *teamv1.Event, m *a2av1.Message, role a2av1.Role) {
+		if m != nil {
+			at[ev.GetSeq()] = len(list)
+			list = append(list, remembered(m, role))
+		}
+	}
+	for _, ev := range events {
+		switch k := ev.GetKind().(type) {
+		case *teamv1.Event_Asked:
+			say(ev, k.Asked.GetMessage(), a2av1.Role_ROLE_AGENT)
+		case *teamv1.Event_Answered:
+			say(ev, k.Answered.GetMessage(), a2av1.Role_ROLE_USER)
+		case *teamv1.Event_Received:
+			if !k.Received.GetTooLate() {
+				say(ev, k.Received.GetMessage(), a2av1.Role_ROLE_USER)
+			}
+		case *teamv1.Event_Checked:
+			if i, is := at[k.Checked.GetRef()]; is && k.Checked.GetStage() == teamv1.Checked_STAGE_INPUT && k.Checked.GetMessage() != nil {
+				list[i] = remembered(k.Checked.GetMessage(), a2av1.Role_ROLE_USER)
+			}
+		}
 	}
 	return list
 }
@@ -200,20 +174,38 @@ func remembered(m *a2av1.Message, role a2av1.Role) *a2av1.Message {
 	return &a2av1.Message{MessageId: m.GetMessageId(), Role: role, Parts: parts}
 }
 
-// delegations is the metadata that lists who worked for an answer.
-func delegations(list []*delegated) *structpb.Struct {
-	if len(list) == 0 {
-		return nil
+// delegations returns the metadata that lists who worked for the answer of a node, nil if
+// nobody did.
+func delegations(v *journal.View, n *journal.Node) *structpb.Struct {
+	var values []*structpb.Value
+	for _, child := range n.Steps {
+		if child.Delegated() && len(values) < maxDelegated {
+			values = append(values, structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				"member": structpb.NewStringValue(child.Step.GetMember()), "outcome": structpb.NewStringValue(outcome(child)),
+				"task": structpb.NewStringValue(clipTask(agent.Text(v.Given(n, child.Step.GetInput())))),
+			}}))
+		}
 	}
-	values := make([]*structpb.Value, 0, min(len(list), maxDelegated))
-	for _, t := range list[:min(len(list), maxDelegated)] {
-		values = append(values, structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-			"member": structpb.NewStringValue(t.member), "task": structpb.NewStringValue(t.task), "outcome": structpb.NewStringValue(t.outcome),
-		}}))
+	if len(values) == 0 {
+		return nil
 	}
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		agent.DelegationsKey: structpb.NewListValue(&structpb.ListValue{Values: values}),
 	}}
+}
+
+// outcome says what became of a delegation: its outcome, that of its refusal while it has
+// no end, or the task of its own that it was begun as, of which no more is known.
+func outcome(n *journal.Node) string {
+	switch refused := n.Step.GetRefusal(); {
+	case n.End != nil && n.Spawned.GetTaskId() != "" && n.End.GetError() == nil:
+		return "begun as task " + n.Spawned.GetTaskId()
+	case n.End != nil:
+		return strings.TrimPrefix(n.End.GetOutcome().String(), "OUTCOME_")
+	case refused != nil:
+		return strings.TrimPrefix(refused.GetOutcome().String(), "OUTCOME_")
+	}
+	return ""
 }
 
 // clipTask is the beginning of a text.
@@ -228,24 +220,4 @@ func clipTask(s string) string {
 		}
 	}
 	return s
-}
-
-// resolve returns the message that an input names; none is own.
-func (s *scribe) resolve(in *teamv1.Input, own *a2av1.Message) *a2av1.Message {
-	switch {
-	case in.GetMessage() != nil:
-		return in.GetMessage()
-	case in.GetRef() > 0:
-		return s.message(in.GetRef())
-	}
-	return own
-}
-
-// message returns the message that the event with that sequence holds.
-func (s *scribe) message(seq int64) *a2av1.Message {
-	i := sort.Search(len(s.recorded), func(i int) bool { return s.recorded[i].GetSeq() >= seq })
-	if i == len(s.recorded) || s.recorded[i].GetSeq() != seq {
-		return nil
-	}
-	return agent.MessageOf(s.claim.Root, s.recorded[i])
 }

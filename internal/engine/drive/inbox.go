@@ -3,13 +3,13 @@ package drive
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -30,7 +30,7 @@ func (d *drive) takeInputs(ctx context.Context) (bool, error) {
 		if err := d.append(ctx, ev); err != nil {
 			return took, err
 		}
-		took = took || ev.GetReceived() == nil || d.waiting.IsZero()
+		took = took || ev.GetReceived() == nil || !d.isParked()
 	}
 	expired, err := d.expire(ctx)
 	return took || expired, err
@@ -46,7 +46,7 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 		ev.Kind = &teamv1.Event_Received{Received: k.Received}
 	case *teamv1.Inbound_Answered:
 		k.Answered.Inbound = in.GetN()
-		if d.questions[k.Answered.GetQuestion()] == nil { // answered or lapsed meanwhile
+		if !d.isOpen(k.Answered.GetQuestion()) { // answered or lapsed meanwhile
 			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
 			return ev
 		}
@@ -65,24 +65,28 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 	return ev
 }
 
-// hasWaited is how long the run has been waiting for people; nil when it is not.
+// hasWaited is how long the run has been parked; nil when it is not.
 func (d *drive) hasWaited() *durationpb.Duration {
-	if d.waiting.IsZero() {
+	since := d.parkedSince()
+	if since.IsZero() {
 		return nil
 	}
-	return durationpb.New(d.run.Now().Sub(d.waiting))
+	return durationpb.New(d.run.Now().Sub(since))
 }
+
+// expires is when a question expires; the beginning of time in Unix: never.
+func expires(q *journal.Question) time.Time { return q.Event.GetAsked().GetExpires().AsTime() }
 
 // expire ends questions whose time ran out.
 func (d *drive) expire(ctx context.Context) (bool, error) {
 	now := d.run.Now()
 	expired := false
-	for _, q := range maps.Clone(d.questions) {
-		if q.expires.Unix() <= 0 || q.expires.After(now) {
+	for _, q := range d.questions() {
+		if expires(q).Unix() <= 0 || expires(q).After(now) || !d.isOpen(q.ID()) { // or it has expired with another one of its scope
 			continue
 		}
 		expired = true
-		ev := d.event(q.scope, &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}})
+		ev := d.event(q.Scope(), &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}})
 		if err := d.append(ctx, ev); err != nil {
 			return expired, err
 		}
@@ -147,7 +151,7 @@ func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
 func (d *drive) handCancels(ctx context.Context) {
 	rows, _ := d.claim.Journal.Inbound(ctx) // else watch meets the same error
 	for _, in := range rows {
-		if c := in.GetCommanded(); c != nil && cancels(c) {
+		if c := in.GetCommanded(); c != nil && journal.Cancels(c) {
 			d.hand(ctx, in)
 		}
 	}

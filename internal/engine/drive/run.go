@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -66,7 +67,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	if d.replay(events) {
 		return a2a.Park{Done: true}, nil
 	}
-	d.resumed, d.budget = d.started, d.envelope()
+	d.resumed, d.budget = d.summary.Started, d.envelope()
 	return d.serve(ctx)
 }
 
@@ -79,33 +80,27 @@ type drive struct {
 	budget   *agent.Budget // what the caller has left for it; nil is no limit
 	cancel   context.CancelCauseFunc
 
-	recorded  []*teamv1.Event          // for the agent: without the driver's own
-	questions map[string]*openQuestion // by id
-	waiting   time.Time                // since when the run waits for people
-	waited    agent.Standstill         // times when it waited
-	started   bool                     // the root's start is on record
-	resumed   bool                     // it was when the run was claimed: somebody has driven it before
-	canceled  bool                     // a cancel of the root is on record
-	closing   bool                     // a child is to be closed that was canceled, also of a paused run
-	lapsed    bool                     // nobody answered the root's own question in time
-	reply     *teamv1.Reply            // that ended the agent's sequence
-	memory    *memory                  // what the run reads of its conversation; nil is nothing
-	remembers bool                     // the root's agent does
-	kept      bool                     // the exchange is with the conversation
-	warnings  []string                 // for the run's end
+	recorded  []*teamv1.Event // for the agent: without the driver's own
+	resumed   bool            // the root's start was on record when the run was claimed: somebody has driven it before
+	canceled  bool            // a cancel of the root is on record, or a stop has become one
+	stops     int64           // the sequence of the stop that has become a cancel; 0 is none
+	closing   bool            // a child is to be closed that was canceled, also of a paused run
+	lapsed    bool            // nobody answered the root's own question in time
+	reply     *teamv1.Reply   // that ended the agent's sequence
+	memory    *memory         // what the run reads of its conversation; nil is nothing
+	remembers bool            // the root's agent does
+	kept      bool            // the exchange is with the conversation
+	warnings  []string        // for the run's end
 
 	broken atomic.Pointer[error] // why the journal takes nothing more
 
-	mu         sync.Mutex
-	seen       map[int64]bool   // inbox rows taken or handed over; guarded by mu
-	canceledAt map[string]int64 // where the cancels stand, by scope; guarded by mu
-	stoppedAt  int64            // where the first stop stands; 0 is none; guarded by mu
-}
+	mu   sync.Mutex
+	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
 
-// openQuestion is a question without an answer.
-type openQuestion struct {
-	scope   string
-	expires time.Time
+	// Commands go on record beside the events of the agent, and each of the two takes note of
+	// its own in their order. It does not matter to the summary which of the two comes first.
+	record  sync.Mutex
+	summary journal.Summary // guarded by record
 }
 
 // replay takes over what is on record; true means that the run has ended.
@@ -114,47 +109,28 @@ func (d *drive) replay(events []*teamv1.Event) bool {
 		if ev.GetScope() == "" && ev.GetEnded() != nil {
 			return true
 		}
+		d.summary.Apply(ev)
 		d.note(ev)
 	}
 	return false
 }
 
-// note keeps what the driver needs to know of an event on record.
+// note keeps what the agent needs to know of an event on record.
 func (d *drive) note(ev *teamv1.Event) {
 	root := ev.GetScope() == ""
 	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
+	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed, *teamv1.Event_Accepted:
 		return
-	case *teamv1.Event_Accepted:
-		return
-	case *teamv1.Event_Started:
+	case *teamv1.Event_Started, *teamv1.Event_Waiting:
 		if root {
-			d.started = true
-			return
-		}
-	case *teamv1.Event_Waiting:
-		if root {
-			d.waiting = ev.GetTime().AsTime()
 			return
 		}
 	case *teamv1.Event_Commanded:
 		if d.commanded(ev, k.Commanded) {
 			return
 		}
-	case *teamv1.Event_Asked:
-		if d.questions == nil {
-			d.questions = map[string]*openQuestion{}
-		}
-		d.questions[k.Asked.GetQuestion()] = &openQuestion{scope: ev.GetScope(), expires: k.Asked.GetExpires().AsTime()}
-	case *teamv1.Event_Answered:
-		delete(d.questions, k.Answered.GetQuestion())
-		d.resume(ev.GetTime().AsTime())
 	case *teamv1.Event_Expired:
-		if k.Expired.GetLimit() == agent.LimitQuestion {
-			d.lapse(ev.GetScope(), ev.GetTime().AsTime())
-		}
-	case *teamv1.Event_Ended:
-		d.forget(ev.GetScope())
+		d.lapsed = d.lapsed || root && k.Expired.GetLimit() == agent.LimitQuestion
 	case *teamv1.Event_Noted:
 		if d.noted(ev) {
 			return
@@ -164,36 +140,29 @@ func (d *drive) note(ev *teamv1.Event) {
 	d.recorded = append(d.recorded, ev)
 }
 
-// lapse drops the questions of a scope that nobody answered: the run goes on.
-func (d *drive) lapse(scope string, now time.Time) {
-	for id, q := range d.questions {
-		if q.scope == scope {
-			delete(d.questions, id)
-		}
-	}
-	d.lapsed = d.lapsed || scope == ""
-	d.resume(now)
+// parkedSince returns since when nothing of the run goes on: it waits for people, or is
+// paused. Zero: it is not parked.
+func (d *drive) parkedSince() time.Time {
+	d.record.Lock()
+	defer d.record.Unlock()
+	return d.summary.Clock.Waits()
 }
 
-// resume ends the run's waiting: its clock goes on. A paused one waits on.
-func (d *drive) resume(now time.Time) {
-	if d.waiting.IsZero() {
-		return
-	}
-	d.waited.Add(d.waiting, now)
-	d.waiting = time.Time{}
-	if d.run.Paused() {
-		d.waiting = now
-	}
+// isParked reports whether nothing of the run goes on.
+func (d *drive) isParked() bool { return !d.parkedSince().IsZero() }
+
+// questions returns the open questions of the run, in the order they were asked.
+func (d *drive) questions() []*journal.Question {
+	d.record.Lock()
+	defer d.record.Unlock()
+	return d.summary.Questions.Open()
 }
 
-// forget drops the questions of a step that has ended.
-func (d *drive) forget(scope string) {
-	for id, q := range d.questions {
-		if agent.Within(q.scope, scope) {
-			delete(d.questions, id)
-		}
-	}
+// isOpen reports whether a question waits for its answer.
+func (d *drive) isOpen(question string) bool {
+	d.record.Lock()
+	defer d.record.Unlock()
+	return d.summary.Questions.Find(question) != nil
 }
 
 // serve drives the agent until there is nothing to do without people.
@@ -210,7 +179,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 		switch {
 		case d.canceled || err != nil:
 		case d.run.Paused() && !d.closing:
-			if !d.waiting.IsZero() {
+			if d.isParked() {
 				return d.park(), nil
 			}
 			if err = d.wait(ctx); broke(err) {
@@ -219,7 +188,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			if err == nil {
 				continue
 			}
-		case !d.waiting.IsZero() && !took:
+		case d.isParked() && !took:
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
@@ -234,7 +203,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			return a2a.Park{}, cause
 		}
 		held := d.run.PausedSince(resumed)
-		if d.reply != nil || err != nil || len(d.questions) == 0 && !held {
+		if d.reply != nil || err != nil || len(d.questions()) == 0 && !held {
 			return a2a.Park{Done: true}, d.finish(ctx, err)
 		}
 		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is canceled
@@ -256,7 +225,7 @@ var errJournal = errors.New("journal")
 // begin records the claim, and the start where it is the first.
 func (d *drive) begin(ctx context.Context) error {
 	events := []*teamv1.Event{d.event("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: d.claim.Epoch, Replica: d.Replica}}})}
-	if !d.started {
+	if !d.resumed {
 		events = append(events, d.event("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{
 			Attempt: 1, Deadline: d.accepted.GetDeadline(), Revision: d.accepted.GetPins().GetRevisions()[d.accepted.GetAgent()],
 		}}}))
@@ -271,11 +240,24 @@ func (d *drive) event(scope string, ev *teamv1.Event) *teamv1.Event {
 
 // append puts events on record and takes note of them.
 func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.claim.Journal.Append(ctx, events...); err != nil {
+	if err := d.put(ctx, events...); err != nil {
 		return d.journalError(err)
 	}
 	for _, ev := range events {
 		d.note(ev)
+	}
+	return nil
+}
+
+// put puts events on record.
+func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
+	if err := d.claim.Journal.Append(ctx, events...); err != nil { // without the lock: it may take its time, and a cancel must not
+		return err
+	}
+	d.record.Lock()
+	defer d.record.Unlock()
+	for _, ev := range events {
+		d.summary.Apply(ev)
 	}
 	return nil
 }
@@ -309,7 +291,7 @@ func (d *drive) commit(ctx context.Context) error {
 // process calls the agent once with what is on record and appends what it
 // yields. The error is how the agent failed, or the journal's.
 func (d *drive) process(ctx context.Context) error {
-	d.waiting, d.closing = time.Time{}, false
+	d.closing = false
 	if d.canceled {
 		d.cancel(agent.ErrCanceled)
 	}
@@ -370,7 +352,9 @@ func (d *drive) deadline() *timestamppb.Timestamp {
 	if d.accepted.GetDeadline() == nil {
 		return nil
 	}
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.waited, time.Time{}, d.run.Now())))
+	d.record.Lock()
+	defer d.record.Unlock()
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.summary.Clock.Stood, time.Time{}, d.run.Now())))
 }
 
 // drain appends every event of the agent's sequence before it asks for the next.
@@ -428,10 +412,8 @@ func (d *drive) wait(ctx context.Context) error {
 	d.seen = nil // what was handed over and not recorded is still in the inbox
 	d.mu.Unlock()
 	w := &teamv1.Waiting{Paused: d.run.Paused()}
-	for _, ev := range d.recorded {
-		if q := ev.GetAsked().GetQuestion(); q != "" && d.questions[q] != nil {
-			w.Questions = append(w.Questions, q)
-		}
+	for _, q := range d.questions() {
+		w.Questions = append(w.Questions, q.ID())
 	}
 	if err := d.append(ctx, d.event("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: w}})); err != nil {
 		return err
@@ -443,9 +425,9 @@ func (d *drive) wait(ctx context.Context) error {
 // it is paused.
 func (d *drive) park() a2a.Park {
 	var p a2a.Park
-	for _, q := range d.questions {
-		if q.expires.Unix() > 0 && (p.Until.IsZero() || q.expires.Before(p.Until)) {
-			p.Until = q.expires
+	for _, q := range d.questions() {
+		if at := expires(q); at.Unix() > 0 && (p.Until.IsZero() || at.Before(p.Until)) {
+			p.Until = at
 		}
 	}
 	return p

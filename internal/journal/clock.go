@@ -1,0 +1,153 @@
+package journal
+
+import (
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Clock is the time of a run, of a team in it, or of a step. It stands still while its
+// owner waits for people or is held by a pause of the run. The zero value is running.
+//
+// An owner applies events with the one method that fits what it is: Run, Team or Step.
+type Clock struct {
+	// Stood are the times when it stood still that are over, of a run or a team.
+	Stood agent.Standstill
+
+	waits time.Time // since when the owner waits for people, or a run for anything; zero: it does not
+	held  time.Time // since when a pause holds a step; zero: none does
+}
+
+// Waits returns since when the owner waits for people. A run that was parked because it
+// is paused waits, too. Zero: it does not wait.
+func (c *Clock) Waits() time.Time { return c.waits }
+
+// Run takes the next event of the run that the clock belongs to. holds says that the run is
+// paused or stopped after the event: then the clock stands on.
+func (c *Clock) Run(ev *teamv1.Event, holds bool) {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Waiting:
+		if ev.GetScope() == "" {
+			c.waits = ev.GetTime().AsTime()
+			return
+		}
+	case *teamv1.Event_Claimed, *teamv1.Event_Received:
+		return
+	case *teamv1.Event_Commanded:
+		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_RESUME || Cancels(k.Commanded) && ev.GetScope() != "" {
+			c.run(ev, holds)
+		}
+		return
+	case *teamv1.Event_Answered:
+		c.run(ev, holds)
+		return
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() == agent.LimitQuestion {
+			c.run(ev, holds)
+			return
+		}
+	default:
+	}
+	c.run(ev, false) // something works
+}
+
+// run ends a standstill. If the run is held, another one begins.
+func (c *Clock) run(ev *teamv1.Event, holds bool) {
+	if c.waits.IsZero() {
+		return
+	}
+	now := ev.GetTime().AsTime()
+	c.Stood.Add(c.waits, now)
+	c.waits = time.Time{}
+	if holds {
+		c.waits = now
+	}
+}
+
+// Team takes an event of a team's scope or below it. last is the time of the event before,
+// zero for the first one. A team does not see when its run waits: the events that end a
+// wait say how long it was.
+func (c *Clock) Team(scope string, ev *teamv1.Event, last time.Time) {
+	now := ev.GetTime().AsTime()
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), scope) {
+			c.Stood.Add(last, now) // a question expires while nothing runs
+		}
+	case *teamv1.Event_Commanded:
+		if k.Commanded.GetCommand() != teamv1.Commanded_COMMAND_RESUME || !last.IsZero() {
+			c.Stood.Add(now.Add(-k.Commanded.GetWaited().AsDuration()), now)
+		}
+	case *teamv1.Event_Answered:
+		if k.Answered.GetWaited() != nil && agent.Within(scope, k.Answered.GetWaiter()) {
+			c.Stood.Add(now.Add(-k.Answered.GetWaited().AsDuration()), now)
+		}
+	default:
+	}
+}
+
+// Step takes an event of a step's scope or below it; open are the open questions of these,
+// with the event applied. It returns how long the step has waited for people, and how long
+// it was held by a pause, once that is over; zero while it is not.
+func (c *Clock) Step(scope string, ev *teamv1.Event, open *Questions) (waited, held time.Duration) {
+	now := ev.GetTime().AsTime()
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Waiting:
+		switch {
+		case ev.GetScope() != scope:
+		case k.Waiting.GetPaused():
+			c.held = now
+		case open.Hold(k.Waiting.GetQuestions()): // otherwise an answer has overtaken it
+			c.waits = now
+		}
+		return 0, 0
+	case *teamv1.Event_Received:
+		return 0, 0
+	case *teamv1.Event_Answered:
+		return c.answered(now), 0
+	case *teamv1.Event_Expired:
+		if k.Expired.GetLimit() == agent.LimitQuestion {
+			return c.answered(now), 0
+		}
+		return 0, 0
+	case *teamv1.Event_Ended:
+		if ev.GetScope() == scope {
+			c.waits = time.Time{}
+		}
+	default:
+	}
+	return 0, c.Begin(now)
+}
+
+// answered ends the wait of a step, and returns how long it was.
+func (c *Clock) answered(now time.Time) time.Duration {
+	if c.waits.IsZero() {
+		return 0
+	}
+	waited := now.Sub(c.waits)
+	c.waits = time.Time{}
+	return waited
+}
+
+// Begin has a step begin that a pause has held, and returns for how long it did.
+func (c *Clock) Begin(now time.Time) time.Duration {
+	if c.held.IsZero() {
+		return 0
+	}
+	held := now.Sub(c.held)
+	c.held = time.Time{}
+	return held
+}
+
+// Resumed takes the end of a pause, for a step that had begun, and returns how long that
+// has held it. It is zero for one that waits for people: the answer will say how long.
+func (c *Clock) Resumed(ev *teamv1.Event) time.Duration {
+	switch {
+	case !c.waits.IsZero():
+		return 0
+	case c.held.IsZero():
+		return ev.GetCommanded().GetWaited().AsDuration()
+	}
+	return c.Begin(ev.GetTime().AsTime())
+}
