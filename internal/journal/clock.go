@@ -10,9 +10,11 @@ import (
 // Clock is the time of a run, of a team in it, or of a step. It stands still while its
 // owner waits for people or is held by a pause of the run. The zero value is running.
 //
-// An owner applies events with the one method that fits what it is: Run, Team or Step.
+// An owner applies its events with the one method for what it is: ApplyToRun, ApplyToTeam or
+// ApplyToStep.
 type Clock struct {
-	// Stood are the times when it stood still that are over, of a run or a team.
+	// Stood are the past times when the clock of a run or of a team stood still. The clock of a
+	// step does not keep them.
 	Stood agent.Standstill
 
 	waits time.Time // since when the owner waits for people, or a run for anything; zero: it does not
@@ -23,9 +25,9 @@ type Clock struct {
 // is paused waits, too. Zero: it does not wait.
 func (c *Clock) Waits() time.Time { return c.waits }
 
-// Run takes the next event of the run that the clock belongs to. holds says that the run is
-// paused or stopped after the event: then the clock stands on.
-func (c *Clock) Run(ev *teamv1.Event, holds bool) {
+// ApplyToRun takes the next event of the run that the clock belongs to. If holds is true, the
+// run is paused or stopped after the event, and a clock that stands still continues to.
+func (c *Clock) ApplyToRun(ev *teamv1.Event, holds bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Waiting:
 		if ev.GetScope() == "" {
@@ -36,24 +38,24 @@ func (c *Clock) Run(ev *teamv1.Event, holds bool) {
 		return
 	case *teamv1.Event_Commanded:
 		if k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_RESUME || Cancels(k.Commanded) && ev.GetScope() != "" {
-			c.run(ev, holds)
+			c.start(ev, holds)
 		}
 		return
 	case *teamv1.Event_Answered:
-		c.run(ev, holds)
+		c.start(ev, holds)
 		return
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion {
-			c.run(ev, holds)
+			c.start(ev, holds)
 			return
 		}
 	default:
 	}
-	c.run(ev, false) // something works
+	c.start(ev, false) // something works
 }
 
-// run ends a standstill. If the run is held, another one begins.
-func (c *Clock) run(ev *teamv1.Event, holds bool) {
+// start ends a standstill. If holds is true, another one begins.
+func (c *Clock) start(ev *teamv1.Event, holds bool) {
 	if c.waits.IsZero() {
 		return
 	}
@@ -65,10 +67,10 @@ func (c *Clock) run(ev *teamv1.Event, holds bool) {
 	}
 }
 
-// Team takes an event of a team's scope or below it. last is the time of the event before,
+// ApplyToTeam takes an event of a team's scope or below it. last is the time of the event before,
 // zero for the first one. A team does not see when its run waits: the events that end a
 // wait say how long it was.
-func (c *Clock) Team(scope string, ev *teamv1.Event, last time.Time) {
+func (c *Clock) ApplyToTeam(scope string, ev *teamv1.Event, last time.Time) {
 	now := ev.GetTime().AsTime()
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Expired:
@@ -87,10 +89,10 @@ func (c *Clock) Team(scope string, ev *teamv1.Event, last time.Time) {
 	}
 }
 
-// Step takes an event of a step's scope or below it; open are the open questions of these,
+// ApplyToStep takes an event of a step's scope or below it; open are the open questions of these,
 // with the event applied. It returns how long the step has waited for people, and how long
 // it was held by a pause, once that is over; zero while it is not.
-func (c *Clock) Step(scope string, ev *teamv1.Event, open *Questions) (waited, held time.Duration) {
+func (c *Clock) ApplyToStep(scope string, ev *teamv1.Event, open *Questions) (waited, held time.Duration) {
 	now := ev.GetTime().AsTime()
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Waiting:
@@ -130,7 +132,7 @@ func (c *Clock) answered(now time.Time) time.Duration {
 	return waited
 }
 
-// Begin has a step begin that a pause has held, and returns for how long it did.
+// Begin ends the time for which a pause has held a step, and returns how long it was.
 func (c *Clock) Begin(now time.Time) time.Duration {
 	if c.held.IsZero() {
 		return 0

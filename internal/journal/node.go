@@ -68,8 +68,7 @@ type Node struct {
 	// End is how it ended; nil while it has not, and for one whose parent ended before it. It
 	// is also nil for steps that no member works on, unless the view is of the whole.
 	End *teamv1.Ended
-	// Story is what has happened to it.
-	*Story
+	*Details
 
 	asks    int32          // its own open questions
 	held    State          // before it was held while the run is paused; Pending: it is not held
@@ -78,8 +77,8 @@ type Node struct {
 	context *context       // what its decisions change; nil: nothing
 }
 
-// Story is what has happened to a node of a view of the whole. It is empty in other views.
-type Story struct {
+// Details are what only a view of the whole keeps of a node. They are empty in other views.
+type Details struct {
 	// Attempts, Decisions and Asked are the node's own, in order. Decisions are events.
 	Attempts  []*Attempt
 	Decisions []*teamv1.Event

@@ -19,7 +19,7 @@ type Summary struct {
 func (s *Summary) Apply(ev *teamv1.Event) (asked *Question, closed []*Question) {
 	s.Started = s.Started || ev.GetScope() == "" && ev.GetStarted() != nil
 	s.Control.Apply(ev)
-	s.Clock.Run(ev, s.Holds())
+	s.Clock.ApplyToRun(ev, s.Holds())
 	return s.Questions.Apply(ev)
 }
 

@@ -64,18 +64,18 @@ type Change struct {
 // New returns the view of a run without events.
 func New(root string, d Detail) *View {
 	v := &View{Root: root, Top: &Node{}, detail: d, texts: &Texts{}}
-	v.tell(v.Top)
+	v.addDetails(v.Top)
 	return v
 }
 
-// none is the story of all nodes of which none is kept.
-var none = &Story{}
+// noDetails are those of all nodes in views that keep none. Nothing is ever added to them.
+var noDetails = &Details{}
 
-// tell begins the story of a node.
-func (v *View) tell(n *Node) {
-	n.Story = none
+// addDetails gives a node its place for details.
+func (v *View) addDetails(n *Node) {
+	n.Details = noDetails
 	if v.detail == Whole {
-		n.Story = &Story{}
+		n.Details = &Details{}
 	}
 }
 
@@ -203,7 +203,7 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 		n := &Node{
 			Scope: agent.Scope(in.Scope, s.GetId()), Path: ev.GetAgent(), Step: s, Parent: in, InRound: max(in.Round, 1), Seq: v.Seq, Since: v.Now,
 		}
-		v.tell(n)
+		v.addDetails(n)
 		if s.GetMember() != "" {
 			n.Path += "/" + s.GetMember()
 		}

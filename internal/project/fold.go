@@ -123,8 +123,8 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 		f.visible = true
 		f.seq = ev.GetSeq()
 		m := n.Given
-		if n.Step.GetInput() == nil {
-			m = in.Input()
+		if given := n.Step.GetInput(); given.GetMessage() == nil && given.GetRef() == 0 {
+			m = f.view.Accepted.GetMessage() // with the id that the caller has given it
 		}
 		f.say(m)
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)

@@ -73,7 +73,7 @@ func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 // apply folds one event of the scope or below it.
 func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
-		f.clock.Team(f.Scope, ev, f.Now)
+		f.clock.ApplyToTeam(f.Scope, ev, f.Now)
 		f.Now = t.AsTime()
 		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
 			f.resumed(ev)
@@ -240,7 +240,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 // applyStep folds an event of a step or below it; own says that it is the step's.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.past.Asked.Apply(ev)
-	waited, held := st.clock.Step(st.Scope, ev, &st.past.Asked)
+	waited, held := st.clock.ApplyToStep(st.Scope, ev, &st.past.Asked)
 	st.extend(waited)
 	st.stood(held, f.Now)
 	switch k := ev.GetKind().(type) {
