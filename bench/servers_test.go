@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -51,7 +52,7 @@ func echo() *agent.Func {
 type alone struct{ member agent.Agent }
 
 func (a alone) Agent(string) (agent.Agent, error) { return a.member, nil }
-func (a alone) Health(string) *teamv1.Health      { return agent.Healthy() }
+func (a alone) Health(string) *teamv1.Health      { return measure.Well }
 
 // teamOf is a team of one member.
 func teamOf(b *testing.B, s team.Scheduler, member agent.Agent, limits *teamv1.Limits) *team.Team {

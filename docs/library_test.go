@@ -34,7 +34,7 @@ func (relay) Next(s *team.State) (team.Decision, error) {
 			Reason: "it is the turn of " + next,
 		}, nil
 	}
-	return team.Decision{Reply: s.Last.Message, Reason: "everybody has worked"}, nil
+	return team.Decision{Reply: s.Last.Message, Reason: "all members have worked"}, nil
 }
 
 func Example_scheduler() {
@@ -76,7 +76,7 @@ func (b *booker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 	return func(yield func(*teamv1.Event, error) bool) {
 		number := booked(req)
 		if number == "" {
-			// Everything on record is durable before something happens outside.
+			// Make recorded events durable before an external side effect.
 			err := agent.Commit(ctx)
 			if err == nil {
 				number, err = b.book(ctx, agent.Text(req.GetMessage()), req.GetKey())
@@ -94,7 +94,7 @@ func (b *booker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 	}
 }
 
-// booked is what this call has put on record before a crash.
+// booked returns the booking number that this call recorded before a crash.
 func booked(req *teamv1.ProcessRequest) string {
 	for _, ev := range req.GetRecorded() {
 		if ev.GetScope() == req.GetScope() && ev.GetNoted().GetCode() == "BOOKED" {
@@ -133,7 +133,7 @@ func TestR_000_01_BookerKeepsTheContract(t *testing.T) {
 	})
 }
 
-// shout is a model: it answers with what it was told last, in capitals.
+// shout is a model that repeats the last message in capitals.
 type shout struct{}
 
 func (shout) Name() string { return "shout" }
@@ -141,7 +141,7 @@ func (shout) Name() string { return "shout" }
 func (shout) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		text := strings.ToUpper(req.Messages[len(req.Messages)-1].Text)
-		if !yield(agent.ModelChunk{Text: text}, nil) { // streamed as it comes
+		if !yield(agent.ModelChunk{Text: text}, nil) { // streamed text
 			return
 		}
 		yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: text, Model: "shout"}, Spent: &teamv1.Spent{OutputTokens: 1}}, nil)
@@ -158,7 +158,7 @@ func Example_model() {
 	// Output: TIDES <nil>
 }
 
-// height is a tool: it knows the tides.
+// height is a tool that returns the height of the tide.
 type height struct{}
 
 func (height) Spec() agent.ToolSpec {
@@ -200,7 +200,7 @@ agents:
 	// Output: The tide: Brest: 4.2 m. <nil>
 }
 
-// masked is a middleware: it takes the digits of long numbers out of messages.
+// masked is a middleware that replaces long numbers in messages.
 type masked struct{ numbers *regexp.Regexp }
 
 func (masked) Name() string { return "masked" }
@@ -208,7 +208,7 @@ func (masked) Name() string { return "masked" }
 func (m masked) Check(_ context.Context, p *agent.Passing) (agent.Verdict, error) {
 	text := agent.Text(p.Message)
 	if strings.Contains(text, "PIN") {
-		return agent.Verdict{Block: "it holds a PIN; take it out"}, nil
+		return agent.Verdict{Block: "it contains a PIN; remove it"}, nil
 	}
 	p.Message.Parts = agent.TextParts(m.numbers.ReplaceAllString(text, "[number]"))
 	return agent.Verdict{Message: p.Message}, nil
@@ -232,5 +232,5 @@ func Example_middleware() {
 	}
 	// Output:
 	// CARD [NUMBER] <nil>
-	//  GUARDRAIL_BLOCKED: guardrail "masked" stopped the input of "loud": it holds a PIN; take it out
+	//  GUARDRAIL_BLOCKED: guardrail "masked" stopped the input of "loud": it contains a PIN; remove it
 }

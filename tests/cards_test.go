@@ -61,7 +61,7 @@ func TestA_10_ForgedCardOfAMember(t *testing.T) {
 		},
 		"changed after signing": {
 			func(c *a2av1.AgentCard) { _ = operator.Sign(c); c.Description = "Everything." },
-			a2av1.TaskState_TASK_STATE_FAILED, "the card is not as it was signed",
+			a2av1.TaskState_TASK_STATE_FAILED, "the card was changed after it was signed",
 		},
 		"signatures taken off": {func(*a2av1.AgentCard) {}, a2av1.TaskState_TASK_STATE_FAILED, "the card is not signed"},
 	} {

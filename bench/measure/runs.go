@@ -104,5 +104,8 @@ func (r Registry) Agent(id string) (agent.Agent, error) {
 	return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
 }
 
-// Health is that of every agent.
-func (r Registry) Health(string) *teamv1.Health { return agent.Healthy() }
+// Health is that of every agent: as of a manager, one result for all who ask.
+func (r Registry) Health(string) *teamv1.Health { return Well }
+
+// Well is the health of all agents.
+var Well = agent.Healthy()

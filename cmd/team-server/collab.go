@@ -18,15 +18,15 @@ import (
 
 func collabCommand(s *app.Shell) *cobra.Command {
 	return group("collab", "Starts, shows, pauses and stops collaborations",
-		"Has a team of the server given with --server work on a described task. A collaboration\n"+
-			"is a task, under the same id, with a description, what is expected, and bounds.",
+		"Manages collaborations on the server that --server names. A collaboration is a task with\n"+
+			"a description, an expected result and limits; its id is the id of the task.",
 		collabStartCommand(s),
-		showCommand("status", "Says how a collaboration stands", s.CollaborationStatus),
-		showCommand("pause", "Has nothing more of it begin; what runs goes on to its end", s.PauseCollaboration),
-		showCommand("resume", "Has a paused one go on", s.ResumeCollaboration),
+		showCommand("status", "Prints the status of a collaboration", s.CollaborationStatus),
+		showCommand("pause", "Starts no new work; running work finishes", s.PauseCollaboration),
+		showCommand("resume", "Resumes a paused collaboration", s.ResumeCollaboration),
 		collabStopCommand(s),
 		&cobra.Command{
-			Use: "ls [TEAM]", Short: "Lists your collaborations, the newest first", Args: usage(atMostOne("TEAM")),
+			Use: "ls [TEAM]", Short: "Lists your collaborations, newest first", Args: usage(atMostOne("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error {
 				return s.ListCollaborations(c.Context(), append(args, "")[0])
 			},
@@ -39,7 +39,7 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 	var most time.Duration
 	var quality float64
 	c := &cobra.Command{
-		Use: "start TEAM TASK --expect TEXT", Short: "Has a team begin to work; prints the id",
+		Use: "start TEAM TASK --expect TEXT", Short: "Starts a collaboration and prints its id",
 		Example: "  team-server collab start newsroom \"Write about the tides.\" --expect \"Three sentences.\"",
 		Args:    usage(named("TEAM", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -57,16 +57,16 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 			return s.StartCollaboration(c.Context(), req)
 		},
 	}
-	c.Flags().StringVar(&req.ExpectedOutput, "expect", "", "what is to come out of it")
-	c.Flags().Var(object{&req.Context}, "context", "what all members know from the start, a JSON object")
-	c.Flags().DurationVar(&most, "max-duration", 0, "how long it may take; default as long as the team may")
-	c.Flags().Float64Var(&quality, "quality", 0, "the least score of its result, 0 to 1; default any")
+	c.Flags().StringVar(&req.ExpectedOutput, "expect", "", "the expected result")
+	c.Flags().Var(object{&req.Context}, "context", "information for all members, a JSON object")
+	c.Flags().DurationVar(&most, "max-duration", 0, "time limit; default: the timeout of the team")
+	c.Flags().Float64Var(&quality, "quality", 0, "minimum score of the result, 0 to 1; default: none")
 	c.Flags().StringToInt64Var(&bounds.ResourceLimits, "limit", nil, "max_tokens=N, max_delegations=N or max_parallel=N; repeatable")
-	c.Flags().Var(id{&req.RequestId}, "request-id", "id of the start: the same once more is the same collaboration")
+	c.Flags().Var(id{&req.RequestId}, "request-id", "idempotency key: starting again with the same id returns the same collaboration")
 	return c
 }
 
-// object is a flag for a JSON object.
+// object is the value of a flag for a JSON object.
 type object struct{ of **structpb.Struct }
 
 func (o object) Type() string { return "object" }
@@ -98,7 +98,7 @@ func collabStopCommand(s *app.Shell) *cobra.Command {
 	req := &teamv1.StopCollaborationRequest{}
 	var drop bool
 	c := &cobra.Command{
-		Use: "stop ID", Short: "Ends it when what runs has ended; prints its result",
+		Use: "stop ID", Short: "Waits for running work, then stops; prints the result",
 		Example: "  team-server collab stop ID --force", Args: usage(named("ID")),
 		RunE: func(c *cobra.Command, args []string) error {
 			keep := !drop
@@ -106,7 +106,7 @@ func collabStopCommand(s *app.Shell) *cobra.Command {
 			return s.StopCollaboration(c.Context(), req)
 		},
 	}
-	c.Flags().BoolVar(&req.ForceStop, "force", false, "at once: what runs is cut")
-	c.Flags().BoolVar(&drop, "drop", false, "drop the results so far")
+	c.Flags().BoolVar(&req.ForceStop, "force", false, "stop at once; running work is canceled")
+	c.Flags().BoolVar(&drop, "drop", false, "discard the results so far")
 	return c
 }

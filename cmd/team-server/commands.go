@@ -8,7 +8,7 @@ import (
 	"github.com/agentteams/team-server/internal/app"
 )
 
-// listenFlags are where a server listens.
+// listenFlags holds the addresses to listen on.
 type listenFlags struct{ http, grpc string }
 
 func (f *listenFlags) add(c *cobra.Command) {
@@ -16,18 +16,18 @@ func (f *listenFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+app.DefaultGRPC)
 }
 
-const storeHelp = "where tasks are kept: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
+const storeHelp = "URL of the task store: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func devCommand(s *app.Shell) *cobra.Command {
 	f, listen := app.DevFlags{}, &listenFlags{}
 	c := &cobra.Command{
 		Use:   "dev [FILE|FOLDER]",
 		Short: "Serves teams on this machine and reloads them when their file changes",
-		Long: "Serves the teams of a file, or of the team.yaml in a folder; without one a demo\n" +
-			"that needs no key. Loopback only, no authentication. Tasks are kept in memory\n" +
-			"unless --db or --store names a place that lasts. Variables may stand in .env.\n" +
-			"In place of a default port that is taken it takes the next free one; an address\n" +
-			"that is named must be free.",
+		Long: "Serves the teams of a file, or of the team.yaml in a folder; without an argument, a\n" +
+			"demo that needs no API key. Listens on loopback only, without authentication. Tasks\n" +
+			"are stored in memory unless --db or --store is given. Variables may be set in .env.\n" +
+			"If a default port is in use, the next free one is used; an address given with --http\n" +
+			"or --grpc must be free.",
 		Args: usage(atMostOne("FILE or FOLDER")),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
@@ -39,7 +39,7 @@ func devCommand(s *app.Shell) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default memory:")
-	c.Flags().StringVar(&f.DB, "db", "", "file to keep tasks in, short for --store sqlite:FILE")
+	c.Flags().StringVar(&f.DB, "db", "", "SQLite file for tasks, short for --store sqlite:FILE")
 	listen.add(c)
 	return c
 }
@@ -50,10 +50,10 @@ func serveCommand(s *app.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve -c FILE",
 		Short: "Serves the teams of a file",
-		Long: "Serves the teams of a file. Refuses to listen beyond loopback without API keys\n" +
-			"(server.auth), and to take another port than the one named. Tasks are kept where\n" +
-			"--store or server.store says; several servers on one postgres:// store share the\n" +
-			"work. A password is better in TEAM_STORE or in the file, by ${NAME}, than in a flag.",
+		Long: "Serves the teams of a file. Listens beyond loopback only with API keys (server.auth),\n" +
+			"and never on other ports than those given. Tasks are stored where --store or\n" +
+			"server.store says; several servers with the same postgres:// store share the work.\n" +
+			"Pass a password in TEAM_STORE, or as ${NAME} in the file, rather than in a flag.",
 		Args: usage(byFlag("-c")),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
@@ -63,9 +63,9 @@ func serveCommand(s *app.Shell) *cobra.Command {
 			return s.Serve(c.Context(), file, f)
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "", "the file, or a folder with a team.yaml")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration file, or a folder with a team.yaml")
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
-	c.Flags().DurationVar(&f.Lease, "lease", 0, "how long a replica that is not heard of keeps its runs; default 15s")
+	c.Flags().DurationVar(&f.Lease, "lease", 0, "time after which a replica that stops responding loses its runs; default 15s")
 	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process in the records of runs")
 	for _, name := range []string{"lease", "replica"} {
 		c.Flags().Lookup(name).Hidden = true
@@ -79,12 +79,12 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate --from URL --to URL",
 		Short: "Copies all tasks from one store to another, empty one",
-		Long: "Copies everything that a store holds to another one, which must be empty. Stop\n" +
-			"the servers that use it first; then start them with the other store: what has not\n" +
-			"ended goes on there. A SQLite file is not changed: a copy of it is read, in the folder\n" +
-			"for temporary files (TMPDIR), which must have room for it.",
+		Long: "Copies the content of a store to another one, which must be empty. Stop the servers\n" +
+			"that use it first, and start them with the new store afterwards: unfinished tasks\n" +
+			"continue there. A SQLite file is not changed: it is copied to the directory for\n" +
+			"temporary files (TMPDIR), which must have enough space, and read there.",
 		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
-		Args:    usage(nothing),
+		Args:    usage(noArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
 	}
 	c.Flags().StringVar(&from, "from", "", "the store to copy: sqlite:FILE or postgres://USER@HOST/DATABASE")
@@ -95,10 +95,10 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 func validateCommand(s *app.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",
-		Short: "Finds everything that is wrong with configuration files",
-		Long: "Checks syntax, keys, values, references and expressions of each file, or of the\n" +
-			"files in a folder, and shows all faults with their place. Default: team.yaml.\n" +
-			"Exit code 3 when there are faults.",
+		Short: "Checks configuration files and prints all faults",
+		Long: "Checks syntax, keys, values, references and expressions of each file, or of the files\n" +
+			"in a folder, and prints all faults with their positions. Default: team.yaml. Exits\n" +
+			"with 3 if there are faults.",
 		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args) },
 	}
 }
@@ -107,26 +107,26 @@ func runCommand(s *app.Shell) *cobra.Command {
 	f := &app.Run{}
 	c := &cobra.Command{
 		Use:   "run TEAM TEXT",
-		Short: "Runs one task of a team or agent and shows how it goes",
-		Long: "Gives a team or agent a message and tells who works and why, until it is done.\n" +
-			"The answer goes to standard output, the rest to standard error. Without\n" +
-			"--server a server is started in process, from --file, ./team.yaml or the demo.\n" +
-			"Exit code 1 when the run fails or waits for an answer.",
+		Short: "Runs a task of a team or agent and prints its progress",
+		Long: "Sends a message to a team or agent and prints which agent is working and why, until\n" +
+			"the task ends. The answer goes to standard output, the rest to standard error.\n" +
+			"Without --server, an in-process server is started from --file, ./team.yaml or the\n" +
+			"demo. Exits with 1 if the run fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
 		Args: usage(named("TEAM", "TEXT")),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.File != "" && s.Server != "" {
-				return app.UsageError{Err: errors.New("--file starts a server in process, --server names one that runs; " +
+				return app.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
 					"give one of the two (the variable TEAM_SERVER counts as --server)")}
 			}
 			return s.Run(c.Context(), args[0], args[1], f)
 		},
 	}
-	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the server in process")
-	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to go on with")
+	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
+	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
 	c.Flags().Var(id{&f.Task}, "task", "id of the task to answer")
-	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; may be repeated")
+	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; repeatable")
 	return c
 }
 
@@ -137,9 +137,9 @@ func cardCommand(s *app.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",
-		Long: "Shows the card of the agent at URL, or of a team of the server given with\n" +
-			"--server; without a server, of a team in ./team.yaml or of the demo. With\n" +
-			"--verify it shows what one of the keys in FILE has signed, and fails if none has.",
+		Long: "Prints the card of the agent at URL, or of a team on the server that --server names;\n" +
+			"without a server, of a team in ./team.yaml or of the demo. With --verify, prints\n" +
+			"only what a key in FILE has signed, and fails if there is no valid signature.",
 		Example: "  team-server card newsroom\n" +
 			"  team-server card http://127.0.0.1:8080\n" +
 			"  team-server card https://legal.example --verify legal-keys.json",
@@ -154,7 +154,7 @@ func versionCommand(s *app.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Prints the version",
-		Args:  usage(nothing),
+		Args:  usage(noArgs),
 		RunE:  func(*cobra.Command, []string) error { return s.Version() },
 	}
 }

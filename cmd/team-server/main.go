@@ -1,4 +1,4 @@
-// Command team-server serves teams of agents over A2A, and talks to such servers.
+// Command team-server serves teams of AI agents over A2A and calls A2A servers.
 package main
 
 import (
@@ -14,19 +14,19 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run runs a command until it ends or a signal asks it to, and returns its exit
-// code.
+// run runs a command and returns its exit code. SIGINT and SIGTERM cancel the command.
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends what does not look at ctx
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))
 }
 
-// interrupted says in a word of an error that it is the end of ctx alone.
+// interrupted returns app.ErrInterrupted for an error caused by a signal, and other errors
+// unchanged.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
 		return app.ErrInterrupted

@@ -19,9 +19,9 @@ func newRoot(s *app.Shell) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use:           "team-server",
-		Short:         "Serves teams of agents over A2A, and talks to such servers",
+		Short:         "Serves teams of AI agents over A2A and calls A2A servers",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: usage(nothing),
+		Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if version {
 				return s.Version()
@@ -32,7 +32,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 			if err := fromEnv(c); err != nil {
 				return err
 			}
-			return shared(s, output, level)
+			return applyShared(s, output, level)
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: wrongFlag(err)} })
@@ -44,19 +44,19 @@ func newRoot(s *app.Shell) *cobra.Command {
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
 	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), migrateCommand(s), versionCommand(s))
-	root.InitDefaultCompletionCmd("completion") // now, to give it our errors
+	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = usage(nothing), func(c *cobra.Command, _ []string) error { return c.Help() }
+			c.Args, c.RunE = usage(noArgs), func(c *cobra.Command, _ []string) error { return c.Help() }
 			for _, shell := range c.Commands() {
-				shell.Args = usage(nothing)
+				shell.Args = usage(noArgs)
 			}
 		}
 	}
 	return root
 }
 
-// usage makes wrong arguments a usage error.
+// usage turns the errors of an argument check into usage errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
@@ -66,8 +66,9 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// nothing wants no arguments. What has commands takes them for the name of one.
-func nothing(c *cobra.Command, args []string) error {
+// noArgs accepts no arguments. For a command with subcommands, an argument is reported as an
+// unknown subcommand.
+func noArgs(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil
@@ -79,7 +80,7 @@ func nothing(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, not %q", nameOf(c), args[0])
 }
 
-// byFlag wants no arguments of what takes its file by a flag.
+// byFlag accepts no arguments and points to the flag that names the file.
 func byFlag(flag string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -89,7 +90,7 @@ func byFlag(flag string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne wants one argument or none; what is its name.
+// atMostOne accepts one argument or none; what names it in errors.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < 2 {
@@ -99,7 +100,7 @@ func atMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// named wants one argument for each name, and says which one is missing.
+// named requires an argument for each name. Only TEXT may be empty.
 func named(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
@@ -107,7 +108,7 @@ func named(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return fmt.Errorf("%s needs %s, for example: %s", nameOf(c), names[len(args)], example)
 		case len(args) > len(names):
-			return fmt.Errorf("%s takes %s only, not also %q; a text of several words stands in quotes, for example: %s",
+			return fmt.Errorf("%s takes %s only, not also %q; put a text of several words in quotes, for example: %s",
 				nameOf(c), strings.Join(names, " and "), args[len(names)], example)
 		}
 		for i, name := range names {
@@ -119,17 +120,17 @@ func named(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// nameOf is what a command is called below team-server.
+// nameOf returns the name of a command below team-server.
 func nameOf(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
-// kinds say what the value of a flag has to be, by its type.
+// kinds describes the valid values of flags, by flag type.
 var kinds = map[string]string{
 	"bool": "true or false", "duration": "a duration such as 30s", "int64": "a whole number", "number": "a whole number", "id": "an id",
 }
 
-// wrongFlag says of a value that a flag does not take what was expected.
+// wrongFlag rewrites the error for an invalid flag value so that it names what was expected.
 func wrongFlag(err error) error {
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) || kinds[wrong.GetFlag().Value.Type()] == "" {
@@ -139,7 +140,7 @@ func wrongFlag(err error) error {
 	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, value, kinds[wrong.GetFlag().Value.Type()])
 }
 
-// fromEnv takes flags that are not given from the environment: TEAM_NAME is --name.
+// fromEnv sets flags that were not given from the environment: TEAM_NAME is --name.
 func fromEnv(c *cobra.Command) error {
 	var err error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -155,8 +156,8 @@ func fromEnv(c *cobra.Command) error {
 	return err
 }
 
-// shared takes the flags that hold for all commands.
-func shared(s *app.Shell, output, level string) error {
+// applyShared applies the flags that all commands share.
+func applyShared(s *app.Shell, output, level string) error {
 	switch output {
 	case "json":
 		s.JSON = true

@@ -6,10 +6,10 @@ import (
 	"github.com/agentteams/team-server/internal/app"
 )
 
-// group is a command that has commands only.
+// group returns a command that only has subcommands.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: usage(nothing),
+		Use: use, Short: short, Long: long, Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(commands...)
@@ -17,10 +17,10 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 }
 
 func teamsCommand(s *app.Shell) *cobra.Command {
-	return group("teams", "Makes, changes and deletes teams of a running server",
-		"Manages teams of the server given with --server while it serves them. Teams of its\n"+
-			"file are shown, and changed in the file. Where the server has API keys, the one\n"+
-			"given with --token must have manage: true to change something.",
+	return group("teams", "Creates, changes and deletes teams of a running server",
+		"Manages the teams of the running server that --server names. Teams defined in its\n"+
+			"configuration file are read-only here. If the server has API keys, changes need one\n"+
+			"with manage: true, given with --token.",
 		teamsApplyCommand(s), teamsDiffCommand(s),
 		&cobra.Command{
 			Use: "get TEAM", Short: "Prints the definition of a team", Example: "  team-server teams get desk > desk.yaml",
@@ -28,11 +28,11 @@ func teamsCommand(s *app.Shell) *cobra.Command {
 			RunE: func(c *cobra.Command, args []string) error { return s.GetTeam(c.Context(), args[0]) },
 		},
 		&cobra.Command{
-			Use: "ls", Short: "Lists the teams", Args: usage(nothing),
+			Use: "ls", Short: "Lists the teams", Args: usage(noArgs),
 			RunE: func(c *cobra.Command, _ []string) error { return s.ListTeams(c.Context()) },
 		},
 		&cobra.Command{
-			Use: "delete TEAM", Short: "Deletes a team; its tasks go on to their end", Example: "  team-server teams delete desk",
+			Use: "delete TEAM", Short: "Deletes a team; its running tasks finish", Example: "  team-server teams delete desk",
 			Args: usage(named("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error { return s.DeleteTeam(c.Context(), args[0]) },
 		})
@@ -43,18 +43,18 @@ func teamsApplyCommand(s *app.Shell) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Makes or changes the teams of a file",
-		Long: "Makes each team of a file on the server, or changes it if it is another one there.\n" +
-			"The file has the form of the server's, with agents and teams alone; models and tools\n" +
-			"are those of the server's file. Of several teams each takes along the agents that it\n" +
-			"works with. With --dry-run nothing is done but to find out whether it could be.\n" +
-			"Exit code 3 when there are faults.",
+		Short: "Creates or changes the teams of a file",
+		Long: "Creates each team of a file on the server, or changes it if it differs. The file has\n" +
+			"the format of the configuration file, but defines only agents and teams, and uses\n" +
+			"models and tools of the server's configuration file by name. Each team is applied\n" +
+			"together with the agents it works with. With --dry-run the server only validates\n" +
+			"the changes. Exits with 3 if there are faults.",
 		Example: "  team-server teams apply -f desk.yaml --server http://127.0.0.1:8080",
 		Args:    usage(byFlag("-f")),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.ApplyTeams(c.Context(), file, dry) },
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "the file, or a folder with a team.yaml")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only find out whether it could be done")
+	c.Flags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only validate the changes")
 	return c
 }
 
@@ -63,11 +63,11 @@ func teamsDiffCommand(s *app.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Shows what apply would change",
-		Long:  "Shows how the teams of a file differ from those of the server. Exit code 1 when\nthey do.",
+		Long:  "Prints how the teams of a file differ from those of the server. Exits with 1 if they\ndiffer.",
 		Args:  usage(byFlag("-f")),
 		RunE:  func(c *cobra.Command, _ []string) error { return s.DiffTeams(c.Context(), file) },
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "the file, or a folder with a team.yaml")
+	c.Flags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml")
 	return c
 }
 
@@ -75,17 +75,17 @@ func agentsCommand(s *app.Shell) *cobra.Command {
 	var skill, kind string
 	ls := &cobra.Command{
 		Use: "ls", Short: "Lists the agents and teams",
-		Long: "Lists the agents and teams of the server given with --server.", Args: usage(nothing),
+		Long: "Lists the agents and teams of the server that --server names.", Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return s.ListAgents(c.Context(), skill, kind) },
 	}
 	ls.Flags().StringVar(&skill, "skill", "", "only those with this skill")
 	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a, conformance or team")
 	check := &cobra.Command{
-		Use: "check", Short: "Asks each agent how it is",
-		Long: "Has the server ask each agent how it is. Those of other servers are called, and\n" +
-			"their cards read. Exit code 1 when one is down.",
-		Args: usage(nothing),
+		Use: "check", Short: "Checks the health of each agent",
+		Long: "Makes the server check the health of each agent. For remote agents it fetches their\n" +
+			"cards. Exits with 1 if an agent is down.",
+		Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return s.CheckAgents(c.Context()) },
 	}
-	return group("agents", "Lists and checks the agents of a running server", "Shows the agents and teams of the server given with --server.", ls, check)
+	return group("agents", "Lists and checks the agents of a running server", "Lists and checks the agents and teams of the server that --server names.", ls, check)
 }

@@ -36,7 +36,7 @@ func update(state a2av1.TaskState) *a2av1.StreamResponse {
 	}}}
 }
 
-// What is sent, to the letter: these are the words of 0.3.
+// TestA_25_Forms compares encoded messages with the exact JSON of 0.3.
 func TestA_25_Forms(t *testing.T) {
 	for name, c := range map[string]struct {
 		form  a2av03.Form
@@ -174,7 +174,7 @@ func TestA_25_RESTBase(t *testing.T) {
 	}
 }
 
-// What is good, and not what this package writes.
+// TestA_25_WhatIsTaken decodes valid JSON that differs from what this package encodes.
 func TestA_25_WhatIsTaken(t *testing.T) {
 	want := &a2av1.SendMessageRequest{Message: &a2av1.Message{MessageId: "m", Role: a2av1.Role_ROLE_USER, Parts: []*a2av1.Part{
 		{Content: &a2av1.Part_Raw{Raw: []byte{0xfb, 0xff}}},

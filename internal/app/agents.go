@@ -25,7 +25,7 @@ var (
 // Find implements a2a.Finder.
 func (a agents) Find(ctx context.Context, id string) (agent.Agent, error) {
 	if a.current.Load().pinned(id) == nil { // another replica may have added it
-		if err := a.teams.Look(ctx); err != nil {
+		if err := a.teams.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}

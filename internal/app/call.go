@@ -144,9 +144,9 @@ func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
 	case f.Tenant == "":
 		return nil
 	case c.Version() == a2aclient.V03:
-		return usagef("--tenant %s: A2A 0.3 knows no tenant; name the agent in the URL", f.Tenant)
+		return usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return usagef("--tenant %s: over %s the card's address is that of %s alone; name the agent in the URL", f.Tenant, c.Binding(), bound)
+		return usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding(), bound)
 	}
 	return nil
 }

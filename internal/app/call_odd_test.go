@@ -36,7 +36,7 @@ func shell() (s *Shell, out, talk *bytes.Buffer) {
 	return &Shell{Out: out, Talk: talk}, out, talk
 }
 
-// A stream is a success only when it has told how the task stands, and that is at rest.
+// A stream is a success only if it ends with a status in which the task does not work.
 func TestA_12_StreamsThatEndEarly(t *testing.T) {
 	const (
 		working  = `{"statusUpdate":{"taskId":"t1","status":{"state":"TASK_STATE_WORKING"}}}`

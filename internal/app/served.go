@@ -201,8 +201,8 @@ func (a *assembly) Discard() {
 	l.closeAll(idle)
 }
 
-// Alone implements manage.Live.
-func (l *Live) Alone(def *config.Config, ids []string) (map[string]agent.Agent, func(), error) {
+// BuildUnserved implements manage.Live.
+func (l *Live) BuildUnserved(def *config.Config, ids []string) (map[string]agent.Agent, func(), error) {
 	m := manager.New(manager.Config{Log: l.log})
 	c := build.Config{Definition: def, IDs: map[string]bool{}, Registry: m, Egress: l.egress, Log: l.log}
 	for _, id := range ids {

@@ -20,8 +20,8 @@ func yaml(text string) *teamv1.CreateTeamRequest {
 	return &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: text}}
 }
 
-// TestR_003_17_BuildsWhatChanges: a change builds what it concerns alone, what was there
-// is closed when nobody uses it any more, and not before.
+// TestR_003_17_BuildsWhatChanges: a change rebuilds only what it affects. Previous agents are
+// closed once no run uses them.
 func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	r := serveLocal(t, file(t))
 	ctx := ann(t)

@@ -51,7 +51,7 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Started:
 		t.started(ev, k.Started)
 	case *teamv1.Event_Retried:
-		t.line(ev, t.who(ev), "failed    attempt %d: %s; retrying", k.Retried.GetAttempt(), k.Retried.GetError().GetMessage())
+		t.line(ev, t.who(ev), "failed    attempt %d: %s; trying again", k.Retried.GetAttempt(), k.Retried.GetError().GetMessage())
 	case *teamv1.Event_Ended:
 		t.ended(ev, k.Ended)
 	case *teamv1.Event_Asked:
@@ -59,7 +59,7 @@ func (t *Transcript) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Answered:
 		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
-		t.line(ev, t.who(ev), "continues as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
+		t.line(ev, t.who(ev), "goes on as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
 	case *teamv1.Event_Noted:
 		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())

@@ -8,8 +8,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TestTranscript_WorkThatGoesOn: work that became a task of its own is told as such,
-// and not as done.
+// TestTranscript_WorkThatGoesOn: work that became a separate task is not printed as done.
 func TestTranscript_WorkThatGoesOn(t *testing.T) {
 	var talk strings.Builder
 	run := &Transcript{Talk: &talk}
@@ -23,12 +22,12 @@ func TestTranscript_WorkThatGoesOn(t *testing.T) {
 		ev.Seq = int64(i + 1)
 		run.Event("r", ev)
 	}
-	if got := talk.String(); !strings.Contains(got, "continues as task other") || strings.Contains(got, "done") {
+	if got := talk.String(); !strings.Contains(got, "goes on as task other") || strings.Contains(got, "done") {
 		t.Errorf("told\n%s", got)
 	}
 }
 
-// TestTranscript_PeopleAnswer: whoever asks, people are who answers.
+// TestTranscript_PeopleAnswer: answers are printed as those of people, whichever agent asked.
 func TestTranscript_PeopleAnswer(t *testing.T) {
 	var talk strings.Builder
 	run := &Transcript{Talk: &talk}

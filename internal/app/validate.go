@@ -116,7 +116,7 @@ func (s *Shell) notes(file string, def *config.Config) {
 	}
 }
 
-// add takes over what a good file has.
+// add adds the notes and teams of a valid file.
 func (v *validation) add(file string, def *config.Config) error {
 	for _, a := range def.Adjusted() {
 		v.Adjusted = append(v.Adjusted, adjusted{file, a})

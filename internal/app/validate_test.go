@@ -209,8 +209,8 @@ func TestS_40_BoundsOfATeam(t *testing.T) {
 	}
 }
 
-// TestC_02_ReorderedSteps: validate names each step of a file of the previous version that began
-// with the run and does not any more, and says what keeps the old order; it is no fault.
+// TestC_02_ReorderedSteps: validate names each step of a version v1 file that no longer begins
+// with the run, and says how to keep the old order. This is not a fault.
 func TestC_02_ReorderedSteps(t *testing.T) {
 	old := "../config/testdata/order/old.yaml"
 	source, err := os.ReadFile(old)

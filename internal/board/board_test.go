@@ -86,7 +86,7 @@ func (d *desk) fail(who, id string) error {
 	return err
 }
 
-// must wants calls to succeed.
+// must fails the test if a call failed.
 func (d *desk) must(errs ...error) {
 	d.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -108,7 +108,7 @@ func (d *desk) states() string {
 	return strings.Join(words, " ")
 }
 
-// is wants the items to stand so.
+// is checks the states of items.
 func (d *desk) is(want string) {
 	d.Helper()
 	if got := d.states(); got != want {
@@ -116,7 +116,7 @@ func (d *desk) is(want string) {
 	}
 }
 
-// refused wants an error to have a reason.
+// refused fails the test unless an error has a reason.
 func (d *desk) refused(err error, want string) {
 	d.Helper()
 	if got := reason(err); got != want {

@@ -59,7 +59,7 @@ func (s *Service) place(ctx context.Context, team, member string) (Place, error)
 	return p, nil
 }
 
-// on makes a call at its place.
+// on calls do with the place of a request.
 func on[Req interface {
 	GetTeamId() string
 	GetAgent() string

@@ -176,15 +176,15 @@ func object(required, properties string) json.RawMessage {
 
 const (
 	itemID  = `"item_id":{"type":"string","description":"The task's id."}`
-	idsForm = `{"type":"array","items":{"type":"string"},"description":"Ids of tasks that have to be completed before."}`
+	idsForm = `{"type":"array","items":{"type":"string"},"description":"Ids of tasks that must be completed first."}`
 )
 
 var toolbox = []entry{
 	{
 		agent.ToolSpec{
 			Name: "add_task", Description: "Adds a task to the team's shared list.",
-			Parameters: object(`"title"`, `"title":{"type":"string","description":"What is to be done, in a line."},"description":{"type":"string"},`+
-				`"priority":{"type":"integer","minimum":1,"maximum":5,"description":"The higher is done first; 3."},"depends_on":`+idsForm),
+			Parameters: object(`"title"`, `"title":{"type":"string","description":"What to do, in one line."},"description":{"type":"string"},`+
+				`"priority":{"type":"integer","minimum":1,"maximum":5,"description":"Tasks with a higher priority are done first; default 3."},"depends_on":`+idsForm),
 		},
 		changes(func(r *teamv1.AddWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.AddWorkItemRequest) (*teamv1.WorkItem, error) {
 			return b.AddWorkItem
@@ -192,16 +192,16 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "list_tasks", Description: "Lists tasks of the team's shared list, 50 at a time. Where there are more it ends with next_page_token.", Effect: agent.EffectSafe,
+			Name: "list_tasks", Description: "Lists tasks of the team's shared list, 50 at a time. If there are more, the result ends with next_page_token.", Effect: agent.EffectSafe,
 			Parameters: object(``, `"claimable":{"type":"boolean","description":"Only those that can be claimed now, the most important first."},`+
 				`"state":{"type":"string","enum":["STATE_PENDING","STATE_BLOCKED","STATE_IN_PROGRESS","STATE_COMPLETED","STATE_FAILED","STATE_CANCELED","STATE_SKIPPED"]},`+
-				`"assignee":{"type":"string"},"page_token":{"type":"string","description":"The next_page_token of the page before."}`),
+				`"assignee":{"type":"string"},"page_token":{"type":"string","description":"The next_page_token of the previous page."}`),
 		},
 		listTasks,
 	},
 	{
 		agent.ToolSpec{
-			Name: "claim_task", Description: "Takes a pending task, so that nobody else works on it. Update it within 5 minutes, or it can be claimed by others again.",
+			Name: "claim_task", Description: "Claims a pending task, so that no other member works on it. Update it at least every 5 minutes, or others can claim it again.",
 			Parameters: object(`"item_id"`, itemID),
 		},
 		changes(func(r *teamv1.ClaimWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.ClaimWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -210,7 +210,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "update_task", Description: "Says how far a task is that you hold, and keeps it yours; or adds tasks that one has to wait for that nobody holds.",
+			Name: "update_task", Description: "Reports progress on a task that you hold, which also renews your claim. Or adds dependencies to a task that is not claimed.",
 			Parameters: object(`"item_id"`, itemID+`,"progress":{"type":"integer","minimum":0,"maximum":100},"note":{"type":"string"},"add_depends_on":`+idsForm),
 		},
 		changes(func(r *teamv1.UpdateWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.UpdateWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -219,7 +219,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "complete_task", Description: "Ends a task that you hold, with its result.",
+			Name: "complete_task", Description: "Completes a task that you hold, with its result.",
 			Parameters: object(`"item_id","result"`, itemID+`,"result":{"type":"string"}`),
 		},
 		changes(func(r *teamv1.CompleteWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.CompleteWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -228,7 +228,7 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "fail_task", Description: "Gives up a task that you hold, and says why. It can be claimed again, until it has failed too often.",
+			Name: "fail_task", Description: "Reports that your work on a task that you hold failed, and why. The task can be claimed again, until it has failed too often.",
 			Parameters: object(`"item_id","error"`, itemID+`,"error":{"type":"string"}`),
 		},
 		changes(func(r *teamv1.FailWorkItemRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.FailWorkItemRequest) (*teamv1.WorkItem, error) {
@@ -237,9 +237,9 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "post_message", Description: "Leaves a message for a member of the team, or for all.",
-			Parameters: object(`"text"`, `"text":{"type":"string"},"to":{"type":"string","description":"A member's id; the team's id is its leader. Without it is for all."},`+
-				`"reply_to":{"type":"integer","description":"seq of the message that it answers."}`),
+			Name: "post_message", Description: "Posts a message to a member of the team, or to all.",
+			Parameters: object(`"text"`, `"text":{"type":"string"},"to":{"type":"string","description":"A member's id, or the team's id for its leader. Omit it to address all."},`+
+				`"reply_to":{"type":"integer","description":"seq of the message to reply to."}`),
 		},
 		changes(func(r *teamv1.PostMessageRequest, op string) { r.Op = op }, func(b *Board) func(context.Context, Place, *teamv1.PostMessageRequest) (*teamv1.BoardMessage, error) {
 			return b.PostMessage
@@ -247,8 +247,8 @@ var toolbox = []entry{
 	},
 	{
 		agent.ToolSpec{
-			Name: "read_messages", Description: "Shows the messages for you that you have not said you have seen, the first 50.",
-			Parameters: object(``, `"up_to":{"type":"integer","description":"seq of the last message that you have dealt with."}`),
+			Name: "read_messages", Description: "Returns the first 50 messages to you that you have not acknowledged.",
+			Parameters: object(``, `"up_to":{"type":"integer","description":"Acknowledges all messages up to this seq."}`),
 		},
 		readMessages,
 	},

@@ -16,8 +16,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
-// clerk is a model that calls tools, one a turn, and then says that it is done. It
-// keeps what it was told.
+// clerk is a model that makes one tool call per turn and then says that it is done. It
+// records its input.
 type clerk struct {
 	calls []*teamv1.ToolCall
 	told  []string
@@ -57,7 +57,7 @@ func office(t *testing.T, d *desk, c *clerk) agent.Agent {
 	return a
 }
 
-// process runs an agent with what is on record, until so many events are.
+// process runs an agent with a journal until the journal has a number of events.
 func process(t *testing.T, a agent.Agent, recorded []*teamv1.Event, until int) []*teamv1.Event {
 	t.Helper()
 	run := &agent.Run{Root: "7d1fbd2d-5d5c-4a2f-8a44-0d6a60a5a3b1", Seed: 1, Owner: "acme/ann"}
@@ -138,8 +138,8 @@ func TestR_003_26_ToolsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestR_003_26_ToolsReadWithoutLoss: what a model has not said that it has seen is
-// shown again.
+// TestR_003_26_ToolsReadWithoutLoss: messages that a model has not acknowledged are
+// returned again.
 func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 	d := newDesk(t)
 	for _, text := range []string{"one", "two"} {
@@ -162,7 +162,7 @@ func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestR_003_18_ToolsListOn: a model is told how it sees what does not fit on a page.
+// TestR_003_18_ToolsListOn: a model gets the token of the next page.
 func TestR_003_18_ToolsListOn(t *testing.T) {
 	d := newDesk(t)
 	for range 51 {

@@ -1,5 +1,5 @@
-// Package build turns definitions into agents: models, model-backed, scripted
-// and remote agents, and teams of them.
+// Package build turns configurations into agents: models, and model-backed, scripted and remote
+// agents, and teams of them.
 package build
 
 import (
@@ -32,41 +32,41 @@ import (
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
-// Config is what agents are built from.
+// Config holds what agents are built from.
 type Config struct {
-	// Definition says what they are. Required.
+	// Definition is the configuration of the agents. Required.
 	Definition *config.Config
-	// Revisions of their definitions by id, for the record.
+	// Revisions are the revisions of the agents' definitions, by id. Runs record them.
 	Revisions map[string]string
-	// IDs are those to build; unset: all that the definition uses. What they work with
-	// besides is in the registry already.
+	// IDs are the agents to build; nil means all that Definition uses. Other agents that they work
+	// with must be in Registry already.
 	IDs map[string]bool
-	// From are agents whose tools serve these too, where they have them. They stay
-	// open until these are closed.
+	// From are previously built agents whose tools are shared rather than started again. They must
+	// stay open as long as the new agents.
 	From []*Agents
-	// Registry is where they are registered and find each other. Required.
+	// Registry is where the agents are registered and look up each other. Required.
 	Registry *manager.Manager
-	// Egress makes their connections. Required.
+	// Egress makes outgoing connections. Required.
 	Egress *egress.Dialer
-	// Upstreams knows how calls went of late, of everything that is built in this
-	// process; nil: every call is made.
+	// Upstreams holds the circuit breakers of all agents in the process; nil means that every call
+	// is made.
 	Upstreams team.Upstreams
-	// Current is what is served now: runs of an earlier definition begin nothing
-	// more with members that it has disabled or removed. Unset: Definition.
+	// Current returns the configuration that is served now, so that runs of an earlier definition
+	// start no work with members that have been disabled or removed. nil means Definition.
 	Current func() *config.Config
-	// Boards keep the boards of teams; nil: there are none.
+	// Boards stores the boards of teams; nil means that teams have no boards.
 	Boards board.Store
-	// Log gets their warnings; nil is none.
+	// Log receives warnings; nil discards them.
 	Log *zap.Logger
 }
 
-// Agents are what was built. Close them when nothing uses them any more.
+// Agents are agents that were built. Close them when nothing uses them.
 type Agents struct {
 	closers []io.Closer
-	tools   map[string]*mcp.Server // also those of others; read only
+	tools   map[string]*mcp.Server // including shared ones; read-only after Register
 }
 
-// Close closes the connections of remote agents.
+// Close closes the connections of remote agents and stops tools.
 func (a *Agents) Close() error {
 	var errs []error
 	for _, c := range a.closers {
@@ -75,17 +75,17 @@ func (a *Agents) Close() error {
 	return errors.Join(errs...)
 }
 
-// builder builds the agents of one definition.
+// builder builds the agents of one configuration.
 type builder struct {
 	Config
 	server *teamv1.ServerConfig
-	models map[string]agent.Model // with those that stand in for them
-	alone  map[string]agent.Model // without
+	models map[string]agent.Model // with their fallbacks
+	single map[string]agent.Model // without fallbacks
 	agents *Agents
 }
 
-// Register builds the agents and teams that the definition uses and registers
-// them. On an error nothing is left open.
+// Register builds the agents and teams and registers them. If it fails, it closes everything that
+// it opened.
 func Register(c Config) (*Agents, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -100,7 +100,7 @@ func Register(c Config) (*Agents, error) {
 	}
 	b := &builder{
 		Config: c, server: c.Definition.Server, agents: &Agents{tools: map[string]*mcp.Server{}},
-		models: map[string]agent.Model{}, alone: map[string]agent.Model{},
+		models: map[string]agent.Model{}, single: map[string]agent.Model{},
 	}
 	if err := b.register(); err != nil {
 		_ = b.agents.Close()
@@ -140,11 +140,11 @@ func (b *builder) register() error {
 	return nil
 }
 
-// agent builds what is no team.
+// agent builds an agent that is not a team.
 func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	switch {
 	case a.GetModel() != "", a.GetInstructions() != "":
-		var m agent.Model // none: the leader's
+		var m agent.Model // nil means the model of the leader
 		if a.GetModel() != "" {
 			var err error
 			if m, err = b.model(a.GetModel()); err != nil {
@@ -182,7 +182,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	case a.GetA2A() != nil:
 		return b.a2a(id, a)
 	}
-	return nil, errors.New("it is of no known kind")
+	return nil, errors.New("unknown kind of agent")
 }
 
 func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
@@ -201,7 +201,7 @@ func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	return described(r, a), nil
 }
 
-// bindings as cards name them.
+// bindings are the names of bindings on cards.
 var bindings = map[teamv1.Binding_Value][]string{
 	teamv1.Binding_GRPC: {remote.BindingGRPC}, teamv1.Binding_REST: {remote.BindingREST}, teamv1.Binding_JSONRPC: {remote.BindingJSONRPC},
 }
@@ -223,19 +223,19 @@ func (b *builder) a2a(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	return described(r, a), nil
 }
 
-// verifier returns what verifies the card of an agent; nil: every card is believed.
+// verifier returns the verifier for the card of an agent, or nil if any card is accepted.
 func (b *builder) verifier(a *teamv1.A2AAgent) (remote.CardVerifier, error) {
 	trust, err := b.Definition.Trust(a)
 	if err != nil {
 		return nil, fmt.Errorf("reading trusted_keys: %w", err)
 	}
 	if trust == nil {
-		return nil, nil //nolint:nilnil // and no nil of a type
+		return nil, nil //nolint:nilnil // an untyped nil
 	}
 	return trust, nil
 }
 
-// tls returns how a connection is secured; nil is not at all.
+// tls returns the TLS configuration of a connection, or nil for a connection without TLS.
 func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 	if t == nil {
 		return nil, nil //nolint:nilnil // without TLS
@@ -251,7 +251,7 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 	}
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls.ca %s holds no certificate", t.GetCa())
+		return nil, fmt.Errorf("tls.ca %s contains no certificate", t.GetCa())
 	}
 	return c, nil
 }
@@ -312,7 +312,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 			return nil, err
 		}
 	default:
-		return nil, errors.New("it is of no known mode")
+		return nil, errors.New("unknown mode of team")
 	}
 	return team.New(c)
 }

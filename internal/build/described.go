@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// override is a remote agent that the file describes in its own words.
+// override replaces parts of the description of an agent.
 type override struct {
 	agent.Agent
 	name, description string
@@ -17,7 +17,8 @@ type override struct {
 	input, output     []string
 }
 
-// described returns the agent with what the file says of it.
+// described returns an agent whose description is replaced by the one in the configuration, as far
+// as the configuration has one.
 func described(a agent.Agent, c *teamv1.AgentConfig) agent.Agent {
 	if c.GetName() == "" && c.GetDescription() == "" && len(c.GetSkills())+len(c.GetInputModes())+len(c.GetOutputModes()) == 0 {
 		return a

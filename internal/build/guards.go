@@ -20,8 +20,8 @@ func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
 		{"input", g.GetInput(), &out.Input}, {"output", g.GetOutput(), &out.Output},
 		{"delegation", g.GetDelegation(), &out.Delegation}, {"result", g.GetResult(), &out.Result},
 	} {
-		for i, one := range l.from {
-			built, err := config.Guardrail(one, b.Definition.Schemas[one.GetSchema()])
+		for i, withoutFallback := range l.from {
+			built, err := config.Guardrail(withoutFallback, b.Definition.Schemas[withoutFallback.GetSchema()])
 			if err != nil {
 				return agent.Guards{}, fmt.Errorf("guardrails.%s[%d]: %w", l.name, i, err)
 			}
@@ -31,14 +31,14 @@ func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
 	return out, nil
 }
 
-// output is what the answers of an agent must fit.
+// output returns the check for the answers of an agent, or nil if any answer is valid.
 func (b *builder) output(schema string) (leader.OutputFormat, error) {
 	if schema == "" {
 		return nil, nil //nolint:nilnil // anything
 	}
 	s := b.Definition.Schemas[schema]
 	if s == nil {
-		return nil, fmt.Errorf("output_schema %s is not there", schema)
+		return nil, fmt.Errorf("output_schema %s is not loaded", schema)
 	}
 	return s.Fit, nil
 }

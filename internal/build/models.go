@@ -14,19 +14,18 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// model returns the model of a name, with those that stand in for it; each is
-// built once.
+// model returns the model of a name with its fallbacks. Each is built once.
 func (b *builder) model(name string) (agent.Model, error) {
 	if m, ok := b.models[name]; ok {
 		return m, nil
 	}
-	m, err := b.one(name)
+	m, err := b.withoutFallback(name)
 	if err != nil {
 		return nil, err
 	}
 	var others []agent.Model
 	for _, next := range b.server.GetModels()[name].GetFallback() {
-		other, err := b.one(next)
+		other, err := b.withoutFallback(next)
 		if err != nil {
 			return nil, err
 		}
@@ -41,23 +40,23 @@ func (b *builder) model(name string) (agent.Model, error) {
 	return m, nil
 }
 
-// one returns the model of a name alone.
-func (b *builder) one(name string) (agent.Model, error) {
-	if m, ok := b.alone[name]; ok {
+// withoutFallback returns the model of a name without its fallbacks.
+func (b *builder) withoutFallback(name string) (agent.Model, error) {
+	if m, ok := b.single[name]; ok {
 		return m, nil
 	}
 	m, err := b.newModel(name, b.server.GetModels()[name])
 	if err != nil {
 		return nil, fmt.Errorf("model %q: %w", name, err)
 	}
-	b.alone[name] = m
+	b.single[name] = m
 	return m, nil
 }
 
 func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
 	c := model.Config{
 		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()),
-		HTTPClient: b.Egress.HTTPClient(), // a turn lasts as long as its context
+		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
 		Price:      model.Price{Input: m.GetPrice().GetInput(), Output: m.GetPrice().GetOutput()},
 	}
 	switch m.GetProvider() {

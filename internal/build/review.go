@@ -8,10 +8,10 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// review builds what judges the results of a team; nil is nothing.
+// review builds the review of a team's results, or returns nil if they are not reviewed.
 func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 	if r == nil {
-		return nil, nil //nolint:nilnil // nobody judges
+		return nil, nil //nolint:nilnil // no review
 	}
 	review := &team.Review{
 		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // unset is none

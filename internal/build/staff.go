@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// staff finds the members of teams, and knows who takes no more work.
+// staff finds the members of teams and reports those that may not receive new work.
 type staff struct {
 	*manager.Manager
 	current func() *config.Config
@@ -17,7 +17,7 @@ type staff struct {
 
 var _ team.Staff = staff{}
 
-// Gone implements team.Staff. A team that is not served any more goes on as it began.
+// Gone implements team.Staff. In a team that is no longer served, all members stay available.
 func (s staff) Gone(id, member string) *agent.Error {
 	if s.current == nil {
 		return nil

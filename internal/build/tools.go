@@ -15,17 +15,17 @@ import (
 	"github.com/agentteams/team-server/pkg/mcp"
 )
 
-// ToolFaults are why tools keep agents from being built.
+// ToolFaults are the reasons why tools prevent agents from being built.
 type ToolFaults []ToolFault
 
-// ToolFault is one of them.
+// ToolFault is a single reason.
 type ToolFault struct {
-	IDs []string // of those with a model that have the tool
-	Why string   // in words for everybody
-	Err error    // what is known of it
+	IDs []string // agents and teams that use the tool
+	Why string   // message for clients, without internal details
+	Err error    // the complete error, for the log
 }
 
-// Error says what is known.
+// Error returns the complete errors, one per line.
 func (f ToolFaults) Error() string {
 	texts := make([]string, len(f))
 	for i, fault := range f {
@@ -34,21 +34,20 @@ func (f ToolFaults) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// startTools starts the MCP servers that something served uses, at the same time.
-// ToolFaults.
+// startTools starts the MCP servers that the agents use, concurrently. The error is ToolFaults.
 func (b *builder) startTools() error {
 	var mu sync.Mutex // guards faults and b.agents
 	var faults ToolFaults
 	var wg sync.WaitGroup
 	for name, ids := range b.usedTools() {
 		wg.Go(func() {
-			if s := b.borrowed(name); s != nil {
+			if s := b.sharedTool(name); s != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				b.agents.tools[name] = s
 				return
 			}
-			s, err := mcp.Start(context.Background(), b.mcp(name, b.server.GetTools()[name].GetMcp())) // it ends with Close
+			s, err := mcp.Start(context.Background(), b.mcp(name, b.server.GetTools()[name].GetMcp())) // runs until Close
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -67,8 +66,8 @@ func (b *builder) startTools() error {
 	return faults
 }
 
-// borrowed is a tool that other agents have; nil is none.
-func (b *builder) borrowed(name string) *mcp.Server {
+// sharedTool returns a tool that was already started for other agents, or nil.
+func (b *builder) sharedTool(name string) *mcp.Server {
 	for _, from := range b.From {
 		if s := from.tools[name]; s != nil {
 			return s
@@ -77,7 +76,8 @@ func (b *builder) borrowed(name string) *mcp.Server {
 	return nil
 }
 
-// usedTools are the tools that agents and leaders have that are built, and who has them.
+// usedTools returns the tools of the agents to build, with the ids of the agents and teams that use
+// them.
 func (b *builder) usedTools() map[string][]string {
 	used := map[string][]string{}
 	for id, is := range b.IDs {
@@ -91,7 +91,7 @@ func (b *builder) usedTools() map[string][]string {
 	return used
 }
 
-// effects in the words of the file.
+// effects maps the values of the configuration to those of agents.
 var effects = map[teamv1.ToolEffect_Value]agent.Effect{
 	teamv1.ToolEffect_SAFE: agent.EffectSafe, teamv1.ToolEffect_KEYED: agent.EffectKeyed, teamv1.ToolEffect_UNSAFE: agent.EffectUnsafe,
 }
@@ -113,8 +113,8 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	return c
 }
 
-// toolSets are the tools of an agent, or of the leader of a team. Two that a model
-// cannot tell apart are ToolFaults.
+// toolSets returns the tools of an agent, or of the leader of a team. Tools with the same name are
+// reported as ToolFaults, because a model could not tell them apart.
 func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet, error) {
 	var sets []agent.ToolSet
 	from := map[string]string{}
@@ -123,7 +123,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 		for _, t := range s.Known() {
 			tool := t.Spec().Name
 			if other, taken := from[tool]; taken {
-				why := fmt.Sprintf("tools %q and %q both have %q; name in allow what each of them offers", other, name, tool)
+				why := fmt.Sprintf("tools %q and %q both have %q; set allow so that only one of them offers it", other, name, tool)
 				return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 			}
 			from[tool] = name

@@ -342,7 +342,8 @@ func TestA_10_WrongKeys(t *testing.T) {
 	}
 }
 
-// Whatever a card holds: what is signed is verified, and is the card.
+// FuzzA_10_SignAndVerify: the signature of any card verifies, and the verified card equals
+// the signed one.
 func FuzzA_10_SignAndVerify(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(`{"name": "\u2028<>&", "capabilities": {"extensions": [{"params": {"z": [null, {}, "", 1e-7]}}]}}`))

@@ -28,8 +28,8 @@ type vector struct {
 	Compact   string          `json:"compact"`
 }
 
-// The vectors are what the JavaScript SDK is compared with, in tests/interop: cards
-// with every field there is, set at random, also to what is empty.
+// TestA_10_Vectors checks the vectors with which tests/interop compares the JavaScript SDK:
+// cards with every field, set at random, including empty values.
 func TestA_10_Vectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 8785)) // the same every time
 	var b bytes.Buffer

@@ -1,5 +1,5 @@
-// Package catalog is what is kept of agents and teams that are not in the server's
-// file: the contract of the stores.
+// Package catalog defines how stores keep the teams and agents that are not in the configuration
+// file.
 package catalog
 
 import (
@@ -8,49 +8,49 @@ import (
 	"time"
 )
 
-// ErrChanged: something else was changed in between.
+// ErrChanged is returned if the catalog has changed since the version that a change was based on.
 var ErrChanged = errors.New("the catalog has changed")
 
-// Entry is a document that holds a team with the agents that came with it, or one
-// agent.
+// Entry is a document that defines either a team together with its agents, or a single agent.
 type Entry struct {
-	// ID is that of the team or agent that it was made for.
+	// ID is the id of that team or agent.
 	ID string
-	// Data is the document, in the form of the server's file.
+	// Data is the document, YAML in the format of the configuration file.
 	Data []byte
-	// Version is that of the catalog when the entry was put; the store sets it.
+	// Version is the version of the catalog in which the entry was put. The store sets it.
 	Version int64
-	// Created and Changed are when it was put first and last.
+	// Created and Changed are the times when the entry was first and last put.
 	Created, Changed time.Time
-	// ChangedBy is who put it last: account/name.
+	// ChangedBy is the owner, account/principal, who put it last.
 	ChangedBy string
 }
 
-// Snapshot is the whole catalog as it was at one time.
+// Snapshot is the content of the catalog at a version.
 type Snapshot struct {
-	// Version grows with each change; 0 is an empty catalog that never changed.
+	// Version grows with each change; an empty catalog that was never changed has version 0.
 	Version int64
 	// Entries are sorted by ID.
 	Entries []Entry
 }
 
-// Change is what happens at once.
+// Change is a set of changes that are made atomically.
 type Change struct {
 	Put    []Entry
-	Delete []string // ids; one that is not there is no error
+	Delete []string // ids; unknown ids are ignored
 }
 
-// Store keeps a catalog, for all replicas. Safe for concurrent use.
+// Store stores a catalog that all replicas share. Implementations are safe for concurrent use.
 type Store interface {
-	// Catalog returns the catalog as it is.
+	// Catalog returns the current catalog.
 	Catalog(ctx context.Context) (Snapshot, error)
-	// CatalogVersion returns the version of the catalog alone.
+	// CatalogVersion returns the current version of the catalog.
 	CatalogVersion(ctx context.Context) (int64, error)
-	// ChangeCatalog makes a change, all of it or nothing, of a catalog that is still
-	// at a version; it returns the next one. It is durable then. ErrChanged, a2a.ErrBusy
-	// where a team to delete has collaborations that have not ended.
+	// ChangeCatalog applies a change to the catalog at the given version and returns
+	// the new version. When it returns, the change is durable. The error is ErrChanged
+	// if the catalog has another version, and a2a.ErrBusy if a team to delete has
+	// active collaborations.
 	ChangeCatalog(ctx context.Context, version int64, c Change) (int64, error)
-	// WatchCatalog returns a channel that receives when the catalog may have changed,
-	// here or elsewhere. stop must be called.
+	// WatchCatalog returns a channel that receives a value when the catalog may have
+	// changed, through this process or another one. The caller must call stop.
 	WatchCatalog() (wake <-chan struct{}, stop func())
 }

@@ -50,7 +50,7 @@ func (t *Team) send(ctx context.Context, method, path string, in proto.Message, 
 	if t.token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	resp, err := t.http.Do(req) //nolint:gosec // the user names the address
+	resp, err := t.http.Do(req)
 	if err != nil {
 		return nil, &a2aclient.TransportError{Address: t.origin(), Err: err}
 	}

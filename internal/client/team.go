@@ -87,7 +87,6 @@ func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after in
 			out := &teamv1.ProcessStreamResponse{}
 			switch {
 			case err != nil:
-				err = fmt.Errorf("the stream broke: %w", err)
 			case ev.Kind == "error":
 				err = wire.Error(wire.ParseRESTError(http.StatusInternalServerError, ev.Data))
 			default:

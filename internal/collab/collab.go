@@ -47,7 +47,7 @@ type Config struct {
 	// Slots lists running collaborations; nil: none are listed.
 	Slots Slots
 	// Full reports whether the server has no capacity for another collaboration; nil: it
-	// always has.
+	// always has capacity.
 	Full func() bool
 	// Clock returns the time of the store; the default is time.Now.
 	Clock func() time.Time
@@ -210,7 +210,7 @@ func (s *Service) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCol
 	return r.status(req.GetIncludeDetails()), nil
 }
 
-// PauseCollaboration starts no new work; running work finishes.
+// PauseCollaboration pauses a collaboration: no new work starts, and running work finishes.
 func (s *Service) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
 	st, err := s.command(ctx, req.GetCollaborationId(), s.h.Pause)
 	return &teamv1.PauseCollaborationResponse{Collaboration: st}, err

@@ -96,8 +96,8 @@ func done(n *journal.Node) bool {
 }
 
 // needed reports whether a step counts as a task of the team. Steps do not count if they
-// were dropped or skipped because their result was not needed, or if a guardrail rejected
-// the leader's call.
+// were dropped or skipped because their result was not needed, or if the call of a leader
+// was rejected before it started.
 func needed(n *journal.Node) bool {
 	switch n.End.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SKIPPED:

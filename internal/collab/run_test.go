@@ -120,8 +120,8 @@ func TestC_24_Words(t *testing.T) {
 	}
 }
 
-// R-001-35: whatever happens the percentage is 100 · completed / total, from 0 to 100, and
-// goes back only when there is more to do.
+// R-001-35: the percentage is always 100 · completed / total, from 0 to 100, and decreases
+// only if there is more work.
 func TestR_001_35_Percentages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		names := []string{"a", "b", "c", "d"}[:rapid.IntRange(0, 4).Draw(rt, "steps")]
@@ -227,8 +227,8 @@ func TestR_001_42_StatusOfAStop(t *testing.T) {
 	}
 }
 
-// R-001-36, R-001-27: once a collaboration has failed nothing more comes for anybody, so
-// all are completed, also who failed or never began; and it stays as far as it came.
+// R-001-36, R-001-27: once a collaboration has failed there is no more work, so every
+// member is completed, even those that failed or never started; the progress remains.
 func TestR_001_36_AfterAFailure(t *testing.T) {
 	p := begin()
 	p.decide(0, work("1", "a"))

@@ -24,7 +24,7 @@ func added(t *testing.T, additions ...config.Addition) (*config.Config, error) {
 	return config.Loader{Files: files, Env: func(string) (string, bool) { return "secret", true }, Additions: additions}.Load("team.yaml")
 }
 
-// TestR_003_17_Additions: what is added is as if it stood in the file.
+// TestR_003_17_Additions: an addition has the same effect as if it were in the file.
 func TestR_003_17_Additions(t *testing.T) {
 	c, err := added(t,
 		config.Addition{Name: "pair", Data: []byte("agents: {critic: {model: script, instructions: Judge.}}\nteams:\n  pair: {members: [{agent: writer}, {agent: critic}], workflow: {steps: [{id: a, agent: writer}, {id: b, agent: critic, after: [a]}]}}\n")},
@@ -56,8 +56,8 @@ func TestR_003_17_Additions(t *testing.T) {
 	}
 }
 
-// TestR_003_17_FaultsOfAdditions: each names the addition and the line in it, and
-// nothing of the server is told to who may only manage teams.
+// TestR_003_17_FaultsOfAdditions: faults name the addition and the line in it, and reveal
+// nothing of the server to callers who may only manage teams.
 func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"no YAML", "teams: [", `new:1:8  this [ is never closed (close it with ])`},
@@ -99,7 +99,7 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	}
 }
 
-// TestS_37_CycleOfAdditions: who closed it, by what came last, is told the path.
+// TestS_37_CycleOfAdditions: a cycle is reported, with its path, for the addition that closes it.
 func TestS_37_CycleOfAdditions(t *testing.T) {
 	team := func(id, member string) config.Addition {
 		return config.Addition{Name: id, Data: []byte("teams:\n  " + id + ": {members: [{agent: " + member + "}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}")}
@@ -147,8 +147,8 @@ teams:
 	}
 }
 
-// TestR_003_17_AddedAreServed: an agent that nobody works with is, and what was served
-// of a file without teams still is.
+// TestR_003_17_AddedAreServed: added agents are served even if no team uses them, and so are
+// the agents of a file without teams.
 func TestR_003_17_AddedAreServed(t *testing.T) {
 	file, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {a: {scripted: {steps: [{text: x}]}}}"))
 	if err != nil {

@@ -100,7 +100,7 @@ func (k *checker) model(name, subject string, path ...any) {
 	}
 	n, _ := k.at(path...)
 	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name),
-		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "there is none; define it under models"))
+		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "no models are defined; add it under models"))
 }
 
 func (k *checker) agent(id string, a *teamv1.AgentConfig) {

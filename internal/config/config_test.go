@@ -99,9 +99,9 @@ teams:
 func TestFaultsSayWhatToDo(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a word of other YAML", strings.Replace(desk, "echo: true", "echo: yes", 1), "write true or false, without quotes"},
-		{"a model where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: fast", 1), "there is none; define it under models"},
+		{"a model where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: fast", 1), "no models are defined; add it under models"},
 		{"a tool where there is none", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", "model: m, tools: [web]", 1) +
-			"models: {m: {provider: openai, name: n, base_url: 'http://x'}}\n", "there is none; define it under tools"},
+			"models: {m: {provider: openai, name: n, base_url: 'http://x'}}\n", "no tools are defined; add it under tools"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if fs := faultsOf(t, tt.text); len(fs) != 1 || fs[0].Hint != tt.want {
@@ -210,7 +210,7 @@ teams:
   w: {workflow: {steps: [` + step + "]}}\n"
 }
 
-// broadcast is a team that asks everybody.
+// broadcast returns a configuration with a broadcast team.
 func broadcast(how string) string {
 	return `version: v1
 models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
@@ -438,7 +438,7 @@ agents:
 	})
 }
 
-// TestS_SecretsBehindIDs: a key that cannot be an id is none, so faults do not show it.
+// TestS_SecretsBehindIDs: faults do not show a key that is not a valid id.
 func TestS_SecretsBehindIDs(t *testing.T) {
 	for _, key := range []string{"writer Bearer hush", "writer -> hush", "https://ann:hush@h", "writer{{ hush", "hush!"} {
 		for _, section := range []string{"agents", "models", "teams", "tools"} {

@@ -135,7 +135,7 @@ var mistakes = []struct{ name, text, want string }{
 		`team.yaml:4:18  a list item cannot follow a key on the same line (write it on the next line, or write [one, two])`},
 }
 
-// TestMistakesInYAML: what is not YAML is reported where the cause is, with what to write.
+// TestMistakesInYAML: invalid YAML is reported at the position of the cause, with a hint.
 func TestMistakesInYAML(t *testing.T) {
 	for _, tt := range mistakes {
 		t.Run(tt.name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (k *checker) swarm(id string, t *teamv1.TeamConfig) {
 		if t.GetSwarm().GetStrictMembers() && k.Server.GetTeams()[m.GetAgent()] != nil {
 			n, _ := k.at("teams", id, "members", i, "agent")
 			k.fault(n, fmt.Sprintf("team %q cannot be a member of swarm %q", m.GetAgent(), id),
-				"wrap the swarm in a coordinator that has both as members, or remove strict_members")
+				"make the team and the swarm members of a coordinator, or remove strict_members")
 		}
 	}
 	_, err := swarm.New(Swarm(t))
@@ -140,15 +140,15 @@ func (k *checker) swarm(id string, t *teamv1.TeamConfig) {
 
 // memberKeys reports keys of a member that do not apply to the mode of its team.
 func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
-	leads, hands := Leader(t) != nil, t.GetSwarm() != nil
+	hasLeader, isSwarm := Leader(t) != nil, t.GetSwarm() != nil
 	for _, f := range []struct {
 		key, mode string
 		wrong     bool
 	}{
-		{"skip_summarization", "coordinator", m.SkipSummarization != nil && !leads}, //nolint:protogetter // set or not matters
-		{"async", "coordinator", m.Async != nil && t.GetCoordinator() == nil},       //nolint:protogetter // set or not matters
-		{"handoff", "swarm", len(m.GetHandoff()) > 0 && !hands},
-		{"handoff_after", "swarm", m.GetHandoffAfter() != "" && !hands},
+		{"skip_summarization", "coordinator", m.SkipSummarization != nil && !hasLeader}, //nolint:protogetter // set or not matters
+		{"async", "coordinator", m.Async != nil && t.GetCoordinator() == nil},           //nolint:protogetter // set or not matters
+		{"handoff", "swarm", len(m.GetHandoff()) > 0 && !isSwarm},
+		{"handoff_after", "swarm", m.GetHandoffAfter() != "" && !isSwarm},
 	} {
 		if f.wrong {
 			k.fault(k.keyAt(append(slices.Clone(path), f.key)...), fmt.Sprintf("%s belongs to members of %s teams", f.key, f.mode), "remove it")
@@ -174,7 +174,7 @@ func (k *checker) inheritance() {
 				continue
 			}
 			if led = Leader(t) != nil; !led {
-				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader to take one from", id, team), "add model: the name of one under models")
+				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader whose model it could use", id, team), "add model: the name of one under models")
 				break
 			}
 		}

@@ -125,8 +125,8 @@ func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
 	return ids
 }
 
-// Reordered is a step that begins later than in the previous version, in which a step
-// without after began with the run.
+// Reordered is a step that begins later than in versions of the server in which a step without
+// after began with the run.
 type Reordered struct {
 	Line int    `json:"line"`
 	Col  int    `json:"col"`

@@ -23,14 +23,14 @@ func suggest(name string, known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// maxMeant is the maximum length, in bytes, of a name for which a similar one is searched: the
+// maxSimilar is the maximum length, in bytes, of a name for which a similar one is searched: the
 // search time grows with the square of the length. Ids have at most 63 bytes.
-const maxMeant = 128
+const maxSimilar = 128
 
 // nearest returns the known name with the fewest edits if there are few enough, else the only known
 // name that contains name as a word. It returns "" if there is none, or if name is too long.
 func nearest(name string, known []string) string {
-	if len(name) > maxMeant {
+	if len(name) > maxSimilar {
 		return ""
 	}
 	best, least := "", max(1, len(name)/3)+1

@@ -1,5 +1,5 @@
-// Package conformance is an agent for conformance kits of A2A, which say by the
-// beginning of a message's id how the agent is to behave.
+// Package conformance implements an agent for A2A conformance test kits. The kits select
+// the behavior of the agent with the prefix of a message id.
 package conformance
 
 import (
@@ -21,16 +21,16 @@ const (
 	questionLife         = time.Hour
 )
 
-// Config of an Agent.
+// Config configures an Agent.
 type Config struct {
 	// ID is the agent's id.
 	ID string
-	// StreamTimeout is how long the kit waits for a stream; the message that is
-	// subscribed to again takes twice as long. 0 is 2 s.
+	// StreamTimeout is how long the kit waits for a stream; 0 means 2 seconds. The behavior for
+	// resubscribing takes twice as long.
 	StreamTimeout time.Duration
 }
 
-// Agent behaves as the ids of messages say. It has no state: safe for concurrent use.
+// Agent behaves as the ids of messages say. It has no state and is safe for concurrent use.
 type Agent struct{ cfg Config }
 
 var _ agent.Agent = (*Agent)(nil)
@@ -56,11 +56,12 @@ func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) {
 // HealthCheck implements agent.Agent.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 
-// direct is the one that is answered without a task.
+// direct is the prefix of messages that are answered without a task.
 const direct = "tck-message-response"
 
-// behaviours by the beginning of the message's id. A longer one comes first.
-var behaviours = []struct {
+// behaviors are the behaviors by prefix of the message id. A prefix comes before shorter prefixes
+// of itself.
+var behaviors = []struct {
 	prefix string
 	do     func(context.Context, *call) error
 }{
@@ -100,7 +101,7 @@ var (
 	}})}}}
 )
 
-// streamed shows a text as an artifact while the task works.
+// streamed emits a text as an artifact while the task is working.
 func streamed(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }
 
 // inputRequired asks for input. The message id of the answer selects the next step.
@@ -143,8 +144,8 @@ type call struct {
 	run   *agent.Run
 	req   *teamv1.ProcessRequest
 	yield func(*teamv1.Event, error) bool
-	left  bool  // the caller takes no more
-	shown int64 // artifacts
+	left  bool  // the consumer stopped reading
+	shown int64 // number of artifact updates so far
 }
 
 func (c *call) behave(ctx context.Context) error {
@@ -152,7 +153,7 @@ func (c *call) behave(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	m := c.latest()
-	for _, b := range behaviours {
+	for _, b := range behaviors {
 		if !strings.HasPrefix(m.GetMessageId(), b.prefix) {
 			continue
 		}
@@ -176,8 +177,8 @@ func (c *call) latest() *a2av1.Message {
 	return m
 }
 
-// noted puts on record what is done, and thereby makes a task of it before anything
-// is shown; not where there is to be none. It reports whether to go on.
+// noted records what the agent does, which turns the call into a task before any output; for a
+// direct message, nothing is recorded. It reports whether to continue.
 func (c *call) noted(prefix string) bool {
 	if prefix == direct || len(c.own()) > 0 {
 		return true
@@ -186,7 +187,7 @@ func (c *call) noted(prefix string) bool {
 	return !c.left
 }
 
-// own are the events on record of the call itself.
+// own returns the recorded events of the call itself.
 func (c *call) own() []*teamv1.Event {
 	var own []*teamv1.Event
 	for _, ev := range c.req.GetRecorded() {
@@ -197,8 +198,8 @@ func (c *call) own() []*teamv1.Event {
 	return own
 }
 
-// artifact puts out parts of the one artifact, unless that is on record, and then
-// does the rest; nil is to end.
+// artifact emits parts of the only artifact, unless they are recorded, and then calls then; if then
+// is nil, it ends the task.
 func (c *call) artifact(parts []*a2av1.Part, add, last bool, then func() error) error {
 	c.shown++
 	n := int64(0)
@@ -221,14 +222,13 @@ func (c *call) artifact(parts []*a2av1.Part, add, last bool, then func() error) 
 	return c.end(nil, nil)
 }
 
-// reply answers with a message, and without a task where that may be.
+// reply answers with a message, without a task if possible.
 func (c *call) reply(text string) error {
 	c.last(&teamv1.Reply{Result: &teamv1.Reply_Message{Message: c.text(text)}, Direct: true})
 	return nil
 }
 
-// end completes the task: with a message as its status, with parts as its result,
-// or with nothing.
+// end completes the task: with a status message, with parts as its result, or with neither.
 func (c *call) end(status *a2av1.Message, parts []*a2av1.Part) error {
 	m := c.text("")
 	m.Parts = parts
@@ -248,7 +248,7 @@ func (c *call) text(text string) *a2av1.Message {
 
 func (c *call) last(r *teamv1.Reply) { c.yield(agent.ReplyEvent(c.req, r), nil) }
 
-// emit yields an event of the call's own scope.
+// emit yields an event in the scope of the call.
 func (c *call) emit(ev *teamv1.Event) {
 	ev.Scope, ev.Agent = c.req.GetScope(), agent.Path(c.req)
 	c.left = !c.yield(ev, nil)

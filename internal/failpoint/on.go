@@ -2,9 +2,10 @@
 
 // Package failpoint lets tests stop a process at a named place in the code.
 //
-// TEAM_FAILPOINTS says what happens where: "store.after_commit=kill@3;…". The
-// actions are kill (SIGKILL to the process itself), stop (SIGSTOP) and
-// sleep=DURATION; @n is for the n-th hit only, without it every hit counts.
+// The environment variable TEAM_FAILPOINTS assigns actions to places, for example
+// "store.after_commit=kill@3;…". The actions are kill (SIGKILL to this process), stop
+// (SIGSTOP) and sleep=DURATION. @n applies the action to the n-th hit only; without it,
+// the action applies to every hit.
 package failpoint
 
 import (
@@ -18,7 +19,7 @@ import (
 	"time"
 )
 
-// variable is where the actions come from.
+// variable is the environment variable with the actions.
 const variable = "TEAM_FAILPOINTS"
 
 var points = sync.OnceValue(func() map[string]*point {
@@ -29,7 +30,8 @@ var points = sync.OnceValue(func() map[string]*point {
 	return all
 })
 
-// Hit marks a place; the name must be a literal. Safe for concurrent use.
+// Hit performs the action of a place, if any. The name should be a literal. Hit is safe for
+// concurrent use.
 func Hit(name string) {
 	if p := points()[name]; p != nil && p.due() {
 		p.act()
@@ -39,11 +41,11 @@ func Hit(name string) {
 // point is a place with an action.
 type point struct {
 	act  func()
-	at   int64 // 0 is every hit
+	at   int64 // the hit to act on; 0 means every hit
 	hits atomic.Int64
 }
 
-// due counts a hit and reports whether it is the one.
+// due counts a hit and reports whether the action applies to it.
 func (p *point) due() bool {
 	n := p.hits.Add(1)
 	return p.at == 0 || p.at == n
@@ -97,7 +99,7 @@ func action(do string) (func(), error) {
 	return nil, fmt.Errorf("expected kill, stop or sleep=DURATION, not %q", do)
 }
 
-// signal sends itself a signal and does not go on before it has come.
+// signal returns an action that sends a signal to this process and waits until it has arrived.
 func signal(s syscall.Signal) func() {
 	return func() {
 		if err := syscall.Kill(os.Getpid(), s); err != nil {

@@ -54,7 +54,7 @@ type Config struct {
 	Extensions []*a2av1.AgentExtension
 	// Card modifies the card before it is served.
 	Card func(*a2av1.AgentCard)
-	// NoStream, NoCancel and NoHealth turn off streams, cancelling, and HealthCheck of the
+	// NoStream, NoCancel and NoHealth turn off streams, canceling, and HealthCheck of the
 	// Agent service.
 	NoStream, NoCancel, NoHealth bool
 	// Streams is the error that A2A streams return although the card offers them.

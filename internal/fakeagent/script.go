@@ -31,7 +31,7 @@ type Turn struct {
 	Noted string
 	// Chunks are pieces of text that are streamed. They begin the answer.
 	Chunks []string
-	// Gate delays the end until it is closed or the task is cancelled.
+	// Gate delays the end until it is closed or the task is canceled.
 	Gate <-chan struct{}
 	// Break ends the first stream after this many events; the task continues. -1 ends a
 	// stream of A2A right after its task, before the first event.
@@ -244,7 +244,7 @@ func (t *task) play(ctx context.Context, turn Turn, m *a2av1.Message) {
 	}
 }
 
-// hold waits until gate is closed, the task is cancelled or the agent stops.
+// hold waits until gate is closed, the task is canceled or the agent stops.
 func hold(ctx context.Context, canceled <-chan struct{}, gate <-chan struct{}) error {
 	if gate == nil {
 		return nil

@@ -16,23 +16,25 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
+// maxBody is the maximum size of a request body, in bytes.
 const maxBody = 16 << 20
 
-// wire is how the API of a provider looks.
+// wire implements the API of a provider.
 type wire interface {
-	// decode reads what a client sent into r. An error is what the provider would
-	// refuse too.
+	// decode decodes a request into r. It returns an error for a request that the
+	// provider would reject.
 	decode(r *Request, body []byte) error
-	// fail sends an error.
+	// fail sends an error response.
 	fail(w http.ResponseWriter, t Turn)
-	// frames are the events of a stream: its pieces, and what stands around them.
+	// frames returns the events of a stream: its pieces, and the events before and
+	// after them.
 	frames(a *answer) (before, pieces, after []string)
 }
 
-// chatCompletions is OpenAI's API.
+// chatCompletions is OpenAI's chat completions API.
 type chatCompletions struct{}
 
-// wireOf returns the API that a path belongs to; nil is none.
+// wireOf returns the API that a path belongs to, or nil.
 func wireOf(path string) wire {
 	switch {
 	case strings.HasSuffix(path, "/chat/completions"):
@@ -45,8 +47,8 @@ func wireOf(path string) wire {
 	return nil
 }
 
-// ServeHTTP answers POST …/chat/completions, …/v1/messages and
-// …:streamGenerateContent, and GET …/models, below any path.
+// ServeHTTP handles POST …/chat/completions, …/v1/messages and …:streamGenerateContent, and GET
+// …/models, below any path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	api := wireOf(req.URL.Path)
 	switch {
@@ -74,11 +76,11 @@ func (s *Server) list(w http.ResponseWriter) {
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
 }
 
-// complete records the request and answers it.
+// complete records a request and answers it.
 func (s *Server) complete(w http.ResponseWriter, req *http.Request, api wire) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
-		return // the client went away while it sent
+		return // the client disconnected
 	}
 	r := &Request{Path: req.URL.Path, Auth: req.Header.Get("Authorization"), Header: req.Header.Clone()}
 	bad := api.decode(r, body)
@@ -101,7 +103,7 @@ func (s *Server) arrive(r *Request) {
 	})
 }
 
-// answer is an answer on its way. Used by the one goroutine of its request.
+// answer is a response in progress. It is used only by the goroutine of its request.
 type answer struct {
 	s      *Server
 	w      http.ResponseWriter
@@ -111,11 +113,11 @@ type answer struct {
 	turn   Turn
 	id     string
 	status int
-	pieces int // sent so far
-	given  bool
+	pieces int  // sent so far
+	given  bool // sent completely
 }
 
-// finish completes the record; it runs also when the connection is cut.
+// finish completes the record. It also runs when the connection is aborted.
 func (a *answer) finish() {
 	gone := !a.given && a.ctx.Err() != nil
 	a.s.change(func() {
@@ -140,7 +142,7 @@ func (a *answer) give(t Turn) {
 	}
 }
 
-// number gives ids to the answer and to calls that have none.
+// number assigns ids to the answer and to calls without an id.
 func (a *answer) number() {
 	calls := slices.Clone(a.turn.Calls)
 	a.s.mu.Lock()
@@ -155,14 +157,14 @@ func (a *answer) number() {
 	a.turn.Calls = calls
 }
 
-// hold waits at the gate, where it stands after so many pieces.
+// hold waits at the gate, if it is to be passed after this number of pieces.
 func (a *answer) hold(after int) {
 	if g := a.turn.Gate; g != nil && (a.turn.GateAfter == after || !a.r.Stream) {
 		need(g.pass(a.ctx))
 	}
 }
 
-// need cuts the connection where there is nobody left to answer.
+// need aborts the connection if err is not nil.
 func need(err error) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -220,12 +222,12 @@ func (a *answer) usage() *Usage {
 	if a.turn.Usage != nil {
 		return a.turn.Usage
 	}
-	spent := scripted.Estimate(a.r.asked(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
+	spent := scripted.Estimate(a.r.modelRequest(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
 	in, out := spent.GetInputTokens(), spent.GetOutputTokens()
 	return &Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
 }
 
-// errBroken: the turn is to break.
+// errBroken aborts a turn that is to break.
 var errBroken = errors.New("broken on purpose")
 
 func delay(ctx context.Context, d time.Duration) error {

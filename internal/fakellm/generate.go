@@ -14,7 +14,7 @@ import (
 // generateContent is Gemini's API.
 type generateContent struct{}
 
-// part is a piece of a content.
+// part is a part of a content.
 type part struct {
 	Text      string `json:"text,omitempty"`
 	Thought   bool   `json:"thought,omitempty"`
@@ -54,7 +54,7 @@ func (generateContent) decode(r *Request, body []byte) error {
 		} `json:"generationConfig"`
 	}
 	if err := json.Unmarshal(body, &c); err != nil {
-		return fmt.Errorf("the body is no request: %w", err)
+		return fmt.Errorf("the body is not a valid request: %w", err)
 	}
 	name := r.Path[strings.LastIndex(r.Path, "/models/")+len("/models/"):]
 	r.Model, _, _ = strings.Cut(name, ":")
@@ -80,13 +80,13 @@ func (generateContent) decode(r *Request, body []byte) error {
 	case len(c.Contents) == 0 || c.Contents[0].Role != "user":
 		return fmt.Errorf("please ensure that the conversation begins with a user turn")
 	case r.ToolChoice != "" && !slices.Contains(r.Tools, r.ToolChoice):
-		return fmt.Errorf("allowed_function_names holds a name that is not declared")
+		return fmt.Errorf("allowed_function_names contains a name that is not declared")
 	}
 	return nil
 }
 
-// parts adds an entry of the wire: a user's may hold several results. Results
-// that name no call belong to the calls in their order.
+// parts adds an entry of the conversation. A user's entry may contain several results. Results
+// without a call id belong to the calls in their order.
 func (r *Request) parts(i int, role string, parts []part) error {
 	said := Message{Role: map[string]string{"user": "user", "model": "assistant"}[role]}
 	results := 0
@@ -130,7 +130,7 @@ func (generateContent) fail(w http.ResponseWriter, t Turn) {
 		word = "INTERNAL"
 	}
 	e := map[string]any{"code": t.Status, "message": t.Message, "status": word}
-	if t.RetryAfter > 0 { // it tells in the body only
+	if t.RetryAfter > 0 { // Gemini reports the delay only in the body
 		w.Header().Del("Retry-After")
 		w.Header().Del("Retry-After-Ms")
 		e["details"] = []any{
@@ -141,7 +141,7 @@ func (generateContent) fail(w http.ResponseWriter, t Turn) {
 	writeJSON(w, t.Status, map[string]any{"error": e})
 }
 
-// frames implements wire. Arguments that are no JSON cannot be sent.
+// frames implements wire. Arguments that are not JSON cannot be sent.
 func (generateContent) frames(a *answer) (before, pieces, after []string) {
 	var all []part
 	if a.turn.Reasoning != "" {

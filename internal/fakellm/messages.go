@@ -10,10 +10,10 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// messages is Anthropic's API.
+// messages is Anthropic's messages API.
 type messages struct{}
 
-// block is a piece of an entry's content.
+// block is a content block of an entry.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -46,7 +46,7 @@ func (messages) decode(r *Request, body []byte) error {
 		ToolChoice struct{ Type, Name string } `json:"tool_choice"`
 	}
 	if err := json.Unmarshal(body, &c); err != nil {
-		return fmt.Errorf("the body is no request: %w", err)
+		return fmt.Errorf("the body is not a valid request: %w", err)
 	}
 	r.Auth = r.Header.Get("X-Api-Key")
 	r.Model, r.Stream, r.IncludeUsage, r.MaxTokens = c.Model, c.Stream, true, c.MaxTokens
@@ -69,14 +69,14 @@ func (messages) decode(r *Request, body []byte) error {
 	case c.MaxTokens < 1:
 		return fmt.Errorf("max_tokens: Field required")
 	case r.ToolChoice != "" && !slices.Contains(r.Tools, r.ToolChoice):
-		return fmt.Errorf("tool_choice names none of the tools")
+		return fmt.Errorf("tool_choice names an unknown tool")
 	case r.unanswered() != "":
 		return fmt.Errorf("tool_use ids were found without tool_result blocks: %s", r.unanswered())
 	}
 	return nil
 }
 
-// blocks adds an entry of the wire: a user's may hold several results.
+// blocks adds an entry of the conversation. A user's entry may contain several results.
 func (r *Request) blocks(i int, role string, raw json.RawMessage) error {
 	var list []block
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -175,8 +175,8 @@ func (messages) frames(a *answer) (before, pieces, after []string) {
 	}
 }
 
-// blockFrames are the events of blocks. Only deltas are pieces: what opens and
-// closes a block goes with the next one.
+// blockFrames collects the events of blocks. Only deltas count as pieces; the events that open and
+// close a block are sent with the next piece.
 type blockFrames struct {
 	pieces  []string
 	pending string

@@ -12,36 +12,37 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Request is the record of one request.
+// Request is the record of a request.
 type Request struct {
-	// N is its place among all requests of the server, from 1, as they arrived.
+	// N is the position among all requests of the server in order of arrival, from 1.
 	N int
-	// Model that was asked for.
+	// Model is the requested model.
 	Model string
-	// Path of the URL, Auth the Authorization header, Header all of them.
+	// Path is the path of the URL, Auth the API key header, Header all headers.
 	Path   string
 	Auth   string
 	Header http.Header
-	// Body as it was sent.
+	// Body is the request body.
 	Body []byte
-	// System is the system text, System messages joined by newlines.
+	// System is the system text; several system messages are joined by newlines.
 	System string
-	// Messages are the conversation without the system's.
+	// Messages is the conversation without system messages.
 	Messages []Message
-	// Tools are the names on offer; ToolChoice is the name of the one that must
-	// be called, or the word that was sent.
+	// Tools are the names of the tools. ToolChoice is the name of the tool that must be called, or
+	// the value that was sent.
 	Tools      []string
 	ToolChoice string
-	// MaxTokens is how many tokens the answer may have; 0 was not said.
+	// MaxTokens is the maximum number of tokens of the answer; 0 if the request has none.
 	MaxTokens int64
-	// Stream: the answer was to be streamed; IncludeUsage: with its cost.
+	// Stream reports that the response is to be streamed, IncludeUsage that it is to report usage.
 	Stream, IncludeUsage bool
 
-	// Arrived and Finished tell when; Finished is zero while it is answered.
+	// Arrived and Finished are times; Finished is zero while the request is being answered.
 	Arrived, Finished time.Time
-	// Status that was answered; 0 is none yet.
+	// Status is the HTTP status of the response; 0 before it is known.
 	Status int
-	// Gone: the client went away, or the server was closed, before the answer was whole.
+	// Gone reports that the client disconnected, or the server was closed, before the response was
+	// complete.
 	Gone bool
 }
 
@@ -51,7 +52,7 @@ type Message struct {
 	Text       string
 	Calls      []Call
 	ToolCallID string
-	// Signature of the thoughts that come with an assistant's entry.
+	// Signature is the signature of the reasoning in an assistant's entry.
 	Signature string
 }
 
@@ -63,7 +64,7 @@ func (r *Request) Last() string {
 	return r.Messages[len(r.Messages)-1].Text
 }
 
-// completion is a request as it is on the wire.
+// completion is the body of a chat completions request.
 type completion struct {
 	Model    string `json:"model"`
 	Messages []struct {
@@ -102,7 +103,7 @@ func (chatCompletions) decode(r *Request, body []byte) error {
 	r.Body = body
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
-		return fmt.Errorf("the body is no request: %w", err)
+		return fmt.Errorf("the body is not a valid request: %w", err)
 	}
 	r.Model, r.Stream, r.IncludeUsage = c.Model, c.Stream, c.StreamOptions.IncludeUsage
 	r.MaxTokens = max(c.MaxTokens, c.MaxCompletion)
@@ -113,10 +114,10 @@ func (chatCompletions) decode(r *Request, body []byte) error {
 	}
 	for i, t := range c.Tools {
 		if t.Type != "function" || t.Function.Name == "" {
-			return fmt.Errorf("tools[%d] is no function with a name", i)
+			return fmt.Errorf("tools[%d] is not a function with a name", i)
 		}
 		if p := t.Function.Parameters; len(p) > 0 && p[0] != '{' {
-			return fmt.Errorf("tools[%d].function.parameters is no object", i)
+			return fmt.Errorf("tools[%d].function.parameters is not an object", i)
 		}
 		r.Tools = append(r.Tools, t.Function.Name)
 	}
@@ -143,7 +144,7 @@ func (r *Request) message(c *completion, i int) error {
 	return r.add(i, out)
 }
 
-// add adds an entry to the conversation, where it makes sense there.
+// add appends an entry to the conversation, or returns an error if it does not fit there.
 func (r *Request) add(i int, m Message) error {
 	switch {
 	case m.Role == "tool" && !r.called(m.ToolCallID):
@@ -167,7 +168,7 @@ func (r *Request) called(id string) bool {
 	return false
 }
 
-// unanswered returns a call of the last turn that no message answers.
+// unanswered returns the id of a call of the last turn without a result, or "".
 func (r *Request) unanswered() string {
 	answered := map[string]bool{}
 	for _, m := range slices.Backward(r.Messages) {
@@ -193,13 +194,13 @@ func (r *Request) choose(raw json.RawMessage) error {
 		Function function `json:"function"`
 	}
 	if err := json.Unmarshal(raw, &choice); err != nil || !slices.Contains(r.Tools, choice.Function.Name) {
-		return fmt.Errorf("tool_choice names none of the tools")
+		return fmt.Errorf("tool_choice names an unknown tool")
 	}
 	r.ToolChoice = choice.Function.Name
 	return nil
 }
 
-// content is a text, or the texts of a list of parts.
+// content returns a text, or the joined texts of a list of parts.
 func content(raw json.RawMessage) (string, bool) {
 	var s *string
 	if json.Unmarshal(raw, &s) == nil {
@@ -221,8 +222,8 @@ func content(raw json.RawMessage) (string, bool) {
 	return b.String(), true
 }
 
-// asked is the request as a script sees it: the model's name for the agent's id.
-func (r *Request) asked() *agent.ModelRequest {
+// modelRequest converts the request for a script; the model's name is the id of the agent.
+func (r *Request) modelRequest() *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: r.Model, Instructions: r.System}
 	for _, m := range r.Messages {
 		req.Messages = append(req.Messages, agent.ModelMessage{

@@ -1,16 +1,15 @@
-// Package fakellm is a model server for tests: it speaks OpenAI's chat
-// completions, plain and streamed, and streamed Anthropic's messages and Gemini's
-// contents; it answers what it was told, and keeps a record of every request.
-// Like the providers it refuses conversations that make no sense, such as a
-// tool's message that answers no call.
+// Package fakellm implements a model server for tests. It supports OpenAI's chat
+// completions, and the streaming modes of Anthropic's messages and Gemini's
+// generateContent. It sends prepared answers and records every request. Like the
+// providers, it rejects invalid conversations, such as a tool result without a call.
 //
 //	llm := fakellm.New(t)
 //	llm.Script("writer-model", fakellm.Turn{Text: "Hello"}, fakellm.Turn{Status: 429})
 //	m, err := openai.New(openai.Config{BaseURL: llm.URL, Name: "writer-model"})
 //
-// A model answers with its ordered turns, then with its function, then from a
-// script file (where the model's name is the key). A model that has none of
-// these is unknown: 404.
+// A model answers with its turns in order, then with its function, then from a script
+// (with the model's name as the id of the agent). Requests for a model without any of
+// these get 404.
 package fakellm
 
 import (
@@ -26,11 +25,11 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Server is a running fake. All methods are safe for concurrent use.
+// Server is a running fake server. All methods are safe for concurrent use.
 type Server struct {
-	// URL is the base URL for OpenAI's API, up to and without /chat/completions.
+	// URL is the base URL for OpenAI's API; it does not include /chat/completions.
 	URL string
-	// Root is the base URL for Anthropic's and Gemini's.
+	// Root is the base URL for Anthropic's and Gemini's APIs.
 	Root string
 
 	http   *http.Server
@@ -39,7 +38,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when anything below changes; guarded by mu
-	models   map[string]*behaviour
+	models   map[string]*behavior
 	requests []*Request
 	running  int
 	peak     int
@@ -47,21 +46,21 @@ type Server struct {
 	calls    int
 }
 
-// behaviour is what a model answers. Guarded by Server.mu.
-type behaviour struct {
+// behavior is how a model answers. It is guarded by Server.mu.
+type behavior struct {
 	turns  []Turn
 	answer func(*Request) Turn
 	script *scripted.Script
 }
 
-// TB is what New needs of a test.
+// TB is the part of testing.TB that New needs.
 type TB interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }
 
-// New starts a server that stops with the test.
+// New starts a server that is closed at the end of the test.
 func New(tb TB) *Server {
 	tb.Helper()
 	s, err := Start()
@@ -81,7 +80,7 @@ func Start() (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		URL: "http://" + l.Addr().String() + "/v1", Root: "http://" + l.Addr().String(), cancel: cancel, served: make(chan struct{}),
-		changed: make(chan struct{}), models: map[string]*behaviour{}, conns: map[net.Conn]http.ConnState{},
+		changed: make(chan struct{}), models: map[string]*behavior{}, conns: map[net.Conn]http.ConnState{},
 	}
 	s.http = &http.Server{
 		Handler: s, ConnState: s.connState, ReadHeaderTimeout: time.Minute,
@@ -96,8 +95,8 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// Close ends what is answered, closes all connections and returns when no
-// request is at work any more. It may be called again.
+// Close aborts all responses, closes all connections and returns when no request is in progress. It
+// may be called more than once.
 func (s *Server) Close() {
 	s.cancel()
 	_ = s.http.Close()
@@ -105,28 +104,28 @@ func (s *Server) Close() {
 	_ = s.wait(context.Background(), func() bool { return s.running == 0 })
 }
 
-// Script adds turns to those that a model answers in order.
+// Script appends turns to the ordered turns of a model.
 func (s *Server) Script(model string, turns ...Turn) {
-	s.change(func() { s.behaviour(model).turns = append(s.behaviour(model).turns, turns...) })
+	s.change(func() { s.behavior(model).turns = append(s.behavior(model).turns, turns...) })
 }
 
-// Answer has a model's further turns made by a function; it may be called at
-// the same time for several requests.
+// Answer sets the function that makes the turns of a model after its ordered turns. It may be
+// called concurrently.
 func (s *Server) Answer(model string, f func(*Request) Turn) {
-	s.change(func() { s.behaviour(model).answer = f })
+	s.change(func() { s.behavior(model).answer = f })
 }
 
-// Play has models answer from the file of a scripted model.
+// Play makes models answer from a script.
 func (s *Server) Play(script *scripted.Script) {
 	s.change(func() {
 		for _, model := range script.Agents() {
-			s.behaviour(model).script = script
+			s.behavior(model).script = script
 		}
 	})
 }
 
-// Requests returns the record so far, of the named models or of all, in order
-// of arrival. What it returns does not change.
+// Requests returns the requests so far, for the named models or all models, in order of arrival.
+// The result is a copy.
 func (s *Server) Requests(models ...string) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,21 +142,21 @@ func (s *Server) record(models []string) []Request {
 	return out
 }
 
-// WaitFor returns when the record of the named models, or of all, is as wanted,
-// or when ctx ends. wanted must not call the server.
+// WaitFor returns when wanted returns true for the requests of the named models, or of all models,
+// or when ctx ends. wanted must not call methods of the server.
 func (s *Server) WaitFor(ctx context.Context, wanted func([]Request) bool, models ...string) error {
 	return s.wait(ctx, func() bool { return wanted(s.record(models)) })
 }
 
-// Peak returns the most requests that were answered at the same time.
+// Peak returns the maximum number of requests that were answered concurrently.
 func (s *Server) Peak() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peak
 }
 
-// Connections returns how many connections are open: busy ones have a request,
-// idle ones are kept for the next.
+// Connections returns the number of open connections: those with a request in progress, and idle
+// ones.
 func (s *Server) Connections() (busy, idle int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *Server) connections() (busy, idle int) {
 	return busy, idle
 }
 
-// Quiet returns when no request is at work and no connection busy, or when ctx ends.
+// Quiet returns when no request is in progress and no connection is busy, or when ctx ends.
 func (s *Server) Quiet(ctx context.Context) error {
 	return s.wait(ctx, func() bool {
 		busy, _ := s.connections()
@@ -183,7 +182,7 @@ func (s *Server) Quiet(ctx context.Context) error {
 	})
 }
 
-// wait returns when is, called under mu, is true.
+// wait returns when is returns true, or when ctx ends. is is called with mu held.
 func (s *Server) wait(ctx context.Context, is func() bool) error {
 	for {
 		s.mu.Lock()
@@ -200,7 +199,7 @@ func (s *Server) wait(ctx context.Context, is func() bool) error {
 	}
 }
 
-// change makes a change under mu and wakes what waits for one.
+// change calls f with mu held and wakes the callers of wait.
 func (s *Server) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,17 +218,17 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	})
 }
 
-// behaviour returns what a model answers. Called under mu.
-func (s *Server) behaviour(model string) *behaviour {
+// behavior returns the behavior of a model. The caller holds mu.
+func (s *Server) behavior(model string) *behavior {
 	b, ok := s.models[model]
 	if !ok {
-		b = &behaviour{}
+		b = &behavior{}
 		s.models[model] = b
 	}
 	return b
 }
 
-// next takes the turn that answers r.
+// next returns the turn that answers r.
 func (s *Server) next(r *Request) Turn {
 	s.mu.Lock()
 	b, known := s.models[r.Model]
@@ -256,9 +255,9 @@ func (s *Server) next(r *Request) Turn {
 	return Turn{Status: http.StatusBadRequest, Code: "out_of_turns", Message: fmt.Sprintf("fakellm: model %q was given no turn for request %d", r.Model, r.N)}
 }
 
-// play is the turn that a script says.
+// play returns the turn that a script has for a request.
 func play(script *scripted.Script, r *Request) Turn {
-	a, err := script.Answer(r.asked())
+	a, err := script.Answer(r.modelRequest())
 	if err != nil {
 		return Turn{Status: http.StatusBadRequest, Code: "no_entry", Message: err.Error()}
 	}

@@ -175,7 +175,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	r.llm.Script("m", fakellm.Turn{Text: "ok", Forever: true})
 	called := `{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":""}}]}`
 	for body, want := range map[string]string{
-		`{`:                           "no request",
+		`{`:                           "not a valid request",
 		`{"model":"m","messages":[]}`: "messages is empty",
 		`{"model":"m","messages":[{"role":"user"}]}`:                                                             "messages[0].content is missing",
 		`{"model":"m","messages":[{"role":"user","content":null}]}`:                                              "messages[0].content is missing",

@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// stream sends the turn as server-sent events. Pieces, for GateAfter and
-// BreakAfter, are those with content: of reasoning, of text, of calls.
+// stream sends the turn as server-sent events. The pieces that GateAfter and BreakAfter count are
+// events with content: reasoning, text or calls.
 func (a *answer) stream() {
 	a.w.Header().Set("Content-Type", "text/event-stream")
 	a.w.WriteHeader(http.StatusOK)
@@ -37,7 +37,7 @@ func (a *answer) stream() {
 	a.given = a.ctx.Err() == nil
 }
 
-// frame is an event of a stream; name may be empty.
+// frame returns an event of a stream; name may be "".
 func frame(name string, data any) string {
 	b, err := json.Marshal(data)
 	need(err)
@@ -64,8 +64,8 @@ func choice(delta map[string]any, reason any) map[string]any {
 	return map[string]any{"index": 0, "delta": delta, "finish_reason": reason}
 }
 
-// deltas are the pieces of the turn. Calls come at the same time, as their index
-// tells: first all names, then the halves of their arguments.
+// deltas returns the pieces of the turn. Several calls are interleaved by index: first all names,
+// then the first and second halves of their arguments.
 func (a *answer) deltas() []map[string]any {
 	var out []map[string]any
 	if a.turn.Reasoning != "" {
@@ -98,7 +98,7 @@ func (a *answer) chunk(choices []any, usage *Usage) string {
 	return frame("", chunk)
 }
 
-// halves are the two parts that the arguments of a call come in.
+// halves divides the arguments of a call into two pieces.
 func halves(arguments string) [2]string {
 	r := []rune(arguments)
 	return [2]string{string(r[:len(r)/2]), string(r[len(r)/2:])}

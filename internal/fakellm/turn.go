@@ -6,68 +6,68 @@ import (
 	"time"
 )
 
-// Turn is one answer of a model. The zero value is an empty text.
+// Turn is an answer of a model. The zero value is an empty text.
 type Turn struct {
-	// Text of the answer.
+	// Text is the text of the answer.
 	Text string
-	// Reasoning is streamed, or sent, beside the text.
+	// Reasoning is sent beside the text.
 	Reasoning string
-	// Signature of the reasoning, where the provider signs it.
+	// Signature is the signature of the reasoning, for providers that sign it.
 	Signature string
-	// Calls of tools.
+	// Calls are the tool calls.
 	Calls []Call
-	// Chunks is how many pieces the text is streamed in; 0 is 1.
+	// Chunks is the number of pieces in which the text is streamed; 0 means 1.
 	Chunks int
 
-	// Status is an HTTP status instead of an answer; 0 is 200.
+	// Status is the HTTP status of an error response; 0 means 200.
 	Status int
-	// Message and Code are what the error says; each has a default.
+	// Message and Code describe the error; each has a default.
 	Message, Code string
-	// RetryAfter is sent with Status where it is more than 0.
+	// RetryAfter is sent with Status unless it is 0.
 	RetryAfter time.Duration
 
-	// Delay comes before the answer.
+	// Delay is the time to wait before the response.
 	Delay time.Duration
-	// Gate holds the request after GateAfter pieces of the stream, until it is
-	// opened or the client goes away. A plain answer is held as a whole.
+	// Gate holds the response after GateAfter pieces of the stream, until it is opened or the
+	// client disconnects. A response that is not streamed is held as a whole.
 	Gate      *Gate
 	GateAfter int
-	// Broken closes the connection after BreakAfter pieces of the stream; a plain
-	// answer does not come at all.
+	// Broken closes the connection after BreakAfter pieces of the stream, or instead of a response
+	// that is not streamed.
 	Broken     bool
 	BreakAfter int
-	// NoFinish ends the stream in order, but without a finish reason and [DONE].
+	// NoFinish ends the stream without a finish reason and [DONE].
 	NoFinish bool
-	// Raw replaces the body of the stream, byte for byte.
+	// Raw replaces the body of the stream.
 	Raw string
 
-	// Usage is reported; nil reports a token a word.
+	// Usage is the reported usage; nil counts each word as a token.
 	Usage *Usage
-	// NoUsage reports none, as endpoints do that ignore stream_options.
+	// NoUsage omits the usage, like endpoints that ignore stream_options.
 	NoUsage bool
 
-	// Forever makes this the answer to all further requests.
+	// Forever answers all further requests with this turn.
 	Forever bool
 }
 
-// Call is a wish to call a tool. Arguments are sent as they are, JSON or not.
+// Call is a tool call. Arguments are sent unchanged, even if they are not JSON.
 type Call struct {
-	// ID of the call; default: one that is unique in the server.
+	// ID is the id of the call; "" generates one.
 	ID string
-	// Name of the tool.
+	// Name is the name of the tool.
 	Name string
-	// Arguments as the model writes them.
+	// Arguments are the arguments as the model writes them.
 	Arguments string
 }
 
-// Usage is what an answer cost.
+// Usage is the consumption of an answer.
 type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// Gate holds requests until it is opened. Made by NewGate; safe for concurrent use.
+// Gate holds requests until it is opened. Use NewGate to create one. It is safe for concurrent use.
 type Gate struct {
 	open    chan struct{}
 	once    sync.Once
@@ -81,10 +81,10 @@ func NewGate() *Gate {
 	return &Gate{open: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// Open lets through what waits and what comes. It may be called again.
+// Open releases the requests at the gate and lets later ones pass. It may be called more than once.
 func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 
-// Wait returns when n requests in all have arrived at the gate, or when ctx ends.
+// Wait returns when n requests in total have arrived at the gate, or when ctx ends.
 func (g *Gate) Wait(ctx context.Context, n int) error {
 	for {
 		g.mu.Lock()
@@ -101,7 +101,7 @@ func (g *Gate) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// pass counts the request and holds it; an error means that it was given up.
+// pass counts a request and holds it until the gate is opened or ctx ends.
 func (g *Gate) pass(ctx context.Context) error {
 	g.mu.Lock()
 	g.arrived++

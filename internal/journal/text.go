@@ -67,14 +67,14 @@ func (t *Texts) Resolve(in *teamv1.Input, own *a2av1.Message) *a2av1.Message {
 	return own
 }
 
-// Refer returns the input that stands for a message: its sequence where it was added, so
-// that a text is recorded once, none for own, else the message itself.
-func (t *Texts) Refer(m, own *a2av1.Message) *teamv1.Input {
+// Refer fills in, which is empty, with what stands for a message, and returns it: the
+// message's sequence where it was added, so that a text is recorded once, nothing for own,
+// else the message itself.
+func (t *Texts) Refer(in *teamv1.Input, m, own *a2av1.Message) *teamv1.Input {
 	if seq, ok := t.seqs[m]; ok {
-		return &teamv1.Input{Ref: seq}
+		in.Ref = seq
+	} else if m != own {
+		in.Message = m
 	}
-	if m == nil || m == own {
-		return &teamv1.Input{}
-	}
-	return &teamv1.Input{Message: m}
+	return in
 }

@@ -86,25 +86,25 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	for _, id := range ids {
 		a, err := m.agent(ctx, id, false)
 		if err != nil {
-			continue // it has been deleted meanwhile
+			continue // deleted in the meantime
 		}
 		resp.Agents = append(resp.Agents, a)
 	}
 	return resp, nil
 }
 
-// agentEntry finds the entry of an agent.
+// agentEntry returns the catalog entry of an agent, or the reason why the agent cannot be changed.
 func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
 	case e != nil && !e.team():
 		return e, nil
 	case e != nil || s.file.Server.GetTeams()[id] != nil:
-		return nil, fixed("%q is a team; change it as a team", id)
+		return nil, notChangeable("%q is a team; change it as a team", id)
 	case with != "":
-		return nil, fixed("agent %q came with team %q; change that", id, with)
+		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
 	case s.file.Server.GetAgents()[id] != nil:
-		return nil, fixed("agent %q is defined in the file of the server; change it there", id)
+		return nil, notChangeable("agent %q is defined in the server's configuration file; change it there", id)
 	}
 	return nil, agentNotFound(id)
 }
@@ -113,7 +113,8 @@ func agentNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %.64q", id)
 }
 
-// agent is an agent or team as it is served. fresh asks it how it is.
+// agent returns the description of an agent or team that is served. If fresh is true, its health is
+// checked now.
 func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
 	if err := m.seek(ctx, id); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	return a, nil
 }
 
-// info is what an agent says of itself; nil where it does not.
+// info returns the self-description of an agent, or nil if it is not available.
 func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
 	a, err := m.c.Live.Get(id)
 	if err != nil {
@@ -148,7 +149,7 @@ func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
 	return info
 }
 
-// kindOf is the kind of an agent, as the file has it.
+// kindOf returns the kind of an agent.
 func kindOf(def *config.Config, id string) string {
 	a := def.Server.GetAgents()[id]
 	switch {

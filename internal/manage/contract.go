@@ -19,22 +19,22 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of a contract.
+// Bounds on the values of a contract.
 const (
 	maxTeamName        = 100 // characters
 	minRoles, maxRoles = 2, 5
-	maxRounds          = 100 // a round takes a step at least, of which a run has as many
+	maxRounds          = 100 // a round takes at least one step, and a run has at most 100
 	maxMinutes         = 60 * 24 * 365
 )
 
-// teamTypes are the types of a contract, and workflowTypes those of its
-// workflow.
+// teamTypes are the valid types of a contract, workflowTypes those of its workflow.
 var (
+	// teamTypes are the valid types of a contract, workflowTypes those of its workflow.
 	teamTypes     = []string{"research", "content_creation", "problem_solving"}
 	workflowTypes = []string{"sequential", "parallel", "hybrid"}
 )
 
-// instructions are those of the well-known roles.
+// instructions are the default instructions of well-known roles, by lower-case name.
 var instructions = map[string]string{
 	"researcher": "You are the researcher of a team. Gather the facts that the task needs, say where each comes from, and name what you could not find out.",
 	"analyst":    "You are the analyst of a team. Work out what the facts mean for the task: compare, weigh and conclude, and give the reasons.",
@@ -42,7 +42,7 @@ var instructions = map[string]string{
 	"editor":     "You are the editor of a team. Correct and tighten the text, check it against the task, and answer with the final version.",
 }
 
-// contract is a team of roles on its way to a workflow.
+// contract checks a contract and converts it to a workflow team.
 type contract struct {
 	*teamv1.ContractTeam
 
@@ -51,12 +51,12 @@ type contract struct {
 	faults a2a.Faults
 }
 
-// contractDocument is the document that a contract stands for.
+// contractDocument returns the document of the team that a contract describes.
 func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (document, error) {
 	file := m.served.Load().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
 	if !agent.ValidID(id) {
-		c.faults.Add("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and no word of a path of the server", id)
+		c.faults.Add("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and not a reserved word", id)
 	}
 	c.check()
 	if len(c.faults) > 0 {
@@ -75,7 +75,7 @@ func (c *contract) check() {
 	case n < 1 || n > maxTeamName:
 		c.faults.Add("team_name", "has %d characters; it must have 1 to %d", n, maxTeamName)
 	case strings.TrimSpace(c.GetTeamName()) == "":
-		c.faults.Add("team_name", "is blank; it must say something")
+		c.faults.Add("team_name", "must not be blank")
 	}
 	if !slices.Contains(teamTypes, c.GetTeamType()) {
 		c.faults.Add("team_type", "%.64q is unknown; use %s", c.GetTeamType(), strings.Join(teamTypes, ", "))
@@ -83,14 +83,14 @@ func (c *contract) check() {
 	if n := len(c.GetAgentRoles()); n < minRoles || n > maxRoles {
 		c.faults.Add("agent_roles", "has %d roles; it must have %d to %d", n, minRoles, maxRoles)
 	}
-	seen := map[string]bool{} // by how they are spelled in small letters, as ids and well-known roles are
+	seen := map[string]bool{} // lower-case names: ids and well-known roles ignore case
 	for i, r := range c.GetAgentRoles() {
 		at := "agent_roles[" + strconv.Itoa(i) + "]"
 		switch name := strings.TrimSpace(r.GetRoleName()); {
 		case name == "" || utf8.RuneCountInString(name) > maxTeamName:
 			c.faults.Add(at+".role_name", "must have 1 to %d characters", maxTeamName)
 		case seen[strings.ToLower(name)]:
-			c.faults.Add(at+".role_name", "%q is there twice; roles are unique, be they in capital or small letters", name)
+			c.faults.Add(at+".role_name", "%q is listed twice; role names must be unique, ignoring case", name)
 		default:
 			seen[strings.ToLower(name)] = true
 		}
@@ -109,19 +109,19 @@ func (c *contract) agent(r *teamv1.ContractRole, at string) {
 	case model == "":
 		c.faults.Add(at+".model", "is required")
 	case c.model(model) == "":
-		c.faults.Add(at+".model", "%.64q is no model of this server; there are %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
+		c.faults.Add(at+".model", "%.64q is not a model of this server; known models: %s", model, strings.Join(slices.Sorted(maps.Keys(c.models)), ", "))
 	}
 	for i, name := range a.GetTools() {
 		field := at + ".tools[" + strconv.Itoa(i) + "]"
 		switch {
 		case c.tools[name] == nil:
-			c.faults.Add(field, "%.64q is no tool of this server", name)
+			c.faults.Add(field, "%.64q is not a tool of this server", name)
 		case slices.Contains(a.GetTools()[:i], name):
-			c.faults.Add(field, "%q is there twice", name)
+			c.faults.Add(field, "%q is listed twice", name)
 		}
 	}
 	if strings.TrimSpace(a.GetInstructions()) == "" && instructions[wellKnown(r)] == "" {
-		c.faults.Add(at+".instructions", "is required, since %.64q is no role with instructions of its own", r.GetRoleName())
+		c.faults.Add(at+".instructions", "is required, because the role %.64q has no default instructions", r.GetRoleName())
 	}
 }
 
@@ -138,13 +138,14 @@ func (c *contract) workflow() {
 	}
 }
 
+// wellKnown returns the key of a role in instructions.
 func wellKnown(r *teamv1.ContractRole) string {
 	return strings.ToLower(strings.TrimSpace(r.GetRoleName()))
 }
 
-// model is the name, in the file of the server, of a model that is named so there or
-// by its provider, with or without it: gpt-4o, openai/gpt-4o, openai:gpt-4o.
-// Empty is none.
+// model returns the configured name of a model that is given by that name, or by the provider's
+// name for it, with or without the provider: gpt-4o, openai/gpt-4o, openai:gpt-4o. It returns "" if
+// there is no such model.
 func (c *contract) model(name string) string {
 	if c.models[name] != nil {
 		return name
@@ -158,7 +159,8 @@ func (c *contract) model(name string) string {
 	return ""
 }
 
-// definition is the workflow, with an agent for each role, and their ids.
+// definition returns the workflow team with an agent for each role, and the ids of the team and the
+// agents.
 func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 	def, ids := &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{}}, []string{id}
 	team := &teamv1.TeamConfig{
@@ -169,7 +171,7 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 		team.Limits = &teamv1.Limits{Timeout: limit, MemberTimeout: limit}
 	}
 	roles := c.GetAgentRoles()
-	team.Review = &teamv1.ReviewConfig{ // the model of the last role judges, as of none other
+	team.Review = &teamv1.ReviewConfig{ // a contract names no judge, so the model of the last role judges
 		Judge: &teamv1.JudgeConfig{Model: c.model(roles[len(roles)-1].GetAgentConfig().GetModel())}, MaxRounds: c.GetWorkflowConfig().MaxIterations, //nolint:protogetter // unset is the default
 	}
 	members := c.memberIDs()
@@ -192,7 +194,8 @@ func (c *contract) definition(id string) (*teamv1.ServerConfig, []string) {
 	return def, ids
 }
 
-// step is the work of a role: the task, and the results of those just before it.
+// step returns the workflow step of a role: its input is the task and the results of the steps it
+// follows.
 func (c *contract) step(members []string, i int) *teamv1.WorkflowStep {
 	s := &teamv1.WorkflowStep{Id: members[i], Agent: members[i], Task: "{{input}}"}
 	last := len(members) - 1
@@ -215,7 +218,7 @@ func (c *contract) step(members []string, i int) *teamv1.WorkflowStep {
 	return s
 }
 
-// memberIDs are ids for the roles, each once.
+// memberIDs returns a unique member id for each role.
 func (c *contract) memberIDs() []string {
 	var ids []string
 	for i, r := range c.GetAgentRoles() {
@@ -228,10 +231,10 @@ func (c *contract) memberIDs() []string {
 	return ids
 }
 
-// maxID is how long the id of an agent may be.
+// maxID is the maximum length of an agent id.
 const maxID = 63
 
-// slug is a name as an id: lower case letters, digits and "-".
+// slug converts a name to an id of lower-case letters, digits, "_" and "-".
 func slug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -246,7 +249,7 @@ func slug(name string) string {
 	return strings.TrimRight(s[:min(len(s), maxID-2)], "_-")
 }
 
-// agentID is an id for the agent of a role, beside those of other teams.
+// agentID returns the id of the agent of a role, prefixed with the id of the team.
 func agentID(team string, i int, member string) string {
 	id := team + "-" + member
 	if len(id) <= maxID {
@@ -256,8 +259,8 @@ func agentID(team string, i int, member string) string {
 	return id[:maxID-len(tail)] + tail
 }
 
-// field is the field that a place of the document was made of; agents are the ids of
-// those of the roles.
+// field returns the field of the contract that a path in the document was made from. agents are the
+// ids of the roles' agents.
 func (c *contract) field(agents []string, path []any) string {
 	if len(path) > 2 && path[0] == "agents" {
 		if i := slices.Index(agents, fmt.Sprint(path[1])); i >= 0 {
@@ -270,8 +273,9 @@ func (c *contract) field(agents []string, path []any) string {
 	return "contract"
 }
 
-// failing names the roles whose agents cannot be set up.
-func (m *Manager) failing(team *teamv1.ContractTeam, id string, err error) error {
+// roleErrors returns err with details by role, if it reports agents of a contract that cannot be
+// set up.
+func (m *Manager) roleErrors(team *teamv1.ContractTeam, id string, err error) error {
 	var e *agent.Error
 	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {
 		return err
@@ -284,7 +288,7 @@ func (m *Manager) failing(team *teamv1.ContractTeam, id string, err error) error
 	members := c.memberIDs()
 	for i, r := range team.GetAgentRoles() {
 		if model := c.model(r.GetAgentConfig().GetModel()); !config.Connected(file.GetModels()[model]) {
-			with = with.With(r.GetRoleName(), "model "+strconv.Quote(model)+" has no key")
+			with = with.With(r.GetRoleName(), "model "+strconv.Quote(model)+" has no API key")
 		} else if why := e.Details[agentID(id, i, members[i])]; why != "" {
 			with = with.With(r.GetRoleName(), why)
 		}

@@ -15,51 +15,50 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// document is what is kept of a team or an agent.
+// document is the document of a catalog entry, which defines a team or an agent.
 type document struct {
 	id   string
 	data []byte
-	ids  []string // of all that it defines
-	// rendered: it was given as a message, not as text.
+	ids  []string // of everything that it defines
+	// rendered reports that it was given as a message, not as YAML.
 	rendered bool
-	// idField is the field that its id was in; empty where the text has it.
+	// idField is the request field that held the id; "" if the YAML holds it.
 	idField string
-	// named says which field of a contract a place of the document was made of; nil:
-	// it was made of none.
+	// named returns the field of a contract that a path of the document was made from; nil if the
+	// document was not made from a contract.
 	named func(path []any) string
 }
 
-// inOrder begins the record of a document whose workflows run in the listed order. It
-// is a YAML document of its own, so that the previous version of the program, in which
-// a step without after begins with the run, rejects the record instead of running it in
-// another order.
-const inOrder = "format: 2\n---\n"
+// orderHeader begins the stored form of a document whose workflows run in the listed order. It is a
+// YAML document of its own, so that versions of the program in which a step without after begins
+// with the run reject the record instead of running it in another order.
+const orderHeader = "format: 2\n---\n"
 
-// record returns a document in its stored form. A document that means the same in both
+// record returns the stored form of a document. A document that has the same meaning in all
 // versions is stored unchanged.
 func record(data []byte) []byte {
 	if (config.Addition{Data: data}).DependsOnOrder() {
-		return append([]byte(inOrder), data...)
+		return append([]byte(orderHeader), data...)
 	}
 	return data
 }
 
-// recorded returns the document of a record. In a record of the previous version a step
-// without after begins with the run; changed reports that the document was rewritten to
-// keep that meaning.
+// recorded returns the document of a stored record. In a record of a version in which a step
+// without after begins with the run, changed reports that the document was rewritten to keep that
+// meaning.
 func recorded(data []byte) (document []byte, changed bool) {
-	if rest, ok := bytes.CutPrefix(data, []byte(inOrder)); ok {
+	if rest, ok := bytes.CutPrefix(data, []byte(orderHeader)); ok {
 		return rest, false
 	}
 	now := config.Addition{Data: data}.SideBySide()
 	return now, !bytes.Equal(now, data)
 }
 
-// teamDocument is the document of a team: as it was given, or made of its definition.
+// teamDocument returns the document of a team: the given YAML, or one made from the given message.
 func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, given bool) (document, error) {
 	switch {
 	case !given:
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "is required, or config, or contract"})
+		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "is required unless config or contract is set"})
 	case c == nil:
 		return written(yaml)
 	case id == "":
@@ -68,7 +67,7 @@ func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, giv
 	return rendered("teamId", id, &teamv1.ServerConfig{Teams: map[string]*teamv1.TeamConfig{id: c}})
 }
 
-// written is a document that somebody wrote. It holds one team.
+// written returns a document given as YAML, which must define exactly one team.
 func written(yaml string) (document, error) {
 	if len(yaml) > maxDocument {
 		return document{}, tooLarge("yaml")
@@ -84,7 +83,7 @@ func written(yaml string) (document, error) {
 	return document{id: o.Teams[0], data: []byte(yaml), ids: slices.Concat(o.Teams, o.Agents)}, nil
 }
 
-// agentDocument is the document of an agent.
+// agentDocument returns the document of an agent.
 func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
 	if id == "" {
 		return document{}, a2a.Invalid(a2a.Violation{Field: "agentId", Description: "is required"})
@@ -95,7 +94,7 @@ func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
 	return rendered("agentId", id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
 }
 
-// rendered is a document of one definition.
+// rendered returns a document made from a message with one definition.
 func rendered(idField, id string, c *teamv1.ServerConfig) (document, error) {
 	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(c)
 	if err == nil && len(data) > maxDocument {
@@ -104,11 +103,11 @@ func rendered(idField, id string, c *teamv1.ServerConfig) (document, error) {
 	return document{id: id, data: data, ids: []string{id}, rendered: true, idField: idField}, err
 }
 
-// field names the place of a fault of this document, for who gave it.
+// field returns the request field that a fault of this document belongs to.
 func (d document) field(e *entry, f config.Fault) string {
 	switch {
 	case f.File != e.ID:
-		return d.form() // it is in the file of the server
+		return d.form() // the fault is in the configuration file
 	case !d.rendered || e.outline == nil:
 		return place(f)
 	}
@@ -132,6 +131,7 @@ func (d document) field(e *entry, f config.Fault) string {
 	return name
 }
 
+// form returns the field in which the definition was given.
 func (d document) form() string {
 	if d.named != nil {
 		return "contract"
@@ -142,10 +142,10 @@ func (d document) form() string {
 	return "yaml"
 }
 
-// place is where a fault is in a text.
+// place returns the position of a fault in YAML as a field name.
 func place(f config.Fault) string { return fmt.Sprintf("yaml:%d:%d", f.Line, f.Col) }
 
-// camel is the name of a field in JSON.
+// camel converts the name of a field to its JSON name.
 func camel(snake string) string {
 	words := strings.Split(snake, "_")
 	for i, w := range words[1:] {
@@ -160,7 +160,7 @@ func tooLarge(field string) error {
 	return refused(field, fmt.Sprintf("is larger than %d MiB", maxDocument>>20))
 }
 
-// refused is the error for a definition as a whole.
+// refused returns the error for a definition as a whole.
 func refused(field, why string) error {
 	return invalid([]a2a.Violation{{Field: field, Description: why}})
 }

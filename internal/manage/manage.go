@@ -1,6 +1,6 @@
-// Package manage makes, changes and deletes teams and agents while the server runs:
-// they are kept in the catalog of the store, beside those of the server's file, and
-// every replica serves both.
+// Package manage creates, changes and deletes teams and agents while the server runs. They are
+// stored in the catalog of the store, and every replica serves them in addition to those of the
+// configuration file.
 package manage
 
 import (
@@ -25,41 +25,43 @@ import (
 )
 
 const (
-	// lookEvery is how often the catalog is looked at, in case that nobody said that
-	// it has changed.
-	lookEvery = 5 * time.Second
-	// maxDocument bounds a document, in bytes, and maxEntries their number.
+	// pollInterval is how often the catalog is checked, in case a notification was
+	// lost.
+	pollInterval = 5 * time.Second
+	// maxDocument is the maximum size of a document, in bytes, and maxEntries their
+	// maximum number.
 	maxDocument = 1 << 20
 	maxEntries  = 10_000
-	// tries is how often a change is made anew when another one came in between.
+	// tries is the number of attempts to make a change if others interfere.
 	tries = 20
-	// setUp is how long the agents of a change have to show that they are there.
+	// setUp is the time limit for reaching the remote agents of a change.
 	setUp = 10 * time.Second
 )
 
-// Live is what is served. Safe for concurrent use.
+// Live holds what is served. Implementations are safe for concurrent use.
 type Live interface {
-	// Definition returns what is served.
+	// Definition returns the configuration that is served.
 	Definition() *config.Config
 	// Get returns an agent by its id, or an *agent.Error.
 	Get(id string) (agent.Agent, error)
-	// Health is how an agent was when it was last asked; it is asked in the background.
+	// Health returns the last known health of an agent, which is updated in the background.
 	Health(id string) *teamv1.Health
-	// Revision names the definition of an agent with all that it reaches.
+	// Revision returns the revision of the definition of an agent, which covers
+	// everything that it reaches.
 	Revision(id string) string
-	// Prepare builds what is to be served: a file, and additions to it by their names.
-	// What is served already, as these very configurations, is not built again. One
-	// call at a time, until what it returned is served or discarded. *NotBuilt is the
-	// error where an addition is to blame.
+	// Prepare builds a file, and additions to it by name. Configurations that are
+	// already served are not built again. Until the result is served or discarded,
+	// Prepare must not be called again. If an addition cannot be built, the error is
+	// a *NotBuilt.
 	Prepare(file *config.Config, additions map[string]*config.Config) (Prepared, error)
-	// Alone builds agents that work with no others, to see whether they are there.
-	// done closes them.
-	Alone(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error)
+	// BuildUnserved builds agents without serving them, to check that they can be
+	// reached. They must not work with other agents. The caller must call done.
+	BuildUnserved(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error)
 }
 
-// Prepared is built. It is used once.
+// Prepared is the result of Live.Prepare. Exactly one of its methods must be called.
 type Prepared interface {
-	// Serve serves it from now on.
+	// Serve starts serving it.
 	Serve()
 	// Discard closes it.
 	Discard()
@@ -68,43 +70,43 @@ type Prepared interface {
 // NotBuilt is the error for an addition that cannot be built.
 type NotBuilt struct {
 	Addition string
-	Agents   map[string]string // those that are to blame, as far as that is known, and for what
+	Agents   map[string]string // the agents that caused it, if known, with the reasons
 	Err      error
 }
 
-// Error says which one, and why.
+// Error implements error.
 func (e *NotBuilt) Error() string { return fmt.Sprintf("building %q: %v", e.Addition, e.Err) }
 
-// Unwrap returns why.
+// Unwrap returns Err.
 func (e *NotBuilt) Unwrap() error { return e.Err }
 
-// Config of a Manager. All but Clock, NewID and Log are required.
+// Config configures a Manager. All fields except Clock, NewID and Log are required.
 type Config struct {
 	Store catalog.Store
 	Live  Live
-	// File is what the file of the server says.
+	// File is the configuration file of the server.
 	File *config.Config
-	// Clock tells the time; unset is time.Now.
+	// Clock returns the current time; nil means time.Now.
 	Clock func() time.Time
-	// NewID names a team that came without an id; unset is a random one.
+	// NewID returns an id for a team that was created without one; nil means a random id.
 	NewID func() string
-	// Log says what is served of late; nil is nothing.
+	// Log receives warnings about entries that cannot be served; nil discards them.
 	Log *zap.Logger
 }
 
-// Manager manages what is served. Safe for concurrent use.
+// Manager manages what is served. It is safe for concurrent use.
 type Manager struct {
 	c Config
 
-	changing chan struct{}         // held by who changes what is served
-	looking  chan struct{}         // held by who looks for what others have made
-	looks    atomic.Int64          // how many have begun and not failed
-	looked   time.Time             // when the last one began; used by who holds looking
-	served   atomic.Pointer[state] // stored by who holds changing
-	making   sync.Map              // ids of teams that are being made
+	changing chan struct{}         // semaphore: held while changing what is served
+	syncing  chan struct{}         // semaphore: held while syncing
+	syncs    atomic.Int64          // number of syncs that have begun and not failed
+	lastSync time.Time             // when the last sync began; guarded by syncing
+	served   atomic.Pointer[state] // stored while holding changing
+	making   sync.Map              // ids of teams that are being created
 }
 
-// New returns a manager. Refresh has it serve what the catalog holds.
+// New returns a manager. It serves the catalog once Refresh is called.
 func New(c Config) *Manager {
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -115,17 +117,17 @@ func New(c Config) *Manager {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	m := &Manager{c: c, changing: make(chan struct{}, 1), looking: make(chan struct{}, 1)}
+	m := &Manager{c: c, changing: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
 	m.served.Store(&state{file: c.File})
 	return m
 }
 
-// Run serves what others change, until ctx ends.
+// Run serves the changes of other replicas until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	wake, stop := m.c.Store.WatchCatalog()
 	defer stop()
 	for {
-		timer := time.NewTimer(lookEvery)
+		timer := time.NewTimer(pollInterval)
 		select {
 		case <-wake:
 		case <-timer.C:
@@ -135,12 +137,12 @@ func (m *Manager) Run(ctx context.Context) {
 		}
 		timer.Stop()
 		if err := m.Refresh(ctx, nil); err != nil && ctx.Err() == nil {
-			m.c.Log.Warn("changed teams are not served yet", zap.Error(err))
+			m.c.Log.Warn("serving changed teams", zap.Error(err))
 		}
 	}
 }
 
-// lock waits until nobody else holds it.
+// lock acquires a semaphore. It fails if ctx ends first.
 func lock(ctx context.Context, held chan struct{}) (unlock func(), err error) {
 	select {
 	case held <- struct{}{}:
@@ -150,9 +152,9 @@ func lock(ctx context.Context, held chan struct{}) (unlock func(), err error) {
 	}
 }
 
-// Refresh serves the catalog as it is now, with another file where there is one. An
-// entry that the file has no place for any more is left out, and said to be in ERROR.
-// On an error what was served stays.
+// Refresh serves the current catalog, with another configuration file unless file is nil. An entry
+// that does not fit the file is not served and is reported in the state ERROR. If Refresh fails,
+// nothing changes.
 func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	unlock, err := lock(ctx, m.changing)
 	if err != nil {
@@ -179,7 +181,7 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	return nil
 }
 
-// prepare builds what is to be served. What cannot be built is left out where it may be.
+// prepare builds a state. An entry that cannot be built is left out if may returns true for it.
 func (m *Manager) prepare(next *state, may func(id string) bool) (Prepared, error) {
 	for {
 		p, err := m.c.Live.Prepare(next.file, next.definitions())
@@ -192,6 +194,7 @@ func (m *Manager) prepare(next *state, may func(id string) bool) (Prepared, erro
 	}
 }
 
+// install serves a state and logs the entries that are newly left out.
 func (m *Manager) install(p Prepared, next *state) {
 	before := m.served.Load()
 	p.Serve()
@@ -205,24 +208,24 @@ func (m *Manager) install(p Prepared, next *state) {
 
 // change is a change of the catalog.
 type change struct {
-	// decide says what it is, of the catalog as it is then.
+	// decide returns the change to make to a state.
 	decide func(*state) (catalog.Change, error)
-	// field names the place of a fault in what is put.
+	// field returns the request field for a fault of an entry that is put.
 	field func(*entry, config.Fault) string
-	// dry leaves it at finding out whether it could be made.
+	// dry only checks whether the change is possible.
 	dry bool
 }
 
 // change makes a change of the catalog and serves it.
 func (m *Manager) change(ctx context.Context, c change) error {
-	// Whether its agents are there may take a while, during which others make changes.
+	// Checking remote agents may take a while, so it is done without blocking other changes.
 	now, err := m.current(ctx)
 	if err != nil {
 		return err
 	}
 	next, _, err := c.next(now)
 	if err == nil {
-		err = m.ready(ctx, now, next)
+		err = m.checkRemote(ctx, now, next)
 	}
 	if err != nil {
 		return err
@@ -238,10 +241,10 @@ func (m *Manager) change(ctx context.Context, c change) error {
 			return err
 		}
 	}
-	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "others change teams all the time; try again")
+	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "too many concurrent changes of teams; try again")
 }
 
-// current is the catalog as it is now, which may not be served yet.
+// current returns the state of the current catalog, which may not be served yet.
 func (m *Manager) current(ctx context.Context) (*state, error) {
 	now := m.served.Load()
 	version, err := m.c.Store.CatalogVersion(ctx)
@@ -255,7 +258,7 @@ func (m *Manager) current(ctx context.Context) (*state, error) {
 	return now.with(now.file, snap), nil
 }
 
-// next is what comes of a change, if it can be made.
+// next returns the state after a change, or the reason why the change is invalid.
 func (c change) next(now *state) (*state, catalog.Change, error) {
 	what, err := c.decide(now)
 	if err != nil {
@@ -265,6 +268,8 @@ func (c change) next(now *state) (*state, catalog.Change, error) {
 	return next, what, now.fits(next, what, c.field)
 }
 
+// try makes a change once. The error is catalog.ErrChanged if another one was made at the same
+// time.
 func (m *Manager) try(ctx context.Context, c change) error {
 	now, err := m.current(ctx)
 	if err != nil {
@@ -292,14 +297,14 @@ func (m *Manager) try(ctx context.Context, c change) error {
 	return nil
 }
 
-// invalid is the error for a definition with faults.
+// invalid returns the error for a definition with faults.
 func invalid(faults []a2a.Violation) error {
 	e := a2a.Invalid(faults...)
 	e.Reason = agent.ReasonInvalidTeamConfig
 	return e
 }
 
-// violations are the faults of a document, at the fields that they are of.
+// violations converts faults to violations; field returns the request field of a fault.
 func violations(faults config.Faults, field func(config.Fault) string) []a2a.Violation {
 	var list []a2a.Violation
 	for _, f := range faults {
@@ -312,8 +317,8 @@ func violations(faults config.Faults, field func(config.Fault) string) []a2a.Vio
 	return list
 }
 
-// ready finds out whether the agents that a change brings are there.
-func (m *Manager) ready(ctx context.Context, now, next *state) error {
+// checkRemote checks that the remote agents of changed entries can be reached.
+func (m *Manager) checkRemote(ctx context.Context, now, next *state) error {
 	for id, e := range next.entries {
 		if old := now.entries[id]; old != nil && old.Version == e.Version {
 			continue
@@ -321,21 +326,21 @@ func (m *Manager) ready(ctx context.Context, now, next *state) error {
 		var remote []string
 		for _, id := range e.def.Added(e.ID) {
 			if a := e.def.Server.GetAgents()[id]; a.GetA2A() != nil || a.GetGrpc() != nil {
-				remote = append(remote, id) // of others the definition is all there is to it
+				remote = append(remote, id) // other agents need no check beyond their definition
 			}
 		}
 		if len(remote) > 0 {
-			return m.there(ctx, e.def, remote)
+			return m.reach(ctx, e.def, remote)
 		}
 	}
 	return nil
 }
 
-// there finds out whether remote agents can be reached.
-func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) error {
+// reach checks that remote agents can be reached.
+func (m *Manager) reach(ctx context.Context, def *config.Config, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
-	agents, done, err := m.c.Live.Alone(def, ids)
+	agents, done, err := m.c.Live.BuildUnserved(def, ids)
 	if err != nil {
 		return m.notSetUp(err)
 	}
@@ -356,7 +361,7 @@ func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) e
 		if cause == nil {
 			continue
 		}
-		if !cause.Retry || !cause.Fresh && cause.RetryAfter == 0 { // it does not say itself that this will pass
+		if !cause.Retry || !cause.Fresh && cause.RetryAfter == 0 { // the agent does not say that the error is temporary
 			failed.Code, failed.Retry = agent.CodeFailedPrecondition, false
 		}
 		failed = failed.With(ids[i], cause.Message)
@@ -368,7 +373,7 @@ func (m *Manager) there(ctx context.Context, def *config.Config, ids []string) e
 	return failed
 }
 
-// notSetUp is the error where something cannot be built whose definition is right.
+// notSetUp returns the error for agents that have a valid definition but cannot be built.
 func (m *Manager) notSetUp(err error) error {
 	m.c.Log.Warn("agents cannot be set up", zap.Error(err))
 	failed := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up").Because(err)
@@ -382,7 +387,7 @@ func (m *Manager) notSetUp(err error) error {
 	if failed.Details == nil {
 		failed.Message = "the agents or their tools cannot be set up"
 	}
-	failed.Message += "; the log of the server says why"
+	failed.Message += "; see the log of the server"
 	return failed
 }
 
@@ -390,7 +395,7 @@ func storeError(err error) error {
 	if err == nil || errors.Is(err, catalog.ErrChanged) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if errors.Is(err, a2a.ErrBusy) { // a team to delete has collaborations
+	if errors.Is(err, a2a.ErrBusy) { // the team to delete has active collaborations
 		return a2a.StoreError("", err)
 	}
 	return &agent.Error{

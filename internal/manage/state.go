@@ -12,8 +12,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// state is a catalog with what a file makes of it. It does not change, but for
-// commit.
+// state is a catalog together with the configurations that result from it and the configuration
+// file. It is immutable, except that commit sets versions.
 type state struct {
 	file    *config.Config
 	version int64 // of the catalog
@@ -24,17 +24,17 @@ type state struct {
 // entry is an entry of the catalog and what it defines.
 type entry struct {
 	catalog.Entry                 // Data is the document, not its stored form
-	previous      bool            // the record is of the previous version; Data is rewritten to keep its meaning
-	outline       *config.Outline // nil where the document cannot be read
-	def           *config.Config  // the file with this entry and those that it names; nil: the entry is not served
+	previous      bool            // the record was written by a version with another order of steps; Data was rewritten
+	outline       *config.Outline // nil if the document cannot be parsed
+	def           *config.Config  // the file with this entry and those it refers to; nil if the entry is not served
 	faults        config.Faults   // why the entry is not served
-	unbuilt       bool            // the definition is valid; another file may make it work
+	unbuilt       bool            // the definition is valid but its agents could not be built
 }
 
-// team reports whether it was made for a team.
+// team reports whether the entry was created as a team rather than as an agent.
 func (e *entry) team() bool { return e.outline != nil && slices.Contains(e.outline.Teams, e.ID) }
 
-// ids are those of the agents and teams that it defines.
+// ids returns the ids of the agents and teams that the entry defines.
 func (e *entry) ids() []string {
 	if e == nil || e.outline == nil {
 		return nil
@@ -42,11 +42,11 @@ func (e *entry) ids() []string {
 	return slices.Concat(e.outline.Agents, e.outline.Teams)
 }
 
-// with is the state of another catalog or file. What neither of them concerns is
-// not looked at again.
+// with returns the state for another catalog or file. Configurations that are not affected are
+// reused.
 func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 	next := &state{file: file, version: snap.Version, entries: make(map[string]*entry, len(snap.Entries)), owners: map[string]string{}}
-	stale := map[string]bool{} // entries to look at
+	stale := map[string]bool{} // entries to load again
 	for _, e := range snap.Entries {
 		if old := s.entries[e.ID]; old != nil && old.Version == e.Version {
 			next.entries[e.ID], stale[e.ID] = old, old.def == nil && !old.unbuilt || s.file != file
@@ -57,7 +57,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 		made.outline, _ = config.Addition{Name: e.ID, Data: made.Data}.Outline() // faults are reported with the definition
 		next.entries[e.ID], stale[e.ID] = made, true
 	}
-	touched := map[string]bool{} // ids whose definition may be another one
+	touched := map[string]bool{} // ids whose definition may have changed
 	for id, e := range next.entries {
 		for _, of := range e.ids() {
 			next.owners[of] = id
@@ -82,7 +82,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 	return next
 }
 
-// spread marks entries that name what is touched, and those that name them.
+// spread marks the entries that refer to touched ids as stale, directly or indirectly.
 func (s *state) spread(stale, touched map[string]bool) {
 	for more := true; more; {
 		more = false
@@ -107,8 +107,8 @@ func (e *entry) names(ids map[string]bool) bool {
 	return false
 }
 
-// load reads the file with an entry and those that it names, directly or not. One of
-// these that has faults of its own is left out.
+// load loads the file with an entry and those that it refers to, directly or indirectly. Referenced
+// entries that have faults of their own are left out.
 func (s *state) load(e *entry) (*config.Config, config.Faults) {
 	others := s.named(e)
 	for {
@@ -134,7 +134,7 @@ func (s *state) load(e *entry) (*config.Config, config.Faults) {
 	}
 }
 
-// named are the entries that an entry names, directly or not; sorted.
+// named returns the entries that an entry refers to, directly or indirectly, sorted.
 func (s *state) named(e *entry) []string {
 	seen := map[string]bool{e.ID: true}
 	for todo := []*entry{e}; len(todo) > 0; todo = todo[1:] {
@@ -152,14 +152,14 @@ func (s *state) named(e *entry) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// leaveOut has an entry not served that cannot be built.
+// leaveOut marks an entry as not served because it cannot be built.
 func (s *state) leaveOut(id string) {
 	e := *s.entries[id]
-	e.def, e.unbuilt, e.faults = nil, true, config.Faults{{File: id, Message: "its agents or their tools cannot be set up; the log of the server says why"}}
+	e.def, e.unbuilt, e.faults = nil, true, config.Faults{{File: id, Message: "its agents or their tools cannot be set up; see the log of the server"}}
 	s.entries[id] = &e
 }
 
-// definitions are what is served, by entry.
+// definitions returns the configurations to serve, by entry.
 func (s *state) definitions() map[string]*config.Config {
 	defs := make(map[string]*config.Config, len(s.entries))
 	for id, e := range s.entries {
@@ -170,7 +170,7 @@ func (s *state) definitions() map[string]*config.Config {
 	return defs
 }
 
-// after is the catalog after a change. What is put has version 0: it has none yet.
+// after returns the catalog after a change. Entries that are put have version 0 until commit.
 func (s *state) after(c catalog.Change) catalog.Snapshot {
 	next := make(map[string]catalog.Entry, len(s.entries)+len(c.Put))
 	for id, e := range s.entries {
@@ -185,9 +185,9 @@ func (s *state) after(c catalog.Change) catalog.Snapshot {
 	return catalog.Snapshot{Version: s.version, Entries: slices.Collect(maps.Values(next))}
 }
 
-// lacking is the error for an entry that is right, and uses what the file of the
-// server has and cannot serve: a model whose key is not set, for one.
-func lacking(e *entry) error {
+// missingParts returns the error for a valid entry that needs something the server does not have,
+// such as an API key.
+func missingParts(e *entry) error {
 	err := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInitializationFailed, "these agents cannot be set up")
 	for _, f := range e.faults {
 		err.Message += "; " + f.Message
@@ -195,9 +195,9 @@ func lacking(e *entry) error {
 	return err.With(e.ID, e.faults[0].Message)
 }
 
-// reordered returns a fault for each step that begins with the run in a record of the
-// previous version and would begin later under a new document that does not state this.
-// e is nil if no entry is replaced.
+// reordered returns a fault for each step that begins with the run in e, which was stored by a
+// version with another order of steps, and would begin later in now, unless now declares version
+// v2. e is nil if no entry is replaced.
 func (e *entry) reordered(now *entry) (faults config.Faults) {
 	if e == nil || !e.previous || now.outline.Version() == "v2" {
 		return nil
@@ -222,7 +222,7 @@ func (e *entry) reordered(now *entry) (faults config.Faults) {
 	return faults
 }
 
-// commit says which version the change has made that led here.
+// commit sets the version of the catalog and of the entries that the change put.
 func (s *state) commit(version int64) {
 	s.version = version
 	for _, e := range s.entries {
@@ -232,11 +232,12 @@ func (s *state) commit(version int64) {
 	}
 }
 
-// fits finds out whether a change leaves nothing out that was served or is put.
+// fits checks that everything a change puts can be served, and that everything that was served
+// still can be.
 func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
 	if len(next.entries) > maxEntries {
 		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"there are %d teams and agents, which is as many as there can be; delete some", maxEntries)
+			"there are already %d teams and agents, the maximum; delete some", maxEntries)
 	}
 	for _, p := range c.Put {
 		switch e := next.entries[p.ID]; {
@@ -247,13 +248,13 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
 			return invalid(violations(e.faults, func(f config.Fault) string { return field(e, f) }))
 		default:
-			return lacking(e)
+			return missingParts(e)
 		}
 	}
 	for id, e := range s.entries {
 		if now := next.entries[id]; e.def != nil && now != nil && now.def == nil {
 			return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-				"%q needs what this takes away: %s; change that first", id, now.faults[0].Message)
+				"%q depends on what this change removes: %s; change it first", id, now.faults[0].Message)
 		}
 	}
 	return nil

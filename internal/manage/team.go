@@ -32,7 +32,7 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
 	m.making.Delete(d.id)
 	if err != nil {
-		return nil, m.failing(req.GetContract(), d.id, err)
+		return nil, m.roleErrors(req.GetContract(), d.id, err)
 	}
 	if req.GetValidateOnly() {
 		return &teamv1.CreateTeamResponse{Team: draft(d)}, nil
@@ -41,7 +41,7 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	return &teamv1.CreateTeamResponse{Team: t, Members: m.members(ctx, d.id)}, err
 }
 
-// newTeam is the document of a team to make.
+// newTeam returns the document of a team to create.
 func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
 	if c := req.GetContract(); c != nil {
 		return m.contractDocument(c, cmp.Or(req.GetTeamId(), m.c.NewID()))
@@ -63,7 +63,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 		return nil, err
 	}
 	if d.id != req.GetTeamId() {
-		return nil, refused("yaml", fmt.Sprintf("is of team %.64q, not of %.64q", d.id, req.GetTeamId()))
+		return nil, refused("yaml", fmt.Sprintf("defines team %.64q instead of %.64q", d.id, req.GetTeamId()))
 	}
 	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
 }
 
-// Deletable returns nil where DeleteTeam would do it, whatever its collaborations.
+// Deletable returns nil if DeleteTeam would succeed, apart from active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
 	if _, err := manager(ctx); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (
 	for _, id := range ids {
 		t, err := m.known(ctx, id, false)
 		if err != nil && agent.AsError(err).Reason == agent.ReasonTeamNotFound {
-			continue // it has been deleted meanwhile
+			continue // deleted in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 	return &teamv1.GetTeamStatusResponse{State: t.GetState(), Detail: t.GetDetail(), Members: m.members(ctx, req.GetTeamId())}, nil
 }
 
-// members are the leader of a team and its members, as they are now.
+// members returns the leader and the members of a team with their current health.
 func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 	def := m.c.Live.Definition().Server.GetTeams()[id]
 	if def == nil {
@@ -156,24 +156,24 @@ func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 	return list
 }
 
-// startAgain is how long who wants to use a team waits that is not served yet.
-const startAgain = 5 * time.Second
+// notReadyRetry is the delay after which a client may retry to use a team that is not ready.
+const notReadyRetry = 5 * time.Second
 
-// Ready returns nil where a team is served, be it with members that are not well. Else
-// the error is TEAM_NOT_FOUND, or TEAM_NOT_READY for one that is being made, or that
-// the file of the server has no place for.
+// Ready returns nil if a team is served, even if members are unhealthy. Otherwise the error is
+// TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created or does not fit the configuration
+// file.
 func (m *Manager) Ready(ctx context.Context, id string) error {
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
 		return nil
 	}
-	if err := m.Look(ctx); err != nil { // another replica may have made it
+	if err := m.Sync(ctx); err != nil { // another replica may have made it
 		return err
 	}
 	_, making := m.making.Load(id)
 	t, err := m.known(ctx, id, false)
 	switch {
 	case making:
-		return notReady(id, "it is being made")
+		return notReady(id, "it is being created")
 	case err != nil:
 		return err
 	case t.GetState() == teamv1.TeamState_TEAM_STATE_ERROR:
@@ -182,38 +182,38 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	return nil
 }
 
-// Entry returns the catalog entry that defines a team; empty if the server's file
-// defines it, or if it does not exist.
+// Entry returns the id of the catalog entry that defines a team, or "" if the configuration file
+// defines it or it does not exist.
 func (m *Manager) Entry(id string) string { return m.served.Load().owners[id] }
 
 func notReady(id, why string) error {
 	return &agent.Error{
-		Reason: agent.ReasonTeamNotReady, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: startAgain,
+		Reason: agent.ReasonTeamNotReady, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: notReadyRetry,
 		Message: "team " + strconv.Quote(id) + " is not ready: " + why,
 	}
 }
 
-// draft is a team that could be made.
+// draft returns the team that a validated request would create.
 func draft(d document) *teamv1.Team {
 	return &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}
 }
 
-// teamEntry finds the entry of a team.
+// teamEntry returns the catalog entry of a team, or the reason why the team cannot be changed.
 func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
 	if e := s.entries[id]; e != nil && (e.team() || e.outline == nil) {
 		return e, nil
 	}
 	if with := s.owners[id]; with != "" {
-		return nil, fixed("agent %q came with %q; change that", id, with)
+		return nil, notChangeable("agent %q is part of %q; change that", id, with)
 	}
 	if s.file.Server.GetTeams()[id] != nil {
-		return nil, fixed("team %q is defined in the file of the server; change it there", id)
+		return nil, notChangeable("team %q is defined in the server's configuration file; change it there", id)
 	}
 	return nil, teamNotFound(id)
 }
 
-// fixed is the error for what cannot be changed by this call.
-func fixed(format string, args ...any) error {
+// notChangeable returns the error for something that this call cannot change.
+func notChangeable(format string, args ...any) error {
 	return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...)
 }
 
@@ -221,7 +221,7 @@ func teamNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
-// teams are the ids of all teams, also of those that are not served; sorted.
+// teams returns the ids of all teams, including those that are not served, sorted.
 func (m *Manager) teams() []string {
 	ids := slices.Collect(maps.Keys(m.c.Live.Definition().Server.GetTeams()))
 	for id, e := range m.served.Load().entries {
@@ -233,7 +233,8 @@ func (m *Manager) teams() []string {
 	return ids
 }
 
-// team is a team as it is served. fresh asks its members how they are.
+// team returns the description of a team. If fresh is true, the health of its members is checked
+// now.
 func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
 	if err := m.seek(ctx, id); err != nil {
 		return nil, err
@@ -241,7 +242,7 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 	return m.known(ctx, id, fresh)
 }
 
-// known is team for one that is known here.
+// known is like team but does not sync with other replicas.
 func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
@@ -280,7 +281,8 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	return t, nil
 }
 
-// health is how an agent is; not fresh is how it was of late.
+// health returns the health of an agent: the last known one, or if fresh is true the result of a
+// check.
 func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Health {
 	if !fresh {
 		return m.c.Live.Health(id)
@@ -296,7 +298,7 @@ func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Hea
 	return h
 }
 
-// add is the change that puts a document where there is none.
+// add returns the change that adds a document.
 func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		for _, id := range d.ids {
@@ -308,10 +310,10 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 	}}
 }
 
-// find finds an entry to change.
+// find finds the entry to change.
 type find func(s *state, id string) (*entry, error)
 
-// replace is the change that puts a document in the place of another one.
+// replace returns the change that replaces an entry by a document.
 func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
 	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, d.id)
@@ -323,14 +325,14 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 		}
 		for _, id := range d.ids {
 			if owner, taken := s.owners[id]; taken && owner != d.id {
-				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" came with "+strconv.Quote(owner)+"; choose another id")
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" is part of "+strconv.Quote(owner)+"; choose another id")
 			}
 		}
 		return m.put(d, who, old.Created), nil
 	}}
 }
 
-// remove is the change that takes an entry away.
+// remove returns the change that deletes an entry.
 func remove(id, etag string, find find) change {
 	return change{decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, id)
@@ -341,14 +343,15 @@ func remove(id, etag string, find find) change {
 	}}
 }
 
-// put is a change that puts a document. Stores keep milliseconds.
+// put returns the change that puts a document. Times are truncated to the precision of the stores,
+// milliseconds.
 func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
 		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
 	}}}
 }
 
-// unchanged finds out whether an entry is as whoever changes it has seen it.
+// unchanged returns an error if an entry has changed since the caller read it.
 func unchanged(e *entry, etag string) error {
 	if etag == "" || etag == etagOf(e) {
 		return nil
@@ -358,7 +361,7 @@ func unchanged(e *entry, etag string) error {
 
 func etagOf(e *entry) string { return strconv.FormatInt(e.Version, 10) }
 
-// manager is who calls, if that may manage teams.
+// manager returns the caller, who must be permitted to manage teams.
 func manager(ctx context.Context) (a2a.Caller, error) {
 	who, ok := a2a.CallerOf(ctx)
 	switch {
@@ -366,13 +369,13 @@ func manager(ctx context.Context) (a2a.Caller, error) {
 		return who, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
 	case !who.Manages:
 		return who, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-			"this key may not manage teams; use one with manage: true in the file of the server")
+			"this API key may not manage teams; use a key with manage: true in the server's configuration file")
 	}
 	return who, nil
 }
 
-// page cuts a page out of sorted ids. A token is the last id of the page before; what
-// it names may have been deleted meanwhile.
+// page returns a page of sorted ids and the token of the next page. A token is the last id of the
+// previous page, which may have been deleted in the meantime.
 func page(ids []string, most int32, token string) (list []string, next string, err error) {
 	size, err := a2a.PageSize("pageSize", most)
 	if err != nil {

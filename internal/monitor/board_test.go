@@ -31,8 +31,8 @@ func (d *desk) post(b *board.Board, n int) {
 	}
 }
 
-// TestR_003_30_BoardThatWentOn: a watcher that is behind what is kept of a board, and
-// one that comes with such a cursor, begin anew, and see no gap.
+// TestR_003_30_BoardThatWentOn: if the next events of a board have been deleted, a watcher,
+// and one that resumes from such a cursor, gets a new snapshot.
 func TestR_003_30_BoardThatWentOn(t *testing.T) {
 	d := newDesk(t)
 	b := board.New(d.store)
@@ -65,7 +65,8 @@ func TestR_003_30_BoardThatWentOn(t *testing.T) {
 	}
 }
 
-// watchBoard returns what a watcher is told, in a word; updates are left out.
+// watchBoard returns a function that reads the next message of a watch as a word; it skips
+// updates.
 func (d *desk) watchBoard(cursor string) (next func() string, stop func()) {
 	d.Helper()
 	seq, err := d.m.WatchTeam(d.ctx, &teamv1.WatchTeamRequest{TeamId: "a", Cursor: cursor})
@@ -89,8 +90,8 @@ func (d *desk) watchBoard(cursor string) (next func() string, stop func()) {
 	}, stop
 }
 
-// TestR_003_29_LapsedClaimsAreShown: a claim that has lapsed is shown as it is, though
-// nothing has happened.
+// TestR_003_29_LapsedClaimsAreShown: when a claim expires, the snapshot changes without an
+// event.
 func TestR_003_29_LapsedClaimsAreShown(t *testing.T) {
 	d := newDesk(t)
 	b := board.New(d.store)

@@ -96,7 +96,8 @@ func (d *desk) works(id string, first int) {
 	put("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{"approve" + at(1)}}}})
 }
 
-// stops stops the run as an earlier version has done it, to hide it; what goes on works on.
+// stops stops the run in the way of an earlier version, which hid its results; running work
+// continues.
 func (d *desk) stops(id string) {
 	d.Helper()
 	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_STOP}}})
@@ -175,8 +176,8 @@ func (d *desk) asItIs() {
 	d.clean("team", w.last)
 }
 
-// asItGoes opens every stream of the task behind a cursor, has then the task end, and
-// looks at all that they tell.
+// asItGoes opens every stream of the task after a cursor, ends the task with then, and
+// checks all that the streams send.
 func (d *desk) asItGoes(after int64, then func()) {
 	d.Helper()
 	var read []func()
@@ -244,7 +245,7 @@ func newKept(t *testing.T) *keptDesk {
 	return d
 }
 
-// open opens the store, and claims what is to be driven.
+// open opens the store and claims the run.
 func (d *keptDesk) open() {
 	d.Helper()
 	var err error
@@ -252,7 +253,7 @@ func (d *keptDesk) open() {
 		d.Fatal(err)
 	}
 	d.store = d.db
-	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: nobody{}, Store: d.db}), Poll: 10 * time.Millisecond})
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.db}), Poll: 10 * time.Millisecond})
 	d.take()
 	for _, c := range d.claims {
 		if _, err := c.Journal.Load(d.ctx); err != nil {
@@ -261,7 +262,7 @@ func (d *keptDesk) open() {
 	}
 }
 
-// again stops the process, and another one goes on.
+// again stops the process and starts another one.
 func (d *keptDesk) again() {
 	d.Helper()
 	for id, c := range d.claims {
@@ -276,9 +277,9 @@ func (d *keptDesk) again() {
 	d.open()
 }
 
-// R-001-42: whatever a run has brought that a program of an earlier version has stopped
-// without its results, wherever it was put on record, before the stop or behind it, no
-// reading shows it: as the task is, and behind every cursor.
+// R-001-42: if an earlier version stopped a run without saving its results, no call shows
+// them, whether they were recorded before or after the stop: not the task, and no stream
+// from any cursor.
 func TestR_001_42_NothingShowsWhatAStopHides(t *testing.T) {
 	steps := []struct {
 		name string
@@ -329,7 +330,7 @@ func TestR_001_42_NothingShowsWhatAStopHides(t *testing.T) {
 	}
 }
 
-// toldOf is what a watcher of the team is told behind a cursor until all is told.
+// toldOf returns what a watcher of the team receives after a cursor.
 func (d *desk) toldOf(cursor string) (told []proto.Message) {
 	d.Helper()
 	r := d.watch(cursor)

@@ -24,7 +24,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// desk is a monitor of a store whose runs a test drives by hand, on a clock of its own.
+// desk is a monitor with a store whose runs the test drives, and with a clock of its own.
 type desk struct {
 	*testing.T
 	clock  *storetest.Clock
@@ -41,15 +41,15 @@ type deskStore interface {
 	board.Store
 }
 
-type nobody struct{}
+type registry struct{}
 
-func (nobody) Get(id string) (agent.Agent, error) { return &agent.Func{ID: id}, nil }
-func (nobody) IDs() []string                      { return []string{"a"} }
+func (registry) Get(id string) (agent.Agent, error) { return &agent.Func{ID: id}, nil }
+func (registry) IDs() []string                      { return []string{"a"} }
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]a2a.Claim{}}
 	d.store = store.NewMemory(store.MemoryConfig{Clock: d.clock.Now})
-	h := a2a.NewHandler(a2a.Config{Agents: nobody{}, Store: d.store, Clock: d.clock.Now})
+	h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.store, Clock: d.clock.Now})
 	d.m = New(Config{Handler: h, Clock: d.clock.Now, Poll: 10 * time.Millisecond})
 	d.ctx = a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	return d
@@ -72,7 +72,7 @@ func (d *desk) beginAs(accepted *teamv1.Accepted) {
 	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
 }
 
-// take claims what is to be driven.
+// take claims the runs.
 func (d *desk) take() {
 	d.Helper()
 	claims, _, err := d.store.Claim(d.ctx, "r", 100)
@@ -105,7 +105,7 @@ func (d *desk) end(id string) {
 	d.put(id, "", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED}}})
 }
 
-// reader reads what a watcher is told.
+// reader reads what a watcher receives.
 type reader struct {
 	next   func() (*teamv1.WatchTeamResponse, error, bool)
 	stop   func()
@@ -147,7 +147,7 @@ func (r *reader) read(d *desk, events int) {
 	}
 }
 
-// resumes wants a watcher behind a cursor to be told these events, and nothing else.
+// resumes checks that a watcher that resumes from a cursor receives exactly these events.
 func (d *desk) resumes(cursor string, want ...string) {
 	d.Helper()
 	r := d.watch(cursor)
@@ -193,8 +193,8 @@ func TestR_003_30_CursorBehindTheEndOfATask(t *testing.T) {
 	}
 }
 
-// TestR_003_30_CursorOfASlowReader: what a slow reader was not told yet is older than
-// what a cursor leaves to the time.
+// TestR_003_30_CursorOfASlowReader: events that a slow reader has not received yet are in
+// its cursor even if they are older than the cursor's time.
 func TestR_003_30_CursorOfASlowReader(t *testing.T) {
 	d := newDesk(t)
 	r := d.watch("")
@@ -224,8 +224,8 @@ func TestR_003_30_CursorOfASlowReader(t *testing.T) {
 	}
 }
 
-// TestR_003_28_TheNewestAreCounted: what had ended before those is neither counted nor
-// told as if it were new; what ends later is.
+// TestR_003_28_TheNewestAreCounted: older ended tasks are neither counted nor sent as new;
+// tasks that end later are.
 func TestR_003_28_TheNewestAreCounted(t *testing.T) {
 	d := newDesk(t)
 	d.m.c.Runs = 2
@@ -296,8 +296,8 @@ func TestR_003_28_SnapshotFitsClients(t *testing.T) {
 	}
 }
 
-// TestR_003_30_TaskThatIsSeenLate: what might have been answered without a task, and is
-// one after all, is told from its beginning, also to who left long after that.
+// TestR_003_30_TaskThatIsSeenLate: a task that is hidden until it is clear that the answer
+// is not a message is then sent from its beginning, even to watchers whose cursor is newer.
 func TestR_003_30_TaskThatIsSeenLate(t *testing.T) {
 	d := newDesk(t)
 	accepted := &teamv1.Accepted{TaskId: "late", Agent: "a", Message: agent.UserMessage("late", "do it"), MayReplyDirectly: true}
@@ -316,7 +316,7 @@ func TestR_003_30_TaskThatIsSeenLate(t *testing.T) {
 
 // changing are agents of which "a" has another revision each time.
 type changing struct {
-	nobody
+	registry
 	revision atomic.Int64
 }
 
@@ -329,8 +329,8 @@ func (c *changing) Pinned(context.Context, string, *teamv1.Pins) (agent.Agent, f
 	return a, func() {}, err
 }
 
-// TestR_003_28_RevisionThatChanges: a watcher is told of another definition of the team,
-// though nothing happens in it.
+// TestR_003_28_RevisionThatChanges: a new definition of the team leads to an update without
+// an event.
 func TestR_003_28_RevisionThatChanges(t *testing.T) {
 	d := newDesk(t)
 	c := &changing{}
@@ -360,12 +360,12 @@ func (bossy) Get(id string) (agent.Agent, error) {
 	if id == "boss" {
 		return &boss{agent.Func{ID: id}}, nil
 	}
-	return nobody{}.Get(id)
+	return registry{}.Get(id)
 }
 func (bossy) IDs() []string { return []string{"a", "boss"} }
 
-// TestR_003_30_CursorBesideOthers: tasks in which a member might work, and did not, take
-// no room in the cursors of who watches it; when it does in the end, that is told.
+// TestR_003_30_CursorBesideOthers: tasks in which a member might work but has not are not
+// in its watchers' cursors; if it works in one later, that is sent.
 func TestR_003_30_CursorBesideOthers(t *testing.T) {
 	d := newDesk(t)
 	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: bossy{}, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})

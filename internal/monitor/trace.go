@@ -110,7 +110,7 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	members, teams := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
 	var walk func(n *journal.Node, team string)
 	walk = func(n *journal.Node, team string) {
-		if givesWork(n) {
+		if isTeamStep(n) {
 			team = n.Path
 		}
 		members[n.Path] = agent.AddSpent(spentOr(members[n.Path]), n.Own())
@@ -127,15 +127,15 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	}
 }
 
-// givesWork reports whether a step is the work of a team: the top, or a step that
+// isTeamStep reports whether a step is the work of a team: the top, or a step that
 // delegates.
-func givesWork(n *journal.Node) bool {
+func isTeamStep(n *journal.Node) bool {
 	return n.Parent == nil || slices.ContainsFunc(n.Steps, (*journal.Node).Delegated)
 }
 
 // teamOf returns the path of the team that a step belongs to.
 func teamOf(n *journal.Node) string {
-	for !givesWork(n) {
+	for !isTeamStep(n) {
 		n = n.Parent
 	}
 	return n.Path

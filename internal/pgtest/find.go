@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// binaries is the folder that holds the programs of PostgreSQL's server.
+// binaries returns the directory with the programs of the PostgreSQL server. It skips t if there is
+// none.
 func binaries(t testing.TB) string {
 	t.Helper()
 	for _, dir := range folders() {
@@ -22,11 +23,11 @@ func binaries(t testing.TB) string {
 	return ""
 }
 
-// folders are where to look, the newest version of a distribution's first.
+// folders returns the directories to search, newest versions first.
 func folders() []string {
 	var all []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// The server looks for its files from where it lies, not from where it is linked.
+		// The server finds its files relative to its own path, so symlinks must be resolved.
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			all = append(all, filepath.Dir(path))
 		}
@@ -45,8 +46,8 @@ func runnable(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Program is the path of a program that comes with PostgreSQL, such as pg_dump.
-// Skips t when there is none.
+// Program returns the path of a program that is part of PostgreSQL, such as pg_dump. It skips t if
+// there is none.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	for _, dir := range folders() {

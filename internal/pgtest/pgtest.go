@@ -1,9 +1,10 @@
-// Package pgtest gives tests a PostgreSQL: a schema of their own on a server
-// that the test process starts once, or a server of their own to kill.
+// Package pgtest provides PostgreSQL for tests: a schema on a server that is shared by
+// the test process, or a separate server that may be killed.
 //
-// The server is found by its binaries (PATH, /usr/lib/postgresql, pg_config).
-// TEAM_TEST_PG names a running one to use for schemas instead. Without either,
-// tests are skipped with SKIP-MISSING-TOOL, which the CI takes for a failure.
+// The binaries of the server are searched for in PATH, /usr/lib/postgresql and the
+// directory that pg_config prints. TEAM_TEST_PG names a running server to use for
+// schemas instead. Without either, tests are skipped with SKIP-MISSING-TOOL, which
+// continuous integration treats as a failure.
 package pgtest
 
 import (
@@ -21,30 +22,30 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Variable names the running server to use in place of one of our own.
+// Variable is the environment variable with the URL of a running server to use for schemas.
 const Variable = "TEAM_TEST_PG"
 
-// timeout bounds each thing that is asked of a database here.
+// timeout is the time limit of each database operation.
 const timeout = 30 * time.Second
 
-// shared is the server of the test process: a process has one, and there is
-// nobody to hand it to tests that only know their testing.TB.
+// shared is the server of the test process. It is a global, because tests only have
+// their testing.TB.
 var shared struct {
 	sync.Mutex
-	server *Server // guarded by the mutex, like all here
+	server *Server // guarded by Mutex, like err
 	err    error
 }
 
-// Main is for TestMain: it runs the tests, stops the server of the process if
-// one was started, looks for leaked goroutines, and ends the process.
+// Main is for TestMain: it runs the tests, stops the shared server if it was started, checks for
+// leaked goroutines, and exits.
 func Main(m goleak.TestingM, options ...goleak.Option) {
 	goleak.VerifyTestMain(stopping{m}, options...)
 }
 
-// stopping stops the shared server before goroutines are counted.
+// stopping stops the shared server before leaked goroutines are checked.
 type stopping struct{ m goleak.TestingM }
 
-// Run runs the tests.
+// Run runs the tests and returns the exit code.
 func (s stopping) Run() int {
 	code := s.m.Run()
 	shared.Lock()
@@ -59,10 +60,10 @@ func (s stopping) Run() int {
 	return code
 }
 
-// URL returns the URL of an empty schema of t's own, which is dropped when t
-// ends. Its tables are found by search_path; what belongs to a whole database
-// (advisory locks, the channels of LISTEN) is shared with other tests. Skips t
-// when there is no PostgreSQL. Safe for concurrent use.
+// URL returns the URL of an empty schema, which is dropped when t ends. The search_path selects the
+// schema; objects that belong to the whole database, such as advisory locks and the channels of
+// LISTEN, are shared with other tests. URL skips t if there is no PostgreSQL. It is safe for
+// concurrent use.
 func URL(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv(Variable)
@@ -72,7 +73,7 @@ func URL(t testing.TB) string {
 	return schema(t, server, true)
 }
 
-// sharedURL starts the server of the process when it is asked for first.
+// sharedURL returns the URL of the shared server, which is started on the first call.
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	bin := binaries(t)
@@ -87,7 +88,7 @@ func sharedURL(t testing.TB) string {
 	return shared.server.URL()
 }
 
-// schema makes a schema and names it in the URL.
+// schema creates a schema and returns the URL that selects it.
 func schema(t testing.TB, server string, drop bool) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -105,7 +106,7 @@ func schema(t testing.TB, server string, drop bool) string {
 	return u.String()
 }
 
-// execute runs one statement.
+// execute executes a statement.
 func execute(t testing.TB, server, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

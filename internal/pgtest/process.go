@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// process is a child that dies with this process.
+// process is a child process that dies with this process.
 type process struct {
 	cmd  *exec.Cmd
-	gone chan struct{} // closed when it has ended
+	gone chan struct{} // closed when it has exited
 }
 
-// spawn starts a child. The signal on the parent's death is tied to the thread
-// that forked, so that thread stays until the child is gone.
+// spawn starts a child. The signal on the death of the parent is sent when the thread that forked
+// ends, so that thread is kept until the child has exited.
 func spawn(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, gone: make(chan struct{})}
 	started := make(chan error, 1)
@@ -24,14 +24,14 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // the log shows how it ended
 		}
 	}()
 	return p, <-started
 }
 
-// end sends a signal and waits until the child is gone.
+// end sends a signal and waits until the child has exited.
 func (p *process) end(signal syscall.Signal) {
-	_ = p.cmd.Process.Signal(signal) // it may have ended
+	_ = p.cmd.Process.Signal(signal) // it may have exited
 	<-p.gone
 }

@@ -17,24 +17,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pause is how long to wait before a server that is not there yet is asked again.
+// pause is the delay between attempts to connect to a server that is starting.
 const pause = 20 * time.Millisecond
 
-// account is who runs a server.
+// account is the user who runs a server.
 type account struct{ uid, gid uint32 }
 
-// Server is a PostgreSQL server with a data directory of its own. fsync is on.
-// It may be killed and started again, also at the end of a test: what runs is
-// ended with it. One call at a time.
+// Server is a PostgreSQL server with its own data directory. fsync is on. It may be killed and
+// started again; it is stopped at the end of the test if it runs. It is not safe for concurrent
+// use.
 type Server struct {
-	bin  string // folder of the programs
-	dir  string // holds data, socket and log; belongs to who runs the server
+	bin  string // directory of the programs
+	dir  string // directory of data, socket and log; owned by the user who runs the server
 	port int
-	proc *process // nil when it does not run
+	proc *process // nil if it is not running
 }
 
-// New returns a server that runs, and is removed when t ends. Skips t when
-// there is no PostgreSQL.
+// New returns a running server, which is removed when t ends. It skips t if there is no PostgreSQL.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s, err := create(binaries(t))
@@ -49,7 +48,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// create makes the data of a server and starts it.
+// create initializes a data directory and starts a server.
 func create(bin string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "pgtest")
 	if err != nil {
@@ -66,8 +65,8 @@ func create(bin string) (*Server, error) {
 	return s, nil
 }
 
-// init makes the data directory, a few files of which do not have to be
-// durable: the server's own commits are what tests are about.
+// init initializes the data directory without syncing it to disk: tests are about the durability of
+// later commits.
 func (s *Server) init() error {
 	user, err := unprivileged()
 	if err != nil {
@@ -90,22 +89,22 @@ func (s *Server) program(name string) string { return filepath.Join(s.bin, name)
 func (s *Server) data() string               { return filepath.Join(s.dir, "data") }
 func (s *Server) log() string                { return filepath.Join(s.dir, "log") }
 
-// URL is the server's address and its database, the same after every Start.
+// URL returns the URL of the database. It is the same after each Start.
 func (s *Server) URL() string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 }
 
-// Schema returns the URL of an empty schema on the server. It is gone with it.
+// Schema returns the URL of an empty schema, which is removed with the server.
 func (s *Server) Schema(t testing.TB) string {
 	t.Helper()
 	return schema(t, s.URL(), false)
 }
 
-// Start starts the server, on its first port again, and returns when it
-// answers. Processes of one that was killed may hold it up; it tries for 30 s.
+// Start starts the server, always on the same port, and returns when it accepts connections.
+// Remaining processes of a killed server may delay this; Start retries for 30 seconds.
 func (s *Server) Start() error {
 	if s.proc != nil {
-		return errors.New("pgtest: the server runs")
+		return errors.New("pgtest: the server is already running")
 	}
 	var err error
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(pause) {
@@ -153,7 +152,7 @@ func (s *Server) spawn(port int) (*process, error) {
 	return spawn(cmd)
 }
 
-// answers waits until the server takes a connection, or has ended.
+// answers waits until the server accepts a connection. It fails if the server exits.
 func (s *Server) answers(proc *process, port int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -164,7 +163,7 @@ func (s *Server) answers(proc *process, port int) error {
 		}
 		select {
 		case <-proc.gone:
-			return fmt.Errorf("pgtest: the server has ended: %w", err)
+			return fmt.Errorf("pgtest: the server exited: %w", err)
 		case <-ctx.Done():
 			return fmt.Errorf("pgtest: the server does not answer: %w", err)
 		case <-time.After(pause):
@@ -172,7 +171,7 @@ func (s *Server) answers(proc *process, port int) error {
 	}
 }
 
-// tail is the end of the server's log.
+// tail returns the last lines of the server's log.
 func (s *Server) tail() []byte {
 	b, err := os.ReadFile(s.log())
 	if err != nil {
@@ -182,11 +181,11 @@ func (s *Server) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-20):], []byte("\n"))
 }
 
-// Kill sends the postmaster SIGKILL and returns when it is gone. Its data is
-// left as a crash leaves it.
+// Kill kills the postmaster with SIGKILL and returns when it has exited. The data is left as after
+// a crash.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Stop ends the server in order: connections are cut, data is written.
+// Stop shuts the server down: connections are closed and data is written.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 func (s *Server) end(signal syscall.Signal) {
@@ -196,13 +195,13 @@ func (s *Server) end(signal syscall.Signal) {
 	}
 }
 
-// close ends the server without care for its data, and removes it.
+// close stops the server without writing data, and removes its files.
 func (s *Server) close() error {
 	s.end(syscall.SIGQUIT)
 	return os.RemoveAll(s.dir)
 }
 
-// freePort is a port of the loopback interface that nobody listens on now.
+// freePort returns a free port of the loopback interface.
 func freePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

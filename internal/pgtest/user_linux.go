@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// attributes run a child as a user and end it with this process: SIGQUIT lets
-// the postmaster take its own children along.
+// attributes makes a child run as a user and end with this process. On SIGQUIT, the postmaster ends
+// its own children.
 func attributes(as *account) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
 	if as != nil {
@@ -19,8 +19,8 @@ func attributes(as *account) *syscall.SysProcAttr {
 	return a
 }
 
-// unprivileged is who runs the server when root runs the tests, which
-// PostgreSQL refuses; nil is nobody else.
+// unprivileged returns the user who runs the server if the tests run as root, because PostgreSQL
+// refuses to run as root. It returns nil if the current user can run the server.
 func unprivileged() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

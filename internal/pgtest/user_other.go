@@ -4,8 +4,8 @@ package pgtest
 
 import "syscall"
 
-// attributes of a child: only Linux can tie its life to ours.
+// attributes does nothing: only Linux can end a child together with its parent.
 func attributes(*account) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
-// unprivileged is nobody else: run the tests as a user other than root.
+// unprivileged returns nil: the tests must not run as root.
 func unprivileged() (*account, error) { return nil, nil }

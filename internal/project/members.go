@@ -156,7 +156,7 @@ func (m *memberWork) artifactID(n *journal.Node, own string) string {
 func (m *memberWork) memberArtifact(n *journal.Node, id string, parts []*a2av1.Part) *a2av1.Artifact {
 	v := m.voice(n)
 	if v.metadata == nil {
-		v.metadata = brief(&teamv1.TeamRun{Path: n.Path, DelegationId: m.task(n), Parent: m.task(n.Parent)})
+		v.metadata = Metadata(&teamv1.TeamRun{Path: n.Path, DelegationId: m.task(n), Parent: m.task(n.Parent)})
 	}
 	return &a2av1.Artifact{ArtifactId: id, Name: n.Path, Parts: parts, Metadata: v.metadata}
 }

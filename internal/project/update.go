@@ -1,10 +1,8 @@
 package project
 
 import (
-	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -70,7 +68,7 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 			run.Path, run.DelegationId, run.Parent = p.by.Path, f.task(p.by), f.task(p.by.Parent)
 		}
 		out[i] = &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-			TaskId: f.ID(), ContextId: f.ContextID(), Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: brief(run),
+			TaskId: f.ID(), ContextId: f.ContextID(), Artifact: p.artifact, Append: p.add, LastChunk: p.last, Metadata: Metadata(run),
 		}}}
 	}
 	return out
@@ -91,9 +89,6 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	}
 	if ev != nil {
 		r.Seq = ev.GetSeq()
-	}
-	if !details && f.ended == nil && len(r.GetQuestions())+len(f.failed)+len(f.warnings) == 0 {
-		return brief(r)
 	}
 	if details && ev != nil {
 		describe(r, f.view.Root, ev)
@@ -145,35 +140,11 @@ func kindOf(ev *teamv1.Event) string {
 	return ""
 }
 
-// brief is Metadata for a TeamRun that says no more than where it comes from, as
-// most do: ten times as fast.
-func brief(r *teamv1.TeamRun) *structpb.Struct {
-	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, 2)}
-	if r.GetSeq() != 0 {
-		s.Fields["seq"] = structpb.NewStringValue(strconv.FormatInt(r.GetSeq(), 10))
-	}
-	for _, f := range [...]struct{ name, text string }{{"path", r.GetPath()}, {"delegationId", r.GetDelegationId()}, {"parent", r.GetParent()}} {
-		if f.text != "" {
-			s.Fields[f.name] = structpb.NewStringValue(f.text)
-		}
-	}
-	if r.GetPaused() {
-		s.Fields["paused"] = structpb.NewBoolValue(true)
-	}
-	if r.GetCancelRequested() {
-		s.Fields["cancelRequested"] = structpb.NewBoolValue(true)
-	}
-	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}
-}
-
-// Metadata puts a TeamRun under its URI, in the protocol's JSON form.
+// Metadata puts a TeamRun under its URI, in the protocol's JSON form. It is nil where there
+// is none, see structOf.
 func Metadata(r *teamv1.TeamRun) *structpb.Struct {
-	b, err := protojson.Marshal(r)
-	if err != nil {
-		return nil
-	}
-	s := &structpb.Struct{}
-	if err := protojson.Unmarshal(b, s); err != nil {
+	s, ok := structOf(r.ProtoReflect())
+	if !ok {
 		return nil
 	}
 	return &structpb.Struct{Fields: map[string]*structpb.Value{TeamRunURI: structpb.NewStructValue(s)}}

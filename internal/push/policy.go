@@ -23,7 +23,7 @@ type Policy struct {
 	// MaxWait is the longest pause that a receiver can request with Retry-After; the
 	// default is 1 h.
 	MaxWait time.Duration
-	// Lease is how long a configuration remains claimBatch by a process that has crashed; the
+	// Lease is how long a configuration remains claimed by a process that has crashed; the
 	// default is one and a half times Timeout.
 	Lease time.Duration
 	// Linger is how long a session waits for the next event before it ends. The next event

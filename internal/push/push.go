@@ -105,7 +105,7 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}, unread: map[configID]int{}}
 }
 
-// claimBatch is the maximum number of configurations that are claimBatch at once.
+// claimBatch is the maximum number of configurations that are claimed at once.
 const claimBatch = 64
 
 // claimRetry is the pause after the store rejected a claim.

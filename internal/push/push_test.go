@@ -288,8 +288,8 @@ func TestA_18_RetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-// TestA_18_DeadLetters: what is tried 20 times is given up and shown, the next one
-// has one try, and after a success all is as it was.
+// TestA_18_DeadLetters: a notification is dropped after 20 attempts and listed; the next
+// one has one attempt, and after a success 20 again.
 func TestA_18_DeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -354,8 +354,8 @@ func TestA_18_GivenUpAfterADay(t *testing.T) {
 	})
 }
 
-// TestP6_T18_BlackHolesDelayNobody: receivers that take calls and say nothing, of
-// the same account even.
+// TestP6_T18_BlackHolesDelayNobody: webhooks that accept calls but never answer do not
+// delay others, even of the same account.
 func TestP6_T18_BlackHolesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -436,8 +436,8 @@ func TestA_18_WhatIsDeletedIsNotTold(t *testing.T) {
 	})
 }
 
-// TestA_18_WhatIsMadeAgainIsToldOnce: a configuration that was deleted and made
-// again is told nothing by who still waits for more to tell the one before.
+// TestA_18_WhatIsMadeAgainIsToldOnce: a session of a configuration that was deleted sends
+// nothing to one that was created with the same id.
 func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -464,8 +464,8 @@ func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestP6_AStoreThatFailsDelaysLittle: what cannot be read is read again soon, then
-// less and less often; what is damaged, seldom from the first time on.
+// TestP6_AStoreThatFailsDelaysLittle: a failed read is retried soon, then with a backoff; a
+// damaged task is read rarely from the start.
 func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
 	always := func(int) bool { return true }
 	seconds := func(list ...int) (at []time.Duration) {
@@ -539,8 +539,8 @@ func TestT11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
 	})
 }
 
-// TestP6_AProcessThatGoes: what one dispatcher has not told the next one tells, at
-// once where it stopped.
+// TestP6_AProcessThatStops: notifications that a dispatcher has not delivered are delivered
+// by the next one, at once if the first one has stopped.
 func TestP6_AProcessThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -637,8 +637,8 @@ func TestT17_AnAnswerCountsByItsStatusOnly(t *testing.T) {
 	})
 }
 
-// TestA_18_AnyHistory: whatever receivers do, each notification is told at least
-// once or given up, in order.
+// TestA_18_AnyHistory: whatever webhooks do, each notification is delivered at least once
+// or dropped, in order.
 func TestA_18_AnyHistory(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

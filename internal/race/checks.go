@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Checks sets how many checks rapid makes until the test ends, a fifth of them with the
-// race detector; -rapid.checks sets another number for all tests.
-// It is for tests that are not parallel, since the number is that of the process.
+// Checks sets the number of checks that rapid makes until the test ends, or a fifth of it with the
+// race detector. The flag -rapid.checks takes precedence. Tests that call it must not be parallel,
+// because the number applies to the whole process.
 func Checks(t testing.TB, n int) {
 	t.Helper()
 	n = max(n/Stride(), 1)

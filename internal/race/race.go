@@ -1,7 +1,7 @@
-// Package race tells tests whether the race detector is on. It makes a program about
-// ten times as slow and takes memory of its own, so tests that repeat themselves over
-// bindings, events or seeds do a part of it with the race detector. A part of make
-// night does all of it.
+// Package race tells tests whether the race detector is enabled. The race detector makes
+// a program about ten times slower and needs memory, so tests that repeat the same
+// checks for many bindings, events or seeds run only a part of them with it. make night
+// runs all of them.
 package race
 
 import (
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Stride is the step by which a test with very many cases goes through them: 1, or 5 with
-// the race detector, which then runs every fifth case.
+// Stride returns the step with which a test with many cases iterates over them: 1, or 5 with the
+// race detector.
 func Stride() int {
 	if Enabled {
 		return 5
@@ -18,8 +18,8 @@ func Stride() int {
 	return 1
 }
 
-// Sample returns the cases that a test does: all of them, or with the race detector one,
-// chosen by the name of the test, so that every case is some test's.
+// Sample returns the cases to test: all of them, or with the race detector a single one. The name
+// of the test selects it, so that different tests cover different cases.
 func Sample[T any](t testing.TB, cases []T) []T {
 	if !Enabled {
 		return cases

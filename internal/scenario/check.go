@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// known reports stand-ins for models and agents that the configuration does not have.
+// known reports replacements for models and agents that the configuration does not define.
 func (r *reader) known(path []any, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) {
 	server := r.loaded.Server
 	for _, name := range sorted(models) {
@@ -27,17 +27,18 @@ func (r *reader) known(path []any, models map[string]*teamv1.ModelScript, agents
 	}
 }
 
+// sorted returns the keys of a map in ascending order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// check finds what a scenario names and the configuration does not have, and
-// what it would reach outside of this process.
+// check reports names in a scenario that the configuration does not define, and models, agents and
+// tools that the scenario would reach over the network.
 func (r *reader) check(s *Scenario) {
 	server := s.def.Server
 	team, agent := server.GetTeams()[s.Team], server.GetAgents()[s.Team]
 	all := slices.Sorted(slices.Values(append(sorted(server.GetTeams()), sorted(server.GetAgents())...)))
 	switch {
 	case s.Team == "":
-		r.Fault("the scenario does not say whom it asks, and "+s.def.File+" has no default", "add team: one of "+strings.Join(all, ", "), s.path...)
+		r.Fault("the scenario names no team, and "+s.def.File+" has no default agent", "add team: one of "+strings.Join(all, ", "), s.path...)
 		return
 	case team == nil && agent == nil:
 		r.Fault(fmt.Sprintf("%s has no team or agent %q", s.def.File, s.Team), config.Suggest(s.Team, all), r.teamPath(s)...)
@@ -48,13 +49,13 @@ func (r *reader) check(s *Scenario) {
 	}
 	models, agents, tools := s.def.Absent(s.Team)
 	for _, name := range models {
-		r.Fault(fmt.Sprintf("%q works with model %q, which is asked over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)
+		r.Fault(fmt.Sprintf("%q uses model %q, which is called over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)
 	}
 	for _, id := range agents {
-		r.Fault(fmt.Sprintf("%q works with agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)
+		r.Fault(fmt.Sprintf("%q uses agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)
 	}
 	for _, name := range tools {
-		r.Fault(fmt.Sprintf("%q works with tool %q, which is called over the network", s.Team, name), "test a team without it, or start it as a program: mcp: {command: [...]}", s.path...)
+		r.Fault(fmt.Sprintf("%q uses tool %q, which is called over the network", s.Team, name), "test a team without it, or start it as a program: mcp: {command: [...]}", s.path...)
 	}
 	for i := range s.turns {
 		c := &checks{reader: r, turn: &s.turns[i], scenario: s}
@@ -63,7 +64,7 @@ func (r *reader) check(s *Scenario) {
 	}
 }
 
-// teamPath is where the team of a scenario is named.
+// teamPath returns the path where the team of a scenario is set, or the path of the scenario.
 func (r *reader) teamPath(s *Scenario) []any {
 	if path := slices.Concat(s.path, []any{"team"}); r.Has(path...) {
 		return path
@@ -74,7 +75,7 @@ func (r *reader) teamPath(s *Scenario) []any {
 	return s.path
 }
 
-// checks finds what is wrong with the expectation of a turn.
+// checks finds faults in the expectation of a turn.
 type checks struct {
 	*reader
 	*turn
@@ -102,7 +103,7 @@ func (c *checks) names(team *teamv1.TeamConfig) {
 	c.paths("said", w.GetSaid(), members)
 }
 
-// paths reports keys that do not begin with a member.
+// paths reports paths that do not begin with a member of the team.
 func (c *checks) paths(key string, texts map[string]*teamv1.TextExpectation, members []string) {
 	for _, path := range sorted(texts) {
 		if name := first(path); !slices.Contains(members, name) {
@@ -116,10 +117,10 @@ func (c *checks) lacks(what, name string) string {
 }
 
 func hint(name string, have []string) string {
-	return cmp.Or(config.Suggest(name, have), "it has none; remove this")
+	return cmp.Or(config.Suggest(name, have), "the team has none; remove this")
 }
 
-// first is the member that a path begins with.
+// first returns the member that a path begins with.
 func first(path string) string {
 	id, _, _ := strings.Cut(path, "/")
 	return id
@@ -163,12 +164,12 @@ func stepIDs(steps []*teamv1.WorkflowStep) []string {
 	return ids
 }
 
-// texts reports patterns that are none.
+// texts reports invalid regular expressions.
 func (c *checks) texts() {
 	w := c.GetWant()
 	check := func(t *teamv1.TextExpectation, path ...any) {
 		if _, err := regexp.Compile(t.GetMatches()); err != nil {
-			c.Fault(err.Error(), "write a regular expression as RE2 has them", c.want(append(path, "matches")...)...)
+			c.Fault(err.Error(), "correct it; the syntax is RE2", c.want(append(path, "matches")...)...)
 		}
 	}
 	check(w.GetReply(), "reply")

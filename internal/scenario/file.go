@@ -1,6 +1,5 @@
-// Package scenario plays tests of teams: the scenarios of *_test.yaml files,
-// against the teams of the configuration beside them, in this process, without a
-// model and without a network.
+// Package scenario plays tests of teams: the scenarios of *_test.yaml files, against the teams of
+// the configuration next to them, within this process and without models or network.
 package scenario
 
 import (
@@ -20,29 +19,29 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Suffix is how the name of a test file ends.
+// Suffix is the suffix of the names of test files.
 const Suffix = "_test.yaml"
 
-// defaultTimeout is the time of a scenario where nothing else is set.
+// defaultTimeout is the time limit of a scenario that sets none.
 const defaultTimeout = 30 * time.Second
 
-// File is a test file without faults.
+// File is a valid test file.
 type File struct {
-	// Path as it was given.
+	// Path is the path as it was given to Load.
 	Path string
-	// Scenarios in the order of the file.
+	// Scenarios are in the order of the file.
 	Scenarios []*Scenario
 
 	source *config.Source
 }
 
-// Scenario is a conversation with a team, and what has to come of it.
+// Scenario is a conversation with a team and the expected results.
 type Scenario struct {
-	// File that holds it.
+	// File is the file that contains the scenario.
 	File *File
-	// Name and Team of it.
+	// Name is the name of the scenario, Team the id of the team or agent that is tested.
 	Name, Team string
-	// Line where it begins.
+	// Line is the line where the scenario begins, from 1.
 	Line int
 
 	def     *config.Config
@@ -51,21 +50,20 @@ type Scenario struct {
 	path    []any
 }
 
-// turn is one message of the conversation.
+// turn is a message of the conversation with the expected results.
 type turn struct {
 	*teamv1.ScenarioTurn
-	path []any // of the entry that holds send and want
+	path []any // path of the entry that contains send and want
 }
 
-// want is the path of what is expected.
+// want returns the path of a key of the expectation.
 func (t *turn) want(path ...any) []any { return slices.Concat(t.path, []any{"want"}, path) }
 
-// Loader reads test files. The zero value uses the files and the environment of
-// the process.
+// Loader reads test files. The zero value uses the file system and the environment of the process.
 type Loader = config.Loader
 
-// Load reads a test file and what it tests. The error is config.Faults:
-// everything that is wrong with the file, its scripts and the configuration.
+// Load reads a test file and the configuration that it tests. If the file, its scripts or the
+// configuration are invalid, the error is config.Faults and holds all faults.
 func Load(l Loader, path string) (*File, error) {
 	var m teamv1.ScenarioFile
 	source, err := l.Read(path, &m)
@@ -82,8 +80,8 @@ func Load(l Loader, path string) (*File, error) {
 	return r.file, nil
 }
 
-// errFaults ends reading: the faults that are known say why.
-var errFaults = errors.New("the file has faults")
+// errFaults ends reading after faults were recorded.
+var errFaults = errors.New("the file is invalid")
 
 // reader reads one test file.
 type reader struct {
@@ -91,11 +89,11 @@ type reader struct {
 	loader  Loader
 	message *teamv1.ScenarioFile
 	file    *File
-	faults  config.Faults // of other files
+	faults  config.Faults // faults of scripts and of the configuration
 	loaded  *config.Config
 }
 
-// read reads the scenarios, if the file is what it has to be.
+// read reads the configuration and the scenarios.
 func (r *reader) read() error {
 	common, err := r.standIns(nil, nil, r.message.GetModels(), r.message.GetAgents())
 	if err != nil {
@@ -145,7 +143,7 @@ func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, co
 	return nil
 }
 
-// defaultTeam is the team of calls that name none.
+// defaultTeam returns the agent that handles requests without a tenant, or "".
 func defaultTeam(def *config.Config) string {
 	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
 		return id
@@ -160,7 +158,7 @@ func defaultTeam(def *config.Config) string {
 	return ""
 }
 
-// load reads the configuration with stand-ins. Its faults are kept.
+// load loads the configuration with stand-ins. Its faults are recorded in r.
 func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	if name := r.message.GetConfig(); name != "" && !r.loader.Exists(r.Path(name)) {
 		r.Fault(fmt.Sprintf("config %q: the file does not exist", name), "the path is relative to this file", "config")
@@ -177,11 +175,11 @@ func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	hurry(def.Server)
+	shortenBackoff(def.Server)
 	return def, nil
 }
 
-// config is the file that is tested.
+// config returns the path of the configuration that is tested.
 func (r *reader) config() string {
 	if name := r.message.GetConfig(); name != "" {
 		return r.Path(name)
@@ -192,8 +190,7 @@ func (r *reader) config() string {
 	return r.Path("team.yaml")
 }
 
-// standIns are the scripts and steps that take the place of models and agents:
-// those of common, and those given.
+// standIns returns the stand-ins for models and agents: those of common, overridden by those given.
 func (r *reader) standIns(path []any, common *config.StandIns, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) (*config.StandIns, error) {
 	s := &config.StandIns{Models: map[string]config.Script{}, Agents: map[string]*yaml.Node{}}
 	if common != nil {
@@ -214,17 +211,17 @@ func (r *reader) standIns(path []any, common *config.StandIns, models map[string
 	return s, err
 }
 
-// script reads the script at a path: a file, or in place.
+// script reads a script from a file, or from the test file itself.
 func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 	if m.GetFile() == "" {
 		n := r.Node(at...)
 		source, err := yaml.Marshal(n)
 		if err != nil {
-			r.Fault("this is no script: "+err.Error(), "correct it", at...)
+			r.Fault("not a valid script: "+err.Error(), "correct it", at...)
 			return config.Script{}, false
 		}
 		s, err := scripted.ParseNode(r.File(), r.Data(), n)
-		return config.Script{Script: s, Source: source}, r.sound(err, at, func(f scripted.Fault) { r.FaultAt(f.Line, f.Col, f.Message, f.Hint) })
+		return config.Script{Script: s, Source: source}, r.isValid(err, at, func(f scripted.Fault) { r.FaultAt(f.Line, f.Col, f.Message, f.Hint) })
 	}
 	file := append(slices.Clip(at), "file")
 	source, err := r.ReadFile(m.GetFile())
@@ -234,13 +231,13 @@ func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 	}
 	s, err := scripted.Parse(r.Path(m.GetFile()), source)
 	text := config.NewText(source, nil)
-	return config.Script{Script: s, Source: source}, r.sound(err, file, func(f scripted.Fault) {
+	return config.Script{Script: s, Source: source}, r.isValid(err, file, func(f scripted.Fault) {
 		r.faults = append(r.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 	})
 }
 
-// sound reports the faults of a script.
-func (r *reader) sound(err error, at []any, report func(scripted.Fault)) bool {
+// isValid reports whether err is nil, and otherwise reports the faults of the script.
+func (r *reader) isValid(err error, at []any, report func(scripted.Fault)) bool {
 	var faults scripted.Faults
 	switch {
 	case errors.As(err, &faults):
@@ -248,7 +245,7 @@ func (r *reader) sound(err error, at []any, report func(scripted.Fault)) bool {
 			report(f)
 		}
 	case err != nil:
-		r.Fault("this is no script: "+err.Error(), "correct it", at...)
+		r.Fault("not a valid script: "+err.Error(), "correct it", at...)
 	}
 	return err == nil
 }

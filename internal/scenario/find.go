@@ -10,14 +10,14 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// IsTest reports whether a file is a test file, by its name.
+// IsTest reports whether the name of a file is that of a test file.
 func IsTest(path string) bool {
 	return strings.HasSuffix(path, Suffix) || strings.HasSuffix(path, "_test.yml")
 }
 
-// Find returns the test files that paths mean: files themselves, and those in
-// folders and the folders in these, sorted. What begins with . or _, testdata
-// and node_modules are left out. The error is config.Faults of paths without any.
+// Find returns the test files for paths, sorted: the files themselves, and the test files in
+// folders and their subfolders. Names that begin with "." or "_", testdata and node_modules are
+// skipped. The error is config.Faults for paths without test files.
 func Find(paths ...string) ([]string, error) {
 	var files []string
 	var faults config.Faults
@@ -27,9 +27,9 @@ func Find(paths ...string) ([]string, error) {
 		case err != nil:
 			faults = append(faults, config.Unreadable(path, err))
 		case len(found) == 1 && !IsTest(found[0]):
-			faults = append(faults, config.Fault{File: path, Message: "this is no test file", Hint: "name one that ends in " + Suffix + ", or the folder it is in"})
+			faults = append(faults, config.Fault{File: path, Message: "not a test file", Hint: "name a file that ends in " + Suffix + ", or the folder it is in"})
 		case len(found) == 0:
-			faults = append(faults, config.Fault{File: path, Message: "the folder holds no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
+			faults = append(faults, config.Fault{File: path, Message: "the folder contains no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
 		}
 		files = append(files, found...)
 	}
@@ -53,7 +53,7 @@ func find(path string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && file != path && leftOut(d.Name()):
+		case d.IsDir() && file != path && isSkipped(d.Name()):
 			return fs.SkipDir
 		case d.Type().IsRegular() && IsTest(file):
 			files = append(files, file)
@@ -63,6 +63,6 @@ func find(path string) ([]string, error) {
 	return files, err
 }
 
-func leftOut(folder string) bool {
+func isSkipped(folder string) bool {
 	return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") || folder == "testdata" || folder == "node_modules"
 }

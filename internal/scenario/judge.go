@@ -14,21 +14,21 @@ import (
 
 // Failure is an expectation that was not met.
 type Failure struct {
-	// File and Line of the expectation.
+	// File and Line are the position of the expectation.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Message says what was wanted and what came.
+	// Message says what was wanted and what was got.
 	Message string `json:"message"`
-	// Why it came: the decision that differed, where there is one.
+	// Why describes the decision that led to the result; "" if no decision explains it.
 	Why string `json:"why,omitempty"`
 }
 
-// judge compares what became of a message with what was expected.
+// judge compares the results of a turn with the expectation.
 type judge struct {
 	*record
 	scenario *Scenario
 	turn     *turn
-	prefix   string // names the message of a conversation
+	prefix   string // prefix of failures, which names the message in a conversation
 	failures []Failure
 }
 
@@ -43,10 +43,10 @@ func (j *judge) failf(key []any, why, format string, args ...any) {
 	})
 }
 
-// has reports whether the expectation says something of a key, be it an empty list.
+// has reports whether the expectation contains a key, even if its value is empty.
 func (j *judge) has(key string) bool { return j.scenario.File.source.Has(j.turn.want(key)...) }
 
-// all compares everything.
+// all checks the whole expectation.
 func (j *judge) all() {
 	w := j.turn.GetWant()
 	j.state(w)
@@ -69,7 +69,7 @@ func (j *judge) all() {
 	slices.SortStableFunc(j.failures, func(a, b Failure) int { return a.Line - b.Line })
 }
 
-// work judges the last work of an agent, which there has to be.
+// work calls judge with the last work of an agent, or adds a failure if the agent did not work.
 func (j *judge) work(key []any, path string, judge func(*work)) {
 	if w := j.last(path); w != nil {
 		judge(w)
@@ -78,7 +78,7 @@ func (j *judge) work(key []any, path string, judge func(*work)) {
 	j.failf(key, j.ending(), "want %s to work, it did not", path)
 }
 
-// problem is why a piece of work did not succeed.
+// problem returns why the work did not succeed, or "".
 func (w *work) problem() string {
 	if e := w.End.GetError(); e != nil {
 		return fmt.Sprintf("%s: %s: %s", w.path, e.GetReason(), e.GetMessage())
@@ -86,7 +86,7 @@ func (w *work) problem() string {
 	return ""
 }
 
-// state judges how the run ended.
+// state checks how the run ended.
 func (j *judge) state(w *teamv1.Expectation) {
 	got := j.finalState()
 	want := w.GetState()
@@ -112,7 +112,7 @@ func (j *judge) state(w *teamv1.Expectation) {
 	}
 }
 
-// finalState is how the task stands.
+// finalState returns the state of the task.
 func (j *judge) finalState() teamv1.FinalState_Value {
 	switch j.Top.End.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY:
@@ -128,7 +128,7 @@ func (j *judge) finalState() teamv1.FinalState_Value {
 	return teamv1.FinalState_INPUT_REQUIRED
 }
 
-// stopped is why the run ended as it did, or what it waits for.
+// stopped returns why the run ended as it did, or what it waits for.
 func (j *judge) stopped() string {
 	if e := j.Top.End.GetError(); e != nil {
 		return e.GetReason() + ": " + e.GetMessage()
@@ -139,7 +139,7 @@ func (j *judge) stopped() string {
 	return j.ending()
 }
 
-// order judges who worked, and by which rules and steps.
+// order checks which members worked, in which order, and which rules and steps applied.
 func (j *judge) order(w *teamv1.Expectation) {
 	var top, all, ran, skipped, failed []*work
 	for _, k := range j.works {
@@ -182,7 +182,7 @@ func (j *judge) order(w *teamv1.Expectation) {
 	})
 }
 
-// worked judges a list of works by a word of each.
+// worked checks a list of works; word names a work.
 func (j *judge) worked(key string, want []string, got []*work, word func(*work) string) {
 	words := make([]string, len(got))
 	for i, k := range got {
@@ -199,7 +199,7 @@ func (j *judge) worked(key string, want []string, got []*work, word func(*work) 
 	})
 }
 
-// list judges a list; why explains the entry where it differs.
+// list checks a list; why explains the first entry that differs.
 func (j *judge) list(key string, want, got []string, why func(i int) string) {
 	if !j.has(key) || slices.Equal(want, got) {
 		return
@@ -208,11 +208,12 @@ func (j *judge) list(key string, want, got []string, why func(i int) string) {
 	for i < len(want) && i < len(got) && want[i] == got[i] {
 		i++
 	}
-	j.failf([]any{key}, why(i), "want %s %s, got %s", key, listed(want), listed(got))
+	j.failf([]any{key}, why(i), "want %s %s, got %s", key, formatList(want), formatList(got))
 }
 
-// listed is a list in a line, cut where it is long; what holds spaces is quoted.
-func listed(items []string) string {
+// formatList formats a list on one line and truncates it if it is long. Items with spaces are
+// quoted.
+func formatList(items []string) string {
 	const most = 16
 	var words []string
 	for i, s := range items {
@@ -228,7 +229,7 @@ func listed(items []string) string {
 	return "[" + strings.Join(words, " ") + "]"
 }
 
-// numbers judges what is counted.
+// numbers checks counts and consumption.
 func (j *judge) numbers(w *teamv1.Expectation) {
 	var delegations, handoffs, parallel int64
 	for _, k := range j.works {
@@ -263,7 +264,7 @@ func (j *judge) exactly(key string, want, got int64) {
 	}
 }
 
-// spend judges what the message cost.
+// spend checks what the turn consumed.
 func (j *judge) spend(most *teamv1.SpendLimit) {
 	s := j.Top.End.GetSpent()
 	for _, m := range []struct {
@@ -276,15 +277,15 @@ func (j *judge) spend(most *teamv1.SpendLimit) {
 		{"tool_calls", float64(most.GetToolCalls()), float64(j.tools)},
 	} {
 		if j.scenario.File.source.Has(j.turn.want("at_most", m.key)...) && m.got > m.most {
-			j.failf([]any{"at_most", m.key}, "", "want at most %s %s, got %s", plain(m.most), strings.ReplaceAll(m.key, "_", " "), plain(m.got))
+			j.failf([]any{"at_most", m.key}, "", "want at most %s %s, got %s", formatNumber(m.most), strings.ReplaceAll(m.key, "_", " "), formatNumber(m.got))
 		}
 	}
 }
 
-// plain is a number without an exponent.
-func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+// formatNumber formats a number without an exponent.
+func formatNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// text judges a text.
+// text checks a text.
 func (j *judge) text(key []any, what string, want *teamv1.TextExpectation, got, why string) {
 	at := func(k ...any) []any { return slices.Concat(key, k) }
 	if want.Equals != nil && want.GetEquals() != got { //nolint:protogetter // an empty text can be expected
@@ -300,12 +301,12 @@ func (j *judge) text(key []any, what string, want *teamv1.TextExpectation, got, 
 			j.failf(at("excludes", i), why, "want %s without %s, got %s", what, quoted(part), quoted(got))
 		}
 	}
-	if p := want.GetMatches(); p != "" && !regexp.MustCompile(p).MatchString(got) { // it compiled when the file was read
+	if p := want.GetMatches(); p != "" && !regexp.MustCompile(p).MatchString(got) { // validated by checks.texts
 		j.failf(at("matches"), why, "want %s to match %s, got %s", what, p, quoted(got))
 	}
 }
 
-// quoted is a text for a message: in quotes, and cut where it is long.
+// quoted quotes a text for a message and truncates it if it is long.
 func quoted(s string) string {
 	const most = 160
 	if len(s) > most {

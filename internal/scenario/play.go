@@ -13,29 +13,29 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Result is what became of a scenario.
+// Result is the result of playing a scenario.
 type Result struct {
 	*Scenario
-	// Failures are the expectations that were not met; none is a success.
+	// Failures are the expectations that were not met; the scenario passed if there are none.
 	Failures []Failure
-	// Took is how long it was.
+	// Took is the time that it took.
 	Took time.Duration
-	// Runs are the events of each message, by the id of its task.
+	// Runs holds the run of each message.
 	Runs []Run
 }
 
-// Run is what one message began.
+// Run is the run that a message started.
 type Run struct {
-	// Task is its id.
+	// Task is the id of the task.
 	Task string
-	// Events of it, as they are on record.
+	// Events are the recorded events of the run.
 	Events []*teamv1.Event
 }
 
-var errTimeout = errors.New("the time is up")
+var errTimeout = errors.New("scenario timeout")
 
-// Play plays a scenario on a stage of its own. The error is that the stage could
-// not be set; what goes wrong on it is a failure. Safe for concurrent use.
+// Play plays a scenario with agents and a store of its own. It returns an error if these cannot be
+// set up; all other problems are failures in the result. It is safe for concurrent use.
 func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
 	var st *stage
 	def, err := s.def.Only(s.Team)
@@ -57,7 +57,7 @@ func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
 	return p.result, nil
 }
 
-// play is a scenario that is played. Used by one goroutine.
+// play is the state of a scenario that is being played. It is not safe for concurrent use.
 type play struct {
 	*Scenario
 	stage        *stage
@@ -65,7 +65,7 @@ type play struct {
 	conversation string
 }
 
-// turns sends one message after the other, until one fails.
+// turns plays the turns in order, until one fails.
 func (p *play) turns(ctx context.Context) error {
 	for i := range p.Scenario.turns {
 		j := &judge{record: newRecord(), scenario: p.Scenario, turn: &p.Scenario.turns[i]}
@@ -91,12 +91,12 @@ func (p *play) turns(ctx context.Context) error {
 	return nil
 }
 
-// turn sends a message and answers the questions that come, as far as there are answers.
+// turn sends a message and answers the questions of the run, as long as there are answers.
 func (p *play) turn(ctx context.Context, j *judge) error {
 	req := &teamv1.ProcessRequest{AgentId: p.Team, ContextId: p.conversation, Message: agent.UserMessage(uuid.NewString(), j.turn.GetSend())}
 	answers := j.turn.GetAnswers()
 	for {
-		if err := p.follow(ctx, j.record, req); err != nil {
+		if err := p.collect(ctx, j.record, req); err != nil {
 			return err
 		}
 		if j.Top.End != nil || len(j.Questions("")) == 0 {
@@ -113,14 +113,14 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 	if len(answers) > 0 {
 		j.failures = append(j.failures, Failure{
 			File: p.File.Path, Line: p.File.source.Line(append(j.turn.path[:len(j.turn.path):len(j.turn.path)], "answers")...),
-			Message: fmt.Sprintf("%sanswer %s was not asked for", j.prefix, quoted(answers[0])),
+			Message: fmt.Sprintf("%sunused answer %s", j.prefix, quoted(answers[0])),
 		})
 	}
 	return nil
 }
 
-// follow takes the events of a call until the run has ended or waits.
-func (p *play) follow(ctx context.Context, r *record, req *teamv1.ProcessRequest) error {
+// collect records the events of a call until the run has ended or waits for an answer.
+func (p *play) collect(ctx context.Context, r *record, req *teamv1.ProcessRequest) error {
 	defer r.settle()
 	for resp, err := range p.stage.process(ctx, req, r.Seq) {
 		if err != nil {

@@ -11,37 +11,36 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// record is what became of a message: the events of its task, and what is asked
-// of them.
+// record holds the events of a task and what the expectations refer to.
 type record struct {
 	*journal.View
 	events    []*teamv1.Event
-	questions []string // all that were asked
+	questions []string // texts of all questions
 
-	works     []*work // of members at all levels, each before those below it
+	works     []*work // works of members at all levels; each precedes those it delegated
 	decisions []*decision
-	calls     int64 // of models
-	tools     int64
+	calls     int64 // number of model calls
+	tools     int64 // number of tool calls
 }
 
-// work is a piece of work that a member was given.
+// work is a task that was given to a member.
 type work struct {
 	*journal.Node
-	path  string // below the team
+	path  string // path of the member, relative to the team
 	by    *decision
 	given *a2av1.Message
 	said  *a2av1.Message
 }
 
-// decision is a choice of the team's own scheduler.
+// decision is a decision of the team's own scheduler.
 type decision struct {
 	*teamv1.Decided
-	turn int // from 1: how many times work was given out before, and this one
+	turn int // from 1: the number of decisions so far that gave work to members
 }
 
 func newRecord() *record { return &record{View: journal.New("", journal.Whole)} }
 
-// add takes an event.
+// add records an event.
 func (r *record) add(task string, ev *teamv1.Event) {
 	r.Root = cmp.Or(task, r.Root)
 	r.events = append(r.events, ev)
@@ -51,10 +50,10 @@ func (r *record) add(task string, ev *teamv1.Event) {
 	}
 }
 
-// settle computes what is asked of the events so far.
+// settle derives works, decisions and counts from the events.
 func (r *record) settle() {
 	r.works, r.decisions, r.calls, r.tools = nil, nil, 0, 0
-	by := map[string]*decision{} // of the team's own steps, by id
+	by := map[string]*decision{} // by id of the steps that were decided
 	for _, ev := range r.Top.Decisions {
 		d := &decision{Decided: ev.GetDecided(), turn: 1}
 		if n := len(r.decisions); n > 0 {
@@ -77,30 +76,29 @@ func (r *record) settle() {
 		if n.Parent == r.Top {
 			w.by = by[n.Step.GetId()]
 		}
-		_, w.path, _ = strings.Cut(n.Path, "/") // without the team that it begins with
+		_, w.path, _ = strings.Cut(n.Path, "/") // remove the team
 		r.works = append(r.works, w)
 	})
 }
 
-// count counts calls of models and tools.
+// count counts the calls of models and tools.
 func (r *record) count(n *journal.Node) {
 	for _, a := range n.Attempts {
 		switch n.Step.GetKind() {
 		case teamv1.Step_KIND_MODEL:
 			r.calls++
 		case teamv1.Step_KIND_JUDGE:
-			if a.Started.GetStarted().GetModel() != "" { // else it is a check, or an agent
+			if a.Started.GetStarted().GetModel() != "" { // otherwise the judge is an expression or an agent
 				r.calls++
 			}
 		case teamv1.Step_KIND_TOOL:
 			r.tools++
-		default: // of members and people
+		default: // members and people
 		}
 	}
 }
 
-// given is the message that a member was given, with the results that were handed over
-// behind it.
+// given returns the message that a member received, followed by the results that were passed to it.
 func (r *record) given(n *journal.Node) *a2av1.Message {
 	for _, a := range slices.Backward(n.Attempts) {
 		if m := a.Started.GetStarted().GetInput().GetMessage(); m != nil {
@@ -118,7 +116,7 @@ func (r *record) given(n *journal.Node) *a2av1.Message {
 	return &a2av1.Message{Parts: parts}
 }
 
-// said is the message that a node ended with, in whatever form.
+// said returns the message that a node ended with: a reply, a model turn or a transfer.
 func (r *record) said(n *journal.Node) *a2av1.Message {
 	switch e := n.End; {
 	case e.GetTurn() != nil:
@@ -129,18 +127,18 @@ func (r *record) said(n *journal.Node) *a2av1.Message {
 	return n.Reply
 }
 
-// givesWork reports whether members were chosen.
+// givesWork reports whether the decision gave work to members.
 func (d *decision) givesWork() bool {
 	return slices.ContainsFunc(d.GetSteps(), func(s *teamv1.Step) bool { return agent.IsDelegation(s.GetKind()) && s.GetRefusal() == nil })
 }
 
-// ran reports whether the work was not refused.
+// ran reports whether the work was started rather than refused or skipped.
 func (w *work) ran() bool { return w.Step.GetRefusal() == nil }
 
-// top reports whether the team itself gave the work out.
+// top reports whether the work was given by the team itself rather than by a member.
 func (w *work) top() bool { return w.by != nil }
 
-// last is the last piece of work of an agent; nil is none.
+// last returns the last work of an agent, or nil.
 func (r *record) last(path string) *work {
 	var found *work
 	for _, w := range r.works {

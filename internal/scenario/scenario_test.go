@@ -134,8 +134,8 @@ func play(t *testing.T, text string) []string {
 	return lines
 }
 
-// TestExpectations has for each key of an expectation one that is met and one
-// that is not, with what is told of it.
+// TestExpectations tests each key of an expectation with one that is met and one that is
+// not, and the failure for it.
 func TestExpectations(t *testing.T) {
 	tests := []struct {
 		key, send, met, unmet string
@@ -167,7 +167,7 @@ func TestExpectations(t *testing.T) {
 			`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`,
 		}},
 		{"reason", "relay: good", "", "NO_RESPONSE", []string{`4 want the run FAILED, got COMPLETED | turn 3: critic answered (team.yaml:36)`}},
-		{"reason", "down", "UNAVAILABLE", "TIMEOUT", []string{`4 want reason TIMEOUT, got UNAVAILABLE | UNAVAILABLE: the endpoint of model "small" does not work (HTTP 503); try again later`}},
+		{"reason", "down", "UNAVAILABLE", "TIMEOUT", []string{`4 want reason TIMEOUT, got UNAVAILABLE | UNAVAILABLE: the endpoint of model "small" failed (HTTP 503); try again later`}},
 		{"error", "down", "{contains: [HTTP 503]}", "{equals: no}", []string{`4 want error "no", got "…" | `}},
 		{"reply", "good", "{equals: text good, contains: [text], excludes: [bad], matches: '^t'}", "{equals: a, contains: [b, c], excludes: [good], matches: '^g'}", []string{
 			`4 want reply "a", got "text good" | turn 3: rule "done" matched: true (team.yaml:24)`,
@@ -237,7 +237,7 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// same compares lines; … in want stands for anything.
+// same compares lines; … in want matches any text.
 func same(t *testing.T, got, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -270,7 +270,7 @@ func TestUnexpectedEnds(t *testing.T) {
 		}},
 		"a question": {head + "  - {name: n, team: line, send: good}\n", []string{`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`}},
 		"an answer too many": {head + "  - name: n\n    team: line\n    send: good\n    answers: [red, blue]\n    want: {reply: {equals: red it is}}\n", []string{
-			`7 answer "blue" was not asked for | `,
+			`7 unused answer "blue" | `,
 		}},
 		"somebody who did not work": {head + "  - {name: n, team: panel, send: good, models: {fast: {agents: {panel: [{text: alone}]}}}, want: {said: {writer: {contains: [a]}}, given: {critic: {contains: [a]}}}}\n", []string{
 			"4 want critic to work, it did not | turn 1: the model answered (team.yaml:33)", "4 want writer to work, it did not | …",
@@ -370,10 +370,10 @@ func TestFaults(t *testing.T) {
 		"an unknown member of a path":   {head + "  - {name: n, send: x, want: {failed: [writr/a]}}\n", `"desk" has no member "writr"`},
 		"an unknown member that speaks": {head + "  - {name: n, send: x, want: {said: {writr: {equals: x}}}}\n", `team_test.yaml:4:38  "desk" has no member "writr"`},
 		"an unknown rule":               {head + "  - {name: n, send: x, want: {rules: [wrote]}}\n", `team_test.yaml:4:39  "desk" has no rule "wrote"`},
-		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: …, send: …, want: {steps: [draft]}}\n     |                                     ^ it has none; remove this"},
-		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" works with model "slow", which is asked over the network`},
-		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" works with agent "far", which is on another server`},
-		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" works with tool "web", which is called over the network`},
+		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: …, send: …, want: {steps: [draft]}}\n     |                                     ^ the team has none; remove this"},
+		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" uses model "slow", which is called over the network`},
+		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" uses agent "far", which is on another server`},
+		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" uses tool "web", which is called over the network`},
 		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "none.yaml": the file does not exist`},
 		"a secret for a configuration":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "…": the file does not exist`},
 		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
@@ -389,16 +389,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOrder plays many scenarios at the same time and tells them in their order.
-// TestFind_NoTest: a configuration that is named in the place of its test is told to
-// be none, in place of all the keys that tests do not have.
+// TestOrder: scenarios are played concurrently and reported in their order.
+// TestFind_NoTest: if a configuration is given instead of its test, the error says so rather
+// than reporting all of its keys as unknown.
 func TestFind_NoTest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "team.yaml")
 	if err := os.WriteFile(path, []byte("version: v1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := scenario.Find(path)
-	if err == nil || !strings.Contains(err.Error(), "this is no test file") || !strings.Contains(err.Error(), "_test.yaml") {
+	if err == nil || !strings.Contains(err.Error(), "not a test file") || !strings.Contains(err.Error(), "_test.yaml") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -424,7 +424,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestEnd leaves nothing behind when it is ended, or when nobody listens.
+// TestEnd: Play stops all scenarios when it is canceled, or when report returns an error.
 func TestEnd(t *testing.T) {
 	f, err := load(t, "version: v1\nmodels: {fast: {agents: {writer: [{delay_ms: 60000, text: x}]}}}\nscenarios: [{name: a, team: writer, send: x}, {name: b, team: writer, send: x}]\n")
 	if err != nil {

@@ -16,14 +16,13 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// stage is where a scenario is played: the agents of a configuration with tasks
-// of their own, as a server has them, without its listeners.
+// stage is a server without listeners on which a scenario is played, with its own agents and store.
 type stage struct {
 	local  *server.Local
-	closes []func() error // in this order
+	closes []func() error // called in this order
 }
 
-// newStage builds the agents of a configuration. On an error nothing is left open.
+// newStage builds the agents of a configuration. If it fails, it closes everything that it opened.
 func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 	out, err := egress.New(egress.Config{})
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// play drives the tasks that act begins, until it returns.
+// play serves tasks while act runs, and closes the stage afterwards.
 func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
@@ -65,8 +64,8 @@ func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) e
 	return errors.Join(err, <-served, s.close())
 }
 
-// process gives an agent a message and yields the events of its run behind a
-// sequence, until it has ended or waits.
+// process sends a message to an agent and yields the events of its run with a sequence number
+// greater than after, until the run has ended or waits for an answer.
 func (s *stage) process(ctx context.Context, req *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		events, err := s.local.Handler().ProcessStream(ctx, &teamv1.ProcessStreamRequest{Request: req, After: after})

@@ -11,11 +11,11 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// atOnce is how many scenarios are played at the same time. They wait more than
+// maxConcurrent is the number of scenarios that are played concurrently. Scenarios wait more than
 // they compute.
-const atOnce = 8
+const maxConcurrent = 8
 
-// LoadAll reads test files. The error is config.Faults, those of all of them.
+// LoadAll reads test files. The error is config.Faults and holds the faults of all files.
 func LoadAll(l Loader, paths []string) ([]*File, error) {
 	var files []*File
 	var faults config.Faults
@@ -36,7 +36,7 @@ func LoadAll(l Loader, paths []string) ([]*File, error) {
 	return files, nil
 }
 
-// Select returns the scenarios whose team and name, with a space between, match;
+// Select returns the scenarios for which match matches the team and the name, separated by a space.
 // nil matches all.
 func Select(files []*File, match *regexp.Regexp) []*Scenario {
 	var all []*Scenario
@@ -50,9 +50,9 @@ func Select(files []*File, match *regexp.Regexp) []*Scenario {
 	return all
 }
 
-// Play plays scenarios, several at the same time, and tells the result of each in
-// their order. The error is that of a stage, or of tell, which ends it.
-func Play(ctx context.Context, all []*Scenario, log *zap.Logger, tell func(*Result) error) error {
+// Play plays scenarios concurrently and calls report with each result, in the order of all. It
+// stops when report returns an error or a scenario cannot be set up.
+func Play(ctx context.Context, all []*Scenario, log *zap.Logger, report func(*Result) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
@@ -66,7 +66,7 @@ func Play(ctx context.Context, all []*Scenario, log *zap.Logger, tell func(*Resu
 	var playing sync.WaitGroup
 	defer playing.Wait()
 	defer cancel()
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, maxConcurrent)
 	playing.Go(func() {
 		for i, s := range all {
 			select {
@@ -87,7 +87,7 @@ func Play(ctx context.Context, all []*Scenario, log *zap.Logger, tell func(*Resu
 		if o.err != nil {
 			return o.err
 		}
-		if err := tell(o.result); err != nil {
+		if err := report(o.result); err != nil {
 			return err
 		}
 	}

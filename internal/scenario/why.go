@@ -10,8 +10,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// reason says why a member was chosen: by which rule or model, what it saw, and
-// where that is written. by is nil for what the team did not decide itself.
+// reason explains why a member was chosen: the rule or model that decided, the values it saw, and
+// the line of the configuration. by is nil for decisions of other agents than the team.
 func (j *judge) reason(by *decision, path string) string {
 	if by == nil {
 		if i := strings.LastIndex(path, "/"); i > 0 {
@@ -26,7 +26,7 @@ func (j *judge) reason(by *decision, path string) string {
 	return fmt.Sprintf("turn %d: %s%s", by.turn, words(by), where)
 }
 
-// ending says why the run ended.
+// ending explains why the run ended.
 func (j *judge) ending() string {
 	if e := j.Top.End.GetError(); e != nil {
 		return e.GetReason() + ": " + e.GetMessage()
@@ -37,7 +37,7 @@ func (j *judge) ending() string {
 	return ""
 }
 
-// words is a decision in words.
+// words describes a decision.
 func words(d *decision) string {
 	if d.GetRule() == "" {
 		return d.GetReason()
@@ -49,7 +49,7 @@ func words(d *decision) string {
 	return s + ": " + d.GetReason()
 }
 
-// values are what a rule saw.
+// values formats the values that a rule saw.
 func values(v *structpb.Struct) string {
 	var saw []string
 	for _, name := range sorted(v.GetFields()) {
@@ -66,7 +66,7 @@ func values(v *structpb.Struct) string {
 	return strings.Join(saw, " and ")
 }
 
-// where is the line of the configuration that decided; 0 is not known.
+// where returns the line of the configuration that led to a decision, or 0 if it is not known.
 func (j *judge) where(by *decision) int {
 	def, id := j.scenario.def, j.scenario.Team
 	team := def.Server.GetTeams()[id]
@@ -89,10 +89,10 @@ func (j *judge) where(by *decision) int {
 	return def.Line("agents", id)
 }
 
-// liner knows the lines of a file.
+// liner returns lines of a file.
 type liner interface{ Line(path ...any) int }
 
-// stepLine is where a step of a workflow is written.
+// stepLine returns the line of a step of a workflow, or 0.
 func stepLine(def liner, name string, steps []*teamv1.WorkflowStep, path ...any) int {
 	for i, s := range steps {
 		at := append(path[:len(path):len(path)], i)

@@ -149,12 +149,12 @@ func TestA_21_OnlyLoopbackWithoutKeys(t *testing.T) {
 
 func TestA_21_BadKeys(t *testing.T) {
 	for name, k := range map[string]server.APIKey{
-		"a role that is none": {Name: "ann", SHA256: key("ann", "", "x").SHA256, Roles: []string{"boss", "the boss"}},
-		"short":               {Name: "a", SHA256: "00"},
-		"no hex":              {Name: "a", SHA256: strings.Repeat("x", 64)},
-		"no name":             {SHA256: strings.Repeat("0", 64)},
-		"a slash":             {Name: "a/b", SHA256: strings.Repeat("0", 64)},
-		"no value":            {Name: "a"},
+		"an invalid role": {Name: "ann", SHA256: key("ann", "", "x").SHA256, Roles: []string{"boss", "the boss"}},
+		"short":           {Name: "a", SHA256: "00"},
+		"no hex":          {Name: "a", SHA256: strings.Repeat("x", 64)},
+		"no name":         {SHA256: strings.Repeat("0", 64)},
+		"a slash":         {Name: "a/b", SHA256: strings.Repeat("0", 64)},
+		"no value":        {Name: "a"},
 	} {
 		if _, err := server.New(server.Config{Handler: &probe{}, Keys: []server.APIKey{k}}); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -225,8 +225,8 @@ func TestA_03_Version(t *testing.T) {
 	})
 }
 
-// TestA_01_ExtensionSupportRequired: where the server wants the extension each call
-// of A2A has to activate it, over every binding; our own service knows none.
+// TestA_01_ExtensionSupportRequired: with RequireTeamRun each A2A call must activate the
+// extension, over every binding; calls of the Agent service need not.
 func TestA_01_ExtensionSupportRequired(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{get: task}, RequireTeamRun: true})
 	knows, other := target, target

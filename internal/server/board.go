@@ -22,7 +22,7 @@ type Board interface {
 	AckMessages(context.Context, *teamv1.AckMessagesRequest) (*teamv1.AckMessagesResponse, error)
 }
 
-// boardService is the gRPC and REST service for boardService.
+// boardService is the gRPC and REST service for boards.
 type boardService struct {
 	teamv1.UnimplementedBoardServiceServer
 	*Server

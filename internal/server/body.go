@@ -107,9 +107,9 @@ const chunkSize = 32 << 10
 
 // readAtRate reads a body to its end. After the first 5 seconds it must arrive with at
 // least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
-// The errors are TOO_LARGE, TIMEOUT and INVALID_REQUEST.
+// The errors are INSUFFICIENT_RESOURCES, TIMEOUT_EXCEEDED and INVALID_REQUEST.
 func readAtRate(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every connection has one
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
 	var all bytes.Buffer
 	all.Grow(int(min(max(size, 0), chunkSize)) + bytes.MinRead)
 	start := time.Now()

@@ -91,7 +91,7 @@ func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte
 	}
 	h.Set("Content-Type", wire.TypeJSON)
 	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have left
+	_, _ = w.Write(b) // the caller may have disconnected
 }
 
 const jwksPath = "/.well-known/jwks.json"

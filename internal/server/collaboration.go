@@ -43,7 +43,7 @@ func (s collaborationService) ListCollaborations(ctx context.Context, req *teamv
 	return unary(ctx, s.Server, "ListCollaborations", false, req, s.config.Collaborations.ListCollaborations)
 }
 
-// PauseCollaboration starts no new work; running work finishes.
+// PauseCollaboration pauses a collaboration: no new work starts, and running work finishes.
 func (s collaborationService) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
 	return unary(ctx, s.Server, "PauseCollaboration", false, req, s.config.Collaborations.PauseCollaboration)
 }
@@ -53,7 +53,7 @@ func (s collaborationService) ResumeCollaboration(ctx context.Context, req *team
 	return unary(ctx, s.Server, "ResumeCollaboration", false, req, s.config.Collaborations.ResumeCollaboration)
 }
 
-// StopCollaboration stops a collaboration, and waits for running work if asked to.
+// StopCollaboration stops a collaboration and returns its results once it has ended.
 func (s collaborationService) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
 	return unary(ctx, s.Server, "StopCollaboration", true, req, s.config.Collaborations.StopCollaboration)
 }

@@ -74,6 +74,6 @@ func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, 
 		}
 		_ = setPrivate(r.Context(), w, nil) // always nil
 		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have left
+		_, _ = w.Write(b) // the caller may have disconnected
 	}
 }

@@ -60,7 +60,7 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 		"without keys":                                  {"plain", app, "", 200, app},
 		"another one of the list":                       {"plain", "http://localhost:5173", "", 200, "http://localhost:5173"},
 		"without keys another origin is refused":        {"plain", other, "", 403, ""},
-		"without keys every origin is none":             {"allKeyless", other, "", 403, ""},
+		"no keys: \"*\" allows no origin":               {"allKeyless", other, "", 403, ""},
 		"where it is off":                               {"off", app, "secret", 200, ""},
 		"where it is off, an asterisk is not an origin": {"plain", "*", "", 403, ""},
 	} {

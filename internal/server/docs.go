@@ -80,5 +80,5 @@ func (s *Server) asset(w http.ResponseWriter, media string, b []byte) {
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Set("X-Content-Type-Options", "nosniff")
 	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have left
+	_, _ = w.Write(b) // the caller may have disconnected
 }

@@ -74,7 +74,7 @@ func TestA_26_OpenAPI(t *testing.T) {
 			}
 		}
 		if resp, _ := fetch(t, "/docs/../server.go"); resp.StatusCode == http.StatusOK {
-			t.Error("a file that is none of the page")
+			t.Error("a file that is not part of the page was served")
 		}
 		if resp, _ := fetch(t, "/docs/nothing.js"); resp.StatusCode != http.StatusUnauthorized { // as of any path that is not open
 			t.Error(resp.Status)

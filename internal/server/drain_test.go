@@ -106,7 +106,7 @@ func TestA_20_TooManyPings(t *testing.T) {
 	}
 }
 
-// TestA_19_TheDrainDelayEnds: whoever closes the listeners, or finds that nothing can
+// TestA_19_TheDrainDelayEnds: closing the listeners, or a store where nothing can
 // be answered any more, does not wait for the delay.
 func TestA_19_TheDrainDelayEnds(t *testing.T) {
 	for name, end := range map[string]func(server.Listeners, chan struct{}){

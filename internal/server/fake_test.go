@@ -18,8 +18,8 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// probe is a handler whose behaviour a test chooses: what is tested with it is
-// the transport alone. Methods that are not set panic.
+// probe is a handler whose methods a test sets, so that the test covers only the transport.
+// Methods that are not set panic.
 type probe struct {
 	server.Handler
 	calls     atomic.Int64

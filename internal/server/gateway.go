@@ -30,7 +30,7 @@ import (
 // and ours for streams, JSON-RPC, cards, parts and health. Where two match, the one
 // registered later wins.
 func (s *Server) newGateway() (*runtime.ServeMux, error) {
-	nothing := func(string) (string, bool) { return "", false } // headers are read in inbound.go only
+	nothing := func(string) (string, bool) { return "", false } // inbound.go reads the headers
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{wire.TypeJSON}),
 		runtime.WithMarshalerOption(wire.TypeJSON, marshaler{wire.TypeJSON}),

@@ -51,8 +51,8 @@ func TestA_21_GuessesArePaced(t *testing.T) {
 	})
 }
 
-// TestA_21_GuessesAreBounded: what is remembered has limits, and addresses beyond them are
-// slowed down together.
+// TestA_21_GuessesAreBounded: the number of remembered addresses is limited, and further
+// addresses are slowed down together.
 func TestA_21_GuessesAreBounded(t *testing.T) {
 	g := &guesses{log: zap.NewNop()}
 	at := func(i int) netip.Addr {

@@ -16,9 +16,9 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestA_21_UnknownKeysAreSlowedDown: whoever tries out keys is soon told to wait, over each
-// binding, and leaves lines in the log; callers whose key was right before notice nothing,
-// and others get in soon.
+// TestA_21_UnknownKeysAreSlowedDown: a client that guesses keys must soon wait, over each
+// binding, and the log shows it. Callers with a key that was valid before are not affected,
+// and others are accepted again after a while.
 func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 	const guesses = 1200
 	core, log := observer.New(zap.WarnLevel)
@@ -86,8 +86,8 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 	}
 }
 
-// TestA_21_UnknownKeysBehindAProxy: a proxy that is trusted says whose keys they were; from
-// anybody else that means nothing.
+// TestA_21_UnknownKeysBehindAProxy: a trusted proxy names the address of its caller; the
+// same header from other clients is ignored.
 func TestA_21_UnknownKeysBehindAProxy(t *testing.T) {
 	config := server.Config{Handler: &probe{get: task}, Keys: []server.APIKey{key("ann", "", "secret")}}
 	config.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}

@@ -119,5 +119,5 @@ func plain(w http.ResponseWriter, httpStatus int, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(httpStatus)
-	_, _ = w.Write([]byte(text)) // the prober may have left
+	_, _ = w.Write([]byte(text)) // the client may have disconnected
 }

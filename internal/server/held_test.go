@@ -52,9 +52,9 @@ func begun(t *testing.T, address, method, path string) int {
 	return resp.StatusCode
 }
 
-// TestA_21_OpenPathsAreExact: what is served without a key is a file of a page, a card or
-// a probe by its exact path, to GET and HEAD, and its answer waits for no body. Every
-// other request is refused before its body is read.
+// TestA_21_OpenPathsAreExact: only exact paths of page files, cards and probes are served
+// without a key, only to GET and HEAD, and without waiting for a body. Other requests are
+// rejected before their body is read.
 func TestA_21_OpenPathsAreExact(t *testing.T) {
 	target := start(t, locked())
 	for _, c := range []struct {
@@ -98,8 +98,8 @@ func TestA_21_OpenPathsAreExact(t *testing.T) {
 	}
 }
 
-// TestA_21_HealthTakesLittle: a question about health has at most 1 KiB, is one message,
-// and comes soon; so has one of reflection.
+// TestA_21_HealthTakesLittle: a request for health or reflection has at most 1 KiB and one
+// message, and must arrive in time.
 func TestA_21_HealthTakesLittle(t *testing.T) {
 	target := start(t, locked())
 	g, err := rig.NewGRPC(target)

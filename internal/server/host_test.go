@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 )
 
-// TestA_21_ForeignPages: where there are no keys, a page of another site whose name leads
-// to a loopback address, or that sends forms here, gets nowhere (T45).
+// TestA_21_ForeignPages: without keys, requests from a page of another site are rejected,
+// even if its name resolves to a loopback address (T45).
 func TestA_21_ForeignPages(t *testing.T) {
 	p := &probe{
 		get:  task,
@@ -47,7 +47,7 @@ func TestA_21_ForeignPages(t *testing.T) {
 		"a card":                                {alone, card, "evil.example", "", 403},
 		"an origin elsewhere":                   {alone, "/tasks/t1", "", "https://evil.example", 403},
 		"an origin that is hidden":              {alone, "/tasks/t1", "", "null", 403},
-		"an origin that is none":                {alone, "/tasks/t1", "", "://", 403},
+		"an invalid origin":                     {alone, "/tasks/t1", "", "://", 403},
 		"a card from an origin elsewhere":       {alone, card, "", "https://ui.example", 200},
 		"the public URL":                        {public, "/tasks/t1", "team.example", "https://team.example", 200},
 		"the public URL with a port":            {public, "/tasks/t1", "TEAM.example:443", "", 200},

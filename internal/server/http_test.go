@@ -291,7 +291,7 @@ func TestA_01_ExtensionsAreActivated(t *testing.T) {
 	}
 }
 
-// TestA_03_CardsAreOpenToEveryVersion: a strict server shows its cards to everybody too.
+// TestA_03_CardsAreOpenToEveryVersion: a strict server serves its cards for every version.
 func TestA_03_CardsAreOpenToEveryVersion(t *testing.T) {
 	card := func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil }
 	strict := start(t, server.Config{Handler: &probe{card: card}, StrictVersion: true})

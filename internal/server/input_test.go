@@ -89,11 +89,11 @@ func TestA_04_RESTInput(t *testing.T) {
 		{"unknown role number", "POST", "/message:send", "application/a2a+json", `{"message":{"role":7}}`, 400, "INVALID_ARGUMENT", "message.role"},
 		{"two contents", "POST", "/message:send", "application/json", `{"message":{"parts":[{"text":"a","url":"b"}]}}`, 400, "INVALID_ARGUMENT", "message.parts[0]"},
 		{"unknown state in the query", "GET", "/tasks?status=BOGUS", "", "", 400, "INVALID_ARGUMENT", "status"},
-		{"page size that is none", "GET", "/tasks?pageSize=x", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
+		{"an invalid page size", "GET", "/tasks?pageSize=x", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
 		{"page size that is no whole number", "GET", "/tasks?page_size=1.5", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
 		{"page size twice", "GET", "/tasks?pageSize=1&pageSize=2", "", "", 400, "INVALID_ARGUMENT", "pageSize"},
 		{"artifacts or not", "GET", "/tasks?includeArtifacts=maybe", "", "", 400, "INVALID_ARGUMENT", "includeArtifacts"},
-		{"a state that is none, by number", "GET", "/tasks?status=99", "", "", 400, "INVALID_ARGUMENT", "status"},
+		{"an unknown state, by number", "GET", "/tasks?status=99", "", "", 400, "INVALID_ARGUMENT", "status"},
 		{"bad time", "GET", "/tasks?statusTimestampAfter=yesterday", "", "", 400, "INVALID_ARGUMENT", "statusTimestampAfter"},
 		{"wrong content type", "POST", "/message:send", "text/plain", part, 415, "UNIMPLEMENTED", ""},
 		{"no content type", "POST", "/message:send", "", part, 415, "UNIMPLEMENTED", ""},
@@ -204,8 +204,8 @@ func rpcReason(body map[string]any) string {
 	return ""
 }
 
-// TestA_22_OwnWords has what is wrong with a request said without the words of
-// the language and its libraries, on both bindings that take JSON.
+// TestA_22_OwnWords: errors about a request do not contain texts of Go or of libraries, on
+// both JSON bindings.
 func TestA_22_OwnWords(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{send: echo}})
 	for name, c := range map[string]struct{ params, want string }{
@@ -224,7 +224,7 @@ func TestA_22_OwnWords(t *testing.T) {
 		t.Run("JSON-RPC "+name, func(t *testing.T) {
 			text, want := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":`+c.params+`}`, c.want
 			if strings.Contains(want, "not JSON") {
-				text = c.params // the request as a whole is none
+				text = c.params // the whole request is invalid
 			}
 			_, body := post(t, target.HTTP+"/rpc", "application/json", text)
 			if got := field(body, "error", "message"); got != want {
@@ -351,7 +351,7 @@ func data(v *structpb.Value) *a2av1.Part {
 	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}}
 }
 
-// TestA_05_PageSizeZero: over gRPC a page size of 0 is none, because the official Go client
+// TestA_05_PageSizeZero: over gRPC a page size of 0 means the default, because the official Go client
 // sends it where its caller set nothing; elsewhere it is refused as the protocol has it.
 func TestA_05_PageSizeZero(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{list: func(_ context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {

@@ -219,5 +219,5 @@ func (s *Server) writeRPC(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	w.Header().Set("Cache-Control", "private, no-store")
 	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have left
+	_, _ = w.Write(b) // the caller may have disconnected
 }

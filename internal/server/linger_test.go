@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 )
 
-// TestA_01_RestOfABodyIsNotAwaited ends the connection of a caller that got its
-// answer and keeps the rest of its body back, whoever it is.
+// TestA_01_RestOfABodyIsNotAwaited: if a caller has got its answer but does not send the
+// rest of its body, the connection is closed.
 func TestA_01_RestOfABodyIsNotAwaited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two seconds")

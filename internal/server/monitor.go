@@ -28,7 +28,7 @@ type monitorService struct {
 	*Server
 }
 
-// GetTrace explains a task.
+// GetTrace returns the steps of a task, with the decisions that led to them.
 func (s monitorService) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
 	return unary(ctx, s.Server, "GetTrace", false, req, s.config.Monitor.GetTrace)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 )
 
-// TestR_003_28_Page: the Team Monitor is served to everybody, and names nothing that is
+// TestR_003_28_Page: the Team Monitor is served without a key, and names nothing that is
 // not served here. That it works is tested in a browser, in tests/page.
 func TestR_003_28_Page(t *testing.T) {
-	// monitored has a monitor that nobody asks anything.
+	// monitored has a monitor that is never called.
 	monitored := struct{ server.Monitor }{}
 	target := start(t, server.Config{Handler: &probe{}, Monitor: monitored, Keys: []server.APIKey{key("ann", "", "secret")}})
 	get := func(t *testing.T, path, etag string) (*http.Response, string) {
@@ -40,7 +40,7 @@ func TestR_003_28_Page(t *testing.T) {
 			}
 		}
 		if strings.Contains(page, "<style") || regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(page) || regexp.MustCompile(` (on\w+|style)=`).MatchString(page) {
-			t.Errorf("scripts or styles stand in the page:\n%s", page)
+			t.Errorf("the page contains inline scripts or styles:\n%s", page)
 		}
 	})
 	t.Run("R-003-28 nothing else does", func(t *testing.T) {

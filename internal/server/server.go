@@ -105,7 +105,7 @@ type Server struct {
 	rpc    map[string]grpc.MethodHandler
 	v03    map[string]unaryV03
 	cards  cards
-	// openAPI describes the REST surface.
+	// openAPI is the description of the REST API, in JSON.
 	openAPI []byte
 	grpc    *grpc.Server
 	http    *http.Server

@@ -27,7 +27,7 @@ const (
 	smallValues = "small values of metadata"
 )
 
-// grown is a task that has a size as it is encoded: most of it is of a kind.
+// grown returns a task with an encoded size, most of which is content of one kind.
 func grown(size int, kind string) *a2av1.Task {
 	t := &a2av1.Task{Id: "t1", Status: &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}}
 	switch kind {
@@ -47,9 +47,9 @@ func grown(size int, kind string) *a2av1.Task {
 	return t
 }
 
-// TestA_01_AnswersTooLarge: what is too large for one of the bindings comes over each
-// with URLs in place of its parts; where that does not help, all of them refuse it in
-// the same words. With the race detector it runs gRPC and REST.
+// TestA_01_AnswersTooLarge: if an answer is too large for one of the bindings, all of them
+// replace parts by URLs; if that is not enough, all return the same error. With the race
+// detector only gRPC and REST are tested.
 func TestA_01_AnswersTooLarge(t *testing.T) {
 	var size int
 	var kind string

@@ -131,8 +131,8 @@ func TestA_01_Streams(t *testing.T) {
 	})
 }
 
-// TestA_20_StreamBeginsInSilence: a stream has its headers as soon as it is open,
-// also where there is nothing to tell yet; then what is wrong is told in it.
+// TestA_20_StreamBeginsInSilence: the headers of a stream are sent as soon as it is open,
+// before there is an event; later errors are events.
 func TestA_20_StreamBeginsInSilence(t *testing.T) {
 	news := make(chan error)
 	silent := func(ctx context.Context) (iter.Seq2[feed.Update, error], error) {
@@ -322,7 +322,7 @@ func TestA_19_ShutdownEndsStreams(t *testing.T) {
 	}
 }
 
-// flood tells a reader more than it takes, until its stream is ended.
+// flood sends more than the reader accepts until the stream is ended.
 func flood(ended chan<- error) func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 	text := strings.Repeat("x", 64<<10)
 	return func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
@@ -344,8 +344,8 @@ func flood(ended chan<- error) func(context.Context, *a2av1.SendMessageRequest) 
 	}
 }
 
-// TestP10_StalledReaderIsCut: a reader that takes nothing is let go, over gRPC
-// with the reason and where it goes on.
+// TestP10_StalledReaderIsCut: a reader that accepts no data is disconnected; over gRPC the
+// error has the cursor to continue from.
 func TestP10_StalledReaderIsCut(t *testing.T) {
 	ended := make(chan error, 1)
 	target := start(t, server.Config{Handler: &probe{stream: flood(ended)}, StallTime: 200 * time.Millisecond})
@@ -389,7 +389,7 @@ func TestP10_StalledReaderIsCut(t *testing.T) {
 	}
 }
 
-// unread begins a stream that nobody reads.
+// unread begins a stream without reading it.
 func eventError(t *testing.T, target rig.Target) grpc.ServerStreamingClient[a2av1.StreamResponse] {
 	t.Helper()
 	conn, err := grpc.NewClient(target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))

@@ -197,7 +197,7 @@ func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPC
 	if wire.RPCStatus(st) == http.StatusOK && onlyEvents(r) {
 		events := wire.NewEventWriter(w, s.config.StallTime, func(error) {})
 		defer events.Close()
-		_ = events.Event(0, "", b) // the caller may have left
+		_ = events.Event(0, "", b) // the caller may have disconnected
 		return
 	}
 	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)

@@ -109,7 +109,7 @@ func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request
 			return
 		}
 		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have left
+		_, _ = w.Write(b) // the caller may have disconnected
 	}
 }
 
@@ -270,8 +270,8 @@ func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map
 }
 
 // cardBytes encodes a card for a caller and names the variant. Callers that name version
-// 1.0, or accept the media type that 1.0 introduced, get the signed card of 1.0. Others get
-// a card that also describes 0.3, which is not signed.
+// 1.0, or accept the media type that 1.0 introduced, get the card of 1.0. Others get a card
+// that also describes 0.3, whose signatures cover only the fields of 1.0.
 func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
 	if s.config.NoV03 || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {

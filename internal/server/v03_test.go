@@ -29,7 +29,7 @@ func exchangeJSON(t *testing.T, method, url, body string, headers map[string]str
 	return exchange(t, method, url, body, all)
 }
 
-// spoken is a handler that tells in which version it was called.
+// spoken returns a handler that records the version of a call.
 func spoken(version *string) *probe {
 	return &probe{
 		get: func(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
@@ -167,8 +167,8 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 	}
 }
 
-// A stream that is refused: clients of 0.3 that take events alone read errors there
-// alone, others as plain JSON. What HTTP itself refuses stays an HTTP error.
+// TestA_25_RefusedStreams: if a stream is rejected, clients of 0.3 that accept only events
+// get the error as an event, others as JSON. Errors of HTTP itself remain HTTP errors.
 func TestA_25_RefusedStreams(t *testing.T) {
 	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		return nil, a2a.TaskNotFound("t")

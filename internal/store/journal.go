@@ -34,8 +34,9 @@ func (j *journal) Load(context.Context) ([]*teamv1.Event, error) {
 	if err := j.held(); err != nil {
 		return nil, err
 	}
-	events := make([]*teamv1.Event, 0, len(j.run.events))
-	for _, ev := range j.run.events {
+	all := j.run.record.all()
+	events := make([]*teamv1.Event, 0, len(all))
+	for _, ev := range all {
 		if ev.GetDelta() == nil {
 			events = append(events, ev)
 		}
@@ -61,8 +62,8 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	if err := j.held(); err != nil {
 		return false, err
 	}
-	size := Size(events)
-	if err := Admit(r.root, r.ended, int64(len(r.events)), r.bytes, events, size); err != nil {
+	size := j.store.sizes.of(events)
+	if err := Admit(r.root, r.ended, r.record.len(), r.bytes, events, size); err != nil {
 		return false, err
 	}
 	now := j.store.clock()

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ type Memory struct {
 	due         dueQueue
 	all         Bell // rung when a root is new or has new events, or when a board has changed
 
+	sizes         sharedSizes
 	conversations conversations
 	pushes        pushes
 	catalog       entries
@@ -109,6 +111,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
+		sizes:         sharedSizes{seed: maphash.MakeSeed()},
 		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
 	}
@@ -250,7 +253,7 @@ func (s *Memory) open(r *run, scope string) error {
 	if scope == "" {
 		return nil
 	}
-	f := s.child(r.root, scope, r.events)
+	f := s.child(r.root, scope, r.record.all())
 	switch {
 	case !f.Visible():
 		return a2a.ErrNotFound
@@ -276,17 +279,17 @@ func (s *Memory) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 		return nil, 0, err
 	}
 	t, events := r.snapshot(scope == "")
-	if events == nil {
+	if events.len() == 0 {
 		return nil, 0, a2a.ErrNotFound
 	}
 	if scope != "" {
-		f := s.child(r.root, scope, events)
+		f := s.child(r.root, scope, events.all())
 		if !f.Visible() {
 			return nil, 0, a2a.ErrNotFound
 		}
 		t = f.Task()
 	}
-	return t, int64(len(events)), nil
+	return t, events.len(), nil
 }
 
 // Events returns events after a sequence, of the key's scope and below. Those
@@ -296,9 +299,9 @@ func (s *Memory) Events(_ context.Context, k a2a.Key, after int64, maxEvents int
 	if err != nil {
 		return nil, err
 	}
-	events := r.since(after)
-	records := make([]a2a.Record, 0, max(min(len(events), maxEvents), 0))
-	for _, ev := range events {
+	events := r.recorded()
+	records := make([]a2a.Record, 0, max(min(events.len()-max(after, 0), int64(maxEvents)), 0))
+	for ev := range events.after(after) {
 		if len(records) >= maxEvents {
 			break
 		}

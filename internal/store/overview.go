@@ -15,7 +15,7 @@ func (s *Memory) Runs(_ context.Context, owner string, f a2a.RunFilter) ([]a2a.R
 	for _, e := range s.selected(owner, f) {
 		e.run.mu.Lock()
 		marks = append(marks, a2a.RunMark{
-			Root: e.id, Agent: e.run.agent, Seq: int64(len(e.run.events)), State: e.run.fold.State(), StatusAt: e.run.fold.StatusAt(),
+			Root: e.id, Agent: e.run.agent, Seq: e.run.record.len(), State: e.run.fold.State(), StatusAt: e.run.fold.StatusAt(),
 		})
 		e.run.mu.Unlock()
 	}

@@ -301,7 +301,7 @@ func (s *Memory) SettlePush(_ context.Context, c a2a.PushClaim, step a2a.PushSte
 	switch at := step.At; {
 	case step.Then != a2a.PushIdle:
 		s.pushes.set(p, at)
-	case int64(len(r.events)) > step.Seen && !step.Ended:
+	case r.record.len() > step.Seen && !step.Ended:
 		s.pushes.set(p, s.clock())
 		Poke(s.pushes.wake)
 	default:

@@ -91,8 +91,17 @@ func (s *Memory) expire(e expiry) {
 	}
 }
 
-// retire counts a run as finished, and drops the oldest beyond what is kept.
+// retire counts a run as finished, packs one that finished before, and drops the oldest
+// beyond what is kept.
 func (s *Memory) retire(r *run) {
+	if old := s.finish(r); old != nil {
+		old.pack()
+	}
+}
+
+// finish counts a run as finished and drops the oldest beyond what is kept. It returns the
+// run whose events are to be packed, nil if there is none.
+func (s *Memory) finish(r *run) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = append(s.finished, r)
@@ -101,6 +110,10 @@ func (s *Memory) retire(r *run) {
 		s.finished[0] = nil
 		s.finished = s.finished[1:]
 	}
+	if n := len(s.finished) - decodedRuns; n > 0 {
+		return s.finished[n-1]
+	}
+	return nil
 }
 
 // drop forgets a finished run with everything. The caller holds mu.

@@ -19,12 +19,13 @@ type run struct {
 	root, owner, agent, context string // never change
 
 	mu       sync.Mutex
-	events   []*teamv1.Event // append-only, so that a reader may keep a prefix; guarded by mu
-	bytes    int64           // of events as they were given, encoded; guarded by mu
-	last     time.Time       // of the last event; guarded by mu
-	fold     Fold            // of the root; guarded by mu
-	ended    bool            // the root's end is on record; guarded by mu
-	asking   fold.Questions  // guarded by mu
+	record   record                  // guarded by mu
+	bytes    int64                   // of events as they were given, encoded; guarded by mu
+	last     time.Time               // of the last event; guarded by mu
+	times    []timestamppb.Timestamp // for the next events, made some at a time; guarded by mu
+	fold     Fold                    // of the root; guarded by mu
+	ended    bool                    // the root's end is on record; guarded by mu
+	asking   fold.Questions          // guarded by mu
 	inbox    []*teamv1.Inbound
 	inboxN   int64                      // of the last row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu
@@ -53,7 +54,7 @@ func (s *Memory) newRun(n a2a.New, now time.Time) *run {
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
 		fold: s.fold(acc.GetTaskId(), ""), briefed: acc.GetCollaboration() != nil,
 	}
-	r.record(timestamppb.New(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
+	r.add(r.stamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))
 	return r
 }
@@ -63,12 +64,12 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	if now.Before(r.last) {
 		now = r.last
 	}
-	at := timestamppb.New(now)
+	at := r.stamp(now)
 	for _, ev := range events {
 		if RootEnd(ev) {
 			r.closeInbox(at, ev)
 		}
-		r.record(at, ev)
+		r.add(at, ev)
 	}
 	r.last = now
 	r.bytes += size
@@ -77,10 +78,21 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	}
 }
 
-// record gives an event its place. The caller holds mu.
-func (r *run) record(at *timestamppb.Timestamp, ev *teamv1.Event) {
-	ev.Seq, ev.Time = int64(len(r.events))+1, at
-	r.events = append(r.events, ev)
+// stamp returns a time for events. The caller holds mu.
+func (r *run) stamp(now time.Time) *timestamppb.Timestamp {
+	if len(r.times) == 0 {
+		r.times = make([]timestamppb.Timestamp, 16)
+	}
+	at := &r.times[0]
+	r.times = r.times[1:]
+	at.Seconds, at.Nanos = now.Unix(), int32(now.Nanosecond()) //nolint:gosec // less than 1e9
+	return at
+}
+
+// add gives an event its place. The caller holds mu.
+func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
+	ev.Seq, ev.Time = r.record.len()+1, at
+	r.record.events = append(r.record.events, ev)
 	r.fold.Apply(ev)
 	r.asking.Apply(ev)
 	r.ended = r.ended || RootEnd(ev)
@@ -96,7 +108,7 @@ func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	r.inbox = nil
 	for _, in := range rows {
 		if late := TooLate(in, end); late != nil {
-			r.record(at, late)
+			r.add(at, late)
 		}
 	}
 }
@@ -117,7 +129,7 @@ func (r *run) unanswered(in *teamv1.Inbound) error {
 	if err := Unanswered(in, r.inbox); err != nil {
 		return err
 	}
-	for _, ev := range slices.Backward(r.events) {
+	for _, ev := range slices.Backward(r.record.all()) {
 		if decides, err := Decides(ev, in.GetAnswered().GetQuestion()); decides {
 			return err
 		}
@@ -125,25 +137,25 @@ func (r *run) unanswered(in *teamv1.Inbound) error {
 	return nil
 }
 
-// snapshot returns the events on record, none while the task is invisible, and
-// on request the root's task as they make it.
-func (r *run) snapshot(task bool) (*a2av1.Task, []*teamv1.Event) {
+// snapshot returns what is on record, nothing while the task is invisible, and
+// on request the root's task as it makes it.
+func (r *run) snapshot(task bool) (*a2av1.Task, record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.fold.Visible() {
-		return nil, nil
+		return nil, record{}
 	}
 	if !task {
-		return nil, r.events
+		return nil, r.record
 	}
-	return a2a.Parked(r.fold.Task(), r.parked), r.events
+	return a2a.Parked(r.fold.Task(), r.parked), r.record
 }
 
-// since returns the events after a sequence.
-func (r *run) since(after int64) []*teamv1.Event {
+// recorded returns what is on record.
+func (r *run) recorded() record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.events[min(max(after, 0), int64(len(r.events))):]
+	return r.record
 }
 
 // watch adds a watcher until stop is called.

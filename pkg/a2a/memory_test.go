@@ -251,7 +251,7 @@ func TestR_002_29_Direct(t *testing.T) {
 type talking struct{ *agent.Func }
 
 func (a talking) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
-	f := *a.Func
+	f := &agent.Func{ID: a.ID, MayReplyDirectly: a.MayReplyDirectly, Call: a.Call}
 	if n := len(agent.From(ctx).Memory.History("a")); n > 0 {
 		f.Call = func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 			got, err := a.Call(ctx, m)

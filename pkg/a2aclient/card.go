@@ -37,7 +37,11 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 	if cfg.Version != "" {
 		version = cfg.Version // else some servers show the card of 1.0 alone
 	}
-	if raw, err = newWeb(cfg, version).cardJSON(ctx, target); err != nil {
+	w := newWeb(cfg, version)
+	if cfg.Transport == nil {
+		defer w.close() //nolint:errcheck // nothing else uses the connection
+	}
+	if raw, err = w.cardJSON(ctx, target); err != nil {
 		return nil, nil, err
 	}
 	if cfg.Verifier == nil {

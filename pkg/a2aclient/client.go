@@ -123,11 +123,17 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 		at := &a2av1.AgentInterface{Url: host, ProtocolBinding: GRPC, ProtocolVersion: V1, Tenant: tenant}
 		return &Client{at: at, version: V1, tenant: tenant, cfg: cfg, via: via}, nil
 	}
+	cfg.Transport = cfg.transport() // the same for the card and for calls
 	card, _, err := ReadCard(ctx, target, cfg)
+	var c *Client
+	if err == nil {
+		c, err = New(card, target, cfg)
+	}
 	if err != nil {
+		_ = newWeb(cfg, V1).close()
 		return nil, err
 	}
-	return New(card, target, cfg)
+	return c, nil
 }
 
 // New returns a client of the agent with a card, which was read from a URL. It uses the

@@ -8,10 +8,12 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,6 +21,9 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 )
+
+// connectTime bounds making a connection without Config.Dial.
+const connectTime = 30 * time.Second
 
 // web makes HTTP calls, and shows them where asked to.
 type web struct {
@@ -35,18 +40,19 @@ func newWeb(cfg Config, version string) *web {
 	}}
 }
 
-// transport returns what makes HTTP calls.
+// transport returns what makes HTTP calls: Config.Transport, or one with connections of
+// its own.
 func (cfg Config) transport() http.RoundTripper {
-	shared, ok := http.DefaultTransport.(*http.Transport)
-	if cfg.Transport != nil || !ok || cfg.Dial == nil && cfg.TLS == nil {
+	if cfg.Transport != nil {
 		return cfg.Transport
 	}
-	own := shared.Clone()
-	if cfg.Dial != nil {
-		own.DialContext, own.Proxy = cfg.Dial, nil // a proxy would connect in place of Dial
+	own := &http.Transport{
+		DialContext: cfg.Dial, TLSClientConfig: cfg.TLS.Clone(),
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10,
 	}
-	if cfg.TLS != nil {
-		own.TLSClientConfig = cfg.TLS.Clone()
+	if cfg.Dial == nil { // else a proxy would connect in place of Dial
+		own.Proxy, own.DialContext = http.ProxyFromEnvironment, (&net.Dialer{Timeout: connectTime}).DialContext
 	}
 	return own
 }
@@ -79,7 +85,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	if body != nil {
 		w.raw("> %s", body)
 	}
-	resp, err := w.http.Do(req)
+	resp, err := w.http.Do(req) //nolint:gosec // the caller names the address, or trusts the card that does
 	if err != nil {
 		return nil, &TransportError{Address: origin(req), Err: egress.WithoutURL(err)}
 	}
@@ -108,7 +114,7 @@ func (w *web) request(ctx context.Context, method, url, media string, body []byt
 
 // answer makes a request and reads its answer of at most limit bytes, whatever its status.
 func (w *web) answer(req *http.Request, body []byte, limit int64) (httpStatus int, data []byte, err error) {
-	resp, err := w.do(req, body)
+	resp, err := w.do(req, body) //nolint:bodyclose // read closes it
 	if err != nil {
 		return 0, nil, err
 	}

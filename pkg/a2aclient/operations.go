@@ -25,8 +25,8 @@ func (c *Client) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 
 // StreamMessage sends a message and yields what comes, until the task ends or asks for
 // something. An error is the last thing that it yields. If it breaks before the server has
-// named a task, the message may have arrived; a server does not work twice on a message
-// that is sent again with its id.
+// named a task, the message may have arrived; a team-server does not work twice on a
+// message that is sent again with its id. The sequence can be read once.
 func (c *Client) StreamMessage(ctx context.Context, req *a2av1.SendMessageRequest) iter.Seq2[*a2av1.StreamResponse, error] {
 	req = addressed(c, req)
 	return c.resuming(ctx, position{tenant: req.GetTenant()}, c.via.stream(ctx, req))
@@ -68,7 +68,7 @@ func otherTask(id, got string) error {
 
 // SubscribeToTask yields what comes of a task, until the task ends or asks for something.
 // after is a cursor behind which it begins, see Cursor; with 0 it begins with the task as
-// it is. An error is the last thing that it yields.
+// it is. An error is the last thing that it yields. The sequence can be read once.
 func (c *Client) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) iter.Seq2[*a2av1.StreamResponse, error] {
 	req = addressed(c, req)
 	all := c.resuming(ctx, position{tenant: req.GetTenant(), task: req.GetId(), cursor: after}, c.via.subscribe(ctx, req, after))

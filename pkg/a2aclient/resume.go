@@ -99,7 +99,6 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 		most = resumes
 	}
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
-		p, stream := p, stream // the sequence may be used again
 		for tries := 0; ; tries++ {
 			read := p.read
 			more, err := p.follow(stream, yield)

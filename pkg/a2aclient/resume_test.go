@@ -23,6 +23,7 @@ type cutter struct {
 	conns  []net.Conn // guarded by mu
 	dials  int        // guarded by mu
 	refuse int        // how many of the next dials fail; guarded by mu
+	every  int        // bytes that are read of a connection before it is cut; 0 is no limit; guarded by mu
 }
 
 var errRefused = errors.New("connection refused")
@@ -31,16 +32,50 @@ func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dials++
-	if c.refuse > 0 {
-		c.refuse--
+	if c.refuse > 0 || c.every > 0 && c.dials%2 == 0 {
+		c.refuse = max(0, c.refuse-1)
 		return nil, errRefused
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err == nil {
-		c.conns = append(c.conns, conn)
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	c.conns = append(c.conns, conn)
+	return &limited{Conn: conn, cutter: c}, nil
 }
+
+// limit cuts each connection after so many bytes, counted from now on, and refuses every
+// second dial.
+func (c *cutter) limit(every int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.every = every
+}
+
+// limited is a connection that its cutter limits.
+type limited struct {
+	net.Conn
+	cutter *cutter
+	read   int // one goroutine reads
+}
+
+func (l *limited) Read(b []byte) (int, error) {
+	l.cutter.mu.Lock()
+	every := l.cutter.every
+	l.cutter.mu.Unlock()
+	if every == 0 {
+		return l.Conn.Read(b[:min(len(b), 64)]) // what is not read yet is not counted yet
+	}
+	if l.read >= every {
+		_ = l.Close()
+		return 0, errCut
+	}
+	n, err := l.Conn.Read(b[:min(len(b), every-l.read)])
+	l.read += n
+	return n, err
+}
+
+var errCut = errors.New("connection reset")
 
 // cut closes all connections, and refuses the next so many.
 func (c *cutter) cut(refuse int) {
@@ -81,8 +116,8 @@ func eachCut(t *testing.T, tenant string, resumes int, test func(*caller, *cutte
 	}
 }
 
-// TestA_15_StreamsResume cuts the connection after each response: none comes twice, and
-// none is missing.
+// TestA_15_StreamsResume cuts each connection after some bytes, within events too: no
+// response comes twice, and none is missing.
 func TestA_15_StreamsResume(t *testing.T) {
 	eachCut(t, "talker", 0, func(c *caller, cut *cutter) {
 		var got []*a2av1.StreamResponse
@@ -91,8 +126,10 @@ func TestA_15_StreamsResume(t *testing.T) {
 				c.Fatalf("after %d responses: %v", len(got), err)
 			}
 			got = append(got, r)
-			cut.cut(len(got) % 2) // a retry is needed after every other one
+			cut.limit(2 << 10)
 		}
+		dials := cut.dialed()
+		cut.limit(0)
 		cut.cut(0)
 		var want []*a2av1.StreamResponse
 		task := got[0].GetTask().GetId()
@@ -105,8 +142,8 @@ func TestA_15_StreamsResume(t *testing.T) {
 		if diff := cmp.Diff(want, got[1:], protocmp.Transform()); diff != "" {
 			c.Errorf("streamed with cuts (+), and at once (-):\n%s", diff)
 		}
-		if len(got) < 6 || cut.dialed() < 4 {
-			c.Errorf("%d responses over %d connections", len(got), cut.dialed())
+		if len(got) < 6 || dials < 3 { // the first, one that is refused, and another
+			c.Errorf("%d responses over %d connections", len(got), dials)
 		}
 	})
 }

@@ -37,8 +37,8 @@ func TestA_10_SignedCards(t *testing.T) {
 		want   string
 	}{
 		"signed":             {func(t *testing.T, c *a2av1.AgentCard) { sign(t, trusted, c) }, ""},
-		"signed by a second": {func(t *testing.T, c *a2av1.AgentCard) { sign(t, other, c) }, "not as it was signed"},
-		"changed":            {func(t *testing.T, c *a2av1.AgentCard) { sign(t, trusted, c); c.Name = "Evil" }, "not as it was signed"},
+		"signed by a second": {func(t *testing.T, c *a2av1.AgentCard) { sign(t, other, c) }, "was changed after it was signed"},
+		"changed":            {func(t *testing.T, c *a2av1.AgentCard) { sign(t, trusted, c); c.Name = "Evil" }, "was changed after it was signed"},
 		"without one":        {func(*testing.T, *a2av1.AgentCard) {}, "the card is not signed"},
 	} {
 		t.Run(name, func(t *testing.T) {

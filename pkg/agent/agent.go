@@ -43,6 +43,15 @@ type Agent interface {
 	HealthCheck(ctx context.Context) (*teamv1.Health, error)
 }
 
+// Describer is what an Agent can be besides: one that knows its Info without asking anybody.
+// Teams ask it once, and share what they put on record of it.
+type Describer interface {
+	Agent
+	// KnownInfo returns what Info returns: the same pointer as long as nothing in it has
+	// changed. nil means that only Info can say.
+	KnownInfo() *teamv1.AgentInfo
+}
+
 // IDPattern is what an agent's or a team's id looks like.
 const IDPattern = `[a-z0-9][a-z0-9_-]{0,62}`
 

@@ -144,7 +144,7 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 				continue
 			}
 			delete(waiting, ev.GetScope()) // a further attempt counts nothing
-			for _, c := range CountersOf(d.step, !*d.round) {
+			for _, c := range AppendCounters(nil, d.step, !*d.round) {
 				sum[c]++
 				*d.round = *d.round || c == CountSteps
 			}
@@ -153,13 +153,12 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 	return sum
 }
 
-// CountersOf says what the beginning of a step counts as. first: no other member
+// AppendCounters appends what the beginning of a step counts as. first: no other member
 // of its decision has begun.
-func CountersOf(step *teamv1.Step, first bool) []Counter {
-	var each []Counter
+func AppendCounters(each []Counter, step *teamv1.Step, first bool) []Counter {
 	switch step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		return []Counter{CountTurns}
+		return append(each, CountTurns)
 	case teamv1.Step_KIND_TRANSFER:
 		each = append(each, CountHandoffs)
 	case teamv1.Step_KIND_DELEGATE:
@@ -168,7 +167,7 @@ func CountersOf(step *teamv1.Step, first bool) []Counter {
 		}
 	case teamv1.Step_KIND_STEP:
 	default:
-		return nil
+		return each
 	}
 	if first {
 		each = append(each, CountSteps)

@@ -362,8 +362,8 @@ func LimitsOf(c Cost) *teamv1.Limits {
 		return nil
 	}
 	l := &teamv1.Limits{}
-	if c.Tokens != Unlimited {
-		l.MaxTokens = &c.Tokens
+	if tokens := c.Tokens; tokens != Unlimited {
+		l.MaxTokens = &tokens
 	}
 	if c.Micros != Unlimited {
 		usd := float64(c.Micros) / 1e6

@@ -13,7 +13,7 @@ import (
 )
 
 // Func is an agent made of a Go func. The zero value of every field but ID and
-// Call is usable. A copy of a Func must not be changed while it is in use.
+// Call is usable. It must not be copied or changed while it is in use.
 type Func struct {
 	// ID of the agent. Required.
 	ID string
@@ -37,12 +37,24 @@ type Func struct {
 	Health func(ctx context.Context) (*teamv1.Health, error)
 	// Log gets what callers must not see: panics with their stack.
 	Log *zap.Logger
+
+	info atomic.Pointer[teamv1.AgentInfo] // made when it is first asked for
 }
 
-var _ Agent = (*Func)(nil)
+var _ Describer = (*Func)(nil)
 
-// Info implements Agent.
-func (f *Func) Info(context.Context) (*teamv1.AgentInfo, error) {
+// Info implements Agent. The fields must not be changed after the first call.
+func (f *Func) Info(context.Context) (*teamv1.AgentInfo, error) { return f.KnownInfo(), nil }
+
+// KnownInfo implements Describer.
+func (f *Func) KnownInfo() *teamv1.AgentInfo {
+	if f.info.Load() == nil {
+		f.info.CompareAndSwap(nil, f.describe())
+	}
+	return f.info.Load()
+}
+
+func (f *Func) describe() *teamv1.AgentInfo {
 	name := f.Name
 	if name == "" {
 		name = f.ID
@@ -55,7 +67,7 @@ func (f *Func) Info(context.Context) (*teamv1.AgentInfo, error) {
 	for _, s := range f.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())
 	}
-	return info, nil
+	return info
 }
 
 // HealthCheck implements Agent.

@@ -125,18 +125,20 @@ func (r *Run) Resumed() int {
 func (r *Run) PausedSince(n int) bool { return r.Paused() || r.Resumed() != n }
 
 // Enter is asked before a step's start is put on record. False: the run is paused,
-// and the step must not begin. Else it may, until it calls begun; see HeldBack.
-func (r *Run) Enter() (begun func(), ok bool) {
+// and the step must not begin. Else it may, until it calls Entered; see HeldBack.
+func (r *Run) Enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pause.paused || r.pause.stopped {
-		return nil, false
+		return false
 	}
 	r.pause.starting++
-	return r.leave, true
+	return true
 }
 
-func (r *Run) leave() {
+// Entered is called once after each Enter that returned true: the start is on record, or
+// will not be.
+func (r *Run) Entered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pause.starting--

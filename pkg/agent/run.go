@@ -59,6 +59,9 @@ type runKey struct{}
 
 // With returns a context that carries r.
 func With(ctx context.Context, r *Run) context.Context {
+	if has, ok := ctx.Value(runKey{}).(*Run); ok && has == r {
+		return ctx
+	}
 	return context.WithValue(ctx, runKey{}, r)
 }
 
@@ -195,9 +198,9 @@ func (r *Run) deliver(in *teamv1.Inbound) bool {
 	}
 }
 
-// Cancellable registers the running step of scope, so that Cancel reaches it.
-// The returned func takes it out again.
-func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) func() {
+// Cancellable registers the running step of scope, so that Cancel reaches it, until Over
+// is called with the scope.
+func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancels == nil {
@@ -207,11 +210,13 @@ func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) func() {
 	if r.canceled[scope] {
 		cancel(ErrCanceled)
 	}
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.cancels, scope)
-	}
+}
+
+// Over takes a step that was registered with Cancellable out again.
+func (r *Run) Over(scope string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cancels, scope)
 }
 
 // Cancel ends the step of scope with cause ErrCanceled: at once, also one that

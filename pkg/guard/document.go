@@ -10,20 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds how deep a schema file nests.
+// maxNesting is the maximum nesting of a schema file.
 const maxNesting = 100
 
-// value is a JSON value with its place in a file.
+// value is a JSON value with its position in a file.
 type value struct {
-	offset int // of its first byte
-	kind   kind
-	keys   []key
-	at     map[string]*value
-	items  []*value
-	plain  any // of what is neither object nor list
+	offset             int // index of its first byte
+	kind               kind
+	keys               []key
+	at                 map[string]*value
+	items              []*value
+	withoutLibraryName any // the value, unless it is an object or a list
 
-	schema bool // it stands where a schema belongs
-	cost   int  // of evaluating it as a schema; 0 is not known yet
+	schema bool // it is at a place where a schema is expected
+	cost   int  // number of schemas evaluated for it; 0 if not counted yet
 	open   bool // its cost is being counted
 }
 
@@ -44,51 +44,51 @@ const (
 	null   kind = "null"
 )
 
-// reader reads a file token by token, keeping the places.
+// reader reads a file token by token and records positions.
 type reader struct {
 	data []byte
 	dec  *json.Decoder
 }
 
-// placed is an error with its place.
-type placed struct {
+// positionError is an error with its position.
+type positionError struct {
 	offset        int
 	message, hint string
 }
 
-func (e *placed) Error() string { return e.message }
+func (e *positionError) Error() string { return e.message }
 
-// read returns the one value of a file.
+// read reads a file that contains a single value.
 func read(data []byte) (*value, error) {
 	if !utf8.Valid(data) {
-		return nil, &placed{0, "the file is not UTF-8 text", "save it as UTF-8"}
+		return nil, &positionError{0, "the file is not UTF-8 text", "save it as UTF-8"}
 	}
 	r := &reader{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
 	v, err := r.value(0)
 	if err == nil {
 		if next := r.next(); next < len(data) {
-			err = &placed{next, "there is something behind the schema", "a file holds one schema"}
+			err = &positionError{next, "there is text after the schema", "a file must contain only one schema"}
 		}
 	}
 	return v, r.located(err)
 }
 
-// located gives a syntax error its place.
+// located adds the position to a syntax error.
 func (r *reader) located(err error) error {
-	var p *placed
+	var p *positionError
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil, errors.As(err, &p):
 		return err
 	case errors.As(err, &syntax):
-		return &placed{r.next(), "the file is no JSON: " + syntax.Error(), "correct it here, or right before"}
+		return &positionError{r.next(), "the file is not valid JSON: " + syntax.Error(), "correct it here or just before"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &placed{len(r.data), "the file is no JSON: it ends too early", "a schema is an object; for example {\"type\": \"object\"}"}
+		return &positionError{len(r.data), "the file is not valid JSON: it ends too early", "a schema is an object; for example {\"type\": \"object\"}"}
 	}
-	return &placed{r.next(), "the file is no JSON: " + err.Error(), "correct it here, or right before"}
+	return &positionError{r.next(), "the file is not valid JSON: " + err.Error(), "correct it here or just before"}
 }
 
-// next is where the next token begins.
+// next returns the offset of the next token.
 func (r *reader) next() int {
 	at := min(int(r.dec.InputOffset()), len(r.data))
 	rest := strings.TrimLeft(string(r.data[at:min(at+4096, len(r.data))]), " \t\r\n,:")
@@ -98,7 +98,7 @@ func (r *reader) next() int {
 func (r *reader) value(depth int) (*value, error) {
 	v := &value{offset: r.next()}
 	if depth > maxNesting {
-		return nil, &placed{v.offset, fmt.Sprintf("the schema nests deeper than %d levels", maxNesting), "make it flatter with $defs"}
+		return nil, &positionError{v.offset, fmt.Sprintf("the schema is nested more than %d levels deep", maxNesting), "reduce the nesting with $defs"}
 	}
 	token, err := r.dec.Token()
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *reader) value(depth int) (*value, error) {
 	default:
 		v.kind = null
 	}
-	v.plain = token
+	v.withoutLibraryName = token
 	return v, nil
 }
 
@@ -133,7 +133,7 @@ func (r *reader) object(v *value, depth int) error {
 		}
 		k.name, _ = token.(string)
 		if v.at[k.name] != nil {
-			return &placed{k.offset, fmt.Sprintf("key %q is set twice", k.name), "remove one of them"}
+			return &positionError{k.offset, fmt.Sprintf("key %q is set twice", k.name), "remove one of them"}
 		}
 		if v.at[k.name], err = r.value(depth + 1); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (r *reader) list(v *value, depth int) error {
 	return err
 }
 
-// any is the value as encoding/json has it.
+// any returns the value as encoding/json decodes it.
 func (v *value) any() any {
 	switch v.kind {
 	case object:
@@ -174,10 +174,10 @@ func (v *value) any() any {
 		return l
 	case text, number, truth, null:
 	}
-	return v.plain
+	return v.withoutLibraryName
 }
 
-// place counts lines and columns, in characters, from 1.
+// place converts an offset to a line and a column in characters, both counted from 1.
 func place(data []byte, offset int) (line, col int) {
 	before := data[:min(offset, len(data))]
 	start := bytes.LastIndexByte(before, '\n') + 1

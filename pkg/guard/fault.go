@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a schema file.
+// Fault is an error in a schema file.
 type Fault struct {
-	// File is the name that ParseSchema was given.
+	// File is the name that was given to ParseSchema.
 	File string
 	// Line and Col count from 1, Col in characters.
 	Line, Col int
 	// Message says what is wrong.
 	Message string
-	// Hint says what to do about it; may be empty.
+	// Hint says what to do about it; may be "".
 	Hint string
 }
 
-// String is the fault in one line: file:line:col  message (hint).
+// String returns the fault on one line: file:line:col  message (hint).
 func (f Fault) String() string {
 	s := fmt.Sprintf("%s:%d:%d  %s", f.File, f.Line, f.Col, f.Message)
 	if f.Hint != "" {
@@ -28,11 +28,10 @@ func (f Fault) String() string {
 	return s
 }
 
-// Faults is the error of ParseSchema: everything that is wrong with a schema,
-// sorted by place.
+// Faults holds all errors in a schema file, sorted by position.
 type Faults []Fault
 
-// Error returns one line a fault.
+// Error returns the faults, one per line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {

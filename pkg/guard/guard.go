@@ -1,9 +1,8 @@
-// Package guard has the guardrails that need no program: the length of a text,
-// regular expressions, a JSON Schema. Each is an agent.Guard for the lists of
-// agents and teams.
+// Package guard provides built-in guardrails: a maximum length, regular expressions and
+// a JSON Schema. Each is an agent.Guard for the guard lists of agents and teams.
 //
-// A guardrail looks at what a model would read of a message, see agent.Prompt:
-// texts, data as JSON, names of files. What is inside of files is not looked at.
+// A guardrail checks what a model would read of a message, see agent.Prompt: texts, data
+// as JSON, and names of files. The content of files is not checked.
 package guard
 
 import (
@@ -17,47 +16,47 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config is what a guardrail looks for: exactly one of MaxLength, Deny, Require
-// and Schema.
+// Config configures a guardrail. Exactly one of MaxLength, Deny, Require and Schema must be set.
 type Config struct {
-	// Name is shown when it blocks; default: its kind, as configuration files call it.
+	// Name is reported when the guardrail blocks a message; "" means its kind, as in configuration
+	// files.
 	Name string
-	// MaxLength is how many Unicode characters a message may have.
+	// MaxLength is the maximum number of Unicode characters of a message.
 	MaxLength int
-	// Deny is a regular expression (RE2) that must not be found, also not in what a
-	// member is shown of what was said before.
+	// Deny is a regular expression (RE2) that must not match a message, nor the history that a
+	// member receives with it.
 	Deny string
-	// Require is a regular expression (RE2) that must be found.
+	// Require is a regular expression (RE2) that must match.
 	Require string
-	// Schema is what the data of a message must fit: its first data part, or its
-	// text where that is JSON. A message without data does not fit.
+	// Schema must accept the data of a message: its first data part, or its text if that is JSON. A
+	// message without data is blocked.
 	Schema *Schema
-	// Message is what people and models are told when it blocks; default: what is
-	// wrong, without the words that are.
+	// Message is the reason that people and models receive when a message is blocked; "" means a
+	// description of the violation that does not quote the message.
 	Message string
 }
 
-// New returns a guardrail. It is pure, and one that crashes lets nothing pass.
+// New returns a guardrail. It has no side effects. If it panics, the message is blocked.
 func New(c Config) (agent.Guard, error) {
 	kind, find, err := c.finder()
 	if err != nil {
 		return agent.Guard{}, err
 	}
-	g := &guardrail{name: c.Name, message: c.Message, find: find, history: always(kind)}
+	g := &guardrail{name: c.Name, message: c.Message, find: find, history: checksHistory(kind)}
 	if g.name == "" {
 		g.name = kind
 	}
 	return agent.Guard{Middleware: g, OnFailure: agent.Abort, Pure: true}, nil
 }
 
-// finder finds what is wrong with a message; empty is nothing.
+// finder returns why a message is blocked, or "".
 type finder func(m *a2av1.Message) string
 
-// always reports whether the kind looks at the history as well: what must not be
-// said must not be said there either.
-func always(kind string) bool { return kind == "deny" }
+// checksHistory reports whether guardrails of a kind check the history too. A denied pattern must
+// not appear there either.
+func checksHistory(kind string) bool { return kind == "deny" }
 
-// finder returns what the guardrail looks for, and the word for its kind.
+// finder returns the kind of the guardrail and its check.
 func (c *Config) finder() (kind string, find finder, err error) {
 	kinds := 0
 	for _, set := range []bool{c.MaxLength != 0, c.Deny != "", c.Require != "", c.Schema != nil} {
@@ -73,11 +72,11 @@ func (c *Config) finder() (kind string, find finder, err error) {
 	case c.MaxLength > 0:
 		return "max_length", longerThan(c.MaxLength), nil
 	case c.Schema != nil:
-		return "schema", c.Schema.unfit, nil
+		return "schema", c.Schema.describeViolations, nil
 	case c.Deny != "":
-		return pattern("deny", c.Deny, true, "it holds what is not allowed here; take it out")
+		return pattern("deny", c.Deny, true, "it matches a denied pattern; remove it")
 	}
-	return pattern("require", c.Require, false, "it lacks what is required here; add it")
+	return pattern("require", c.Require, false, "it does not match the required pattern; add what is missing")
 }
 
 func longerThan(limit int) finder {
@@ -86,11 +85,11 @@ func longerThan(limit int) finder {
 		if n <= limit {
 			return ""
 		}
-		return fmt.Sprintf("it has %d characters, %d are allowed; shorten it", n, limit)
+		return fmt.Sprintf("it has %d characters, more than the %d allowed; shorten it", n, limit)
 	}
 }
 
-// pattern finds fault with a message in which the expression is found, or is not.
+// pattern returns a check that blocks messages depending on whether the expression matches.
 func pattern(kind, expression string, found bool, fault string) (string, finder, error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {
@@ -104,7 +103,7 @@ func pattern(kind, expression string, found bool, fault string) (string, finder,
 	}, nil
 }
 
-// guardrail is a middleware that only stops messages.
+// guardrail is a middleware that blocks messages and never changes them.
 type guardrail struct {
 	name, message string
 	find          finder

@@ -54,25 +54,25 @@ func TestR_002_9_3_Guardrails(t *testing.T) {
 		says    string // empty: it passes
 	}{
 		{"just short enough", Config{MaxLength: 5}, message("äöü日本"), ""},
-		{"one character too long", Config{MaxLength: 4}, message("äöü日本"), "it has 5 characters, 4 are allowed; shorten it"},
+		{"one character too long", Config{MaxLength: 4}, message("äöü日本"), "it has 5 characters, more than the 4 allowed; shorten it"},
 		{"two parts count together, with what joins them", Config{MaxLength: 4}, message("ab", "cd"), "it has 5 characters"},
 		{"data counts", Config{MaxLength: 4}, message(data(t, `{"a": "b"}`)), "it has 9 characters"},
 		{"nothing denied", Config{Deny: `(?i)secret`}, message("hello"), ""},
-		{"denied", Config{Deny: `(?i)secret`}, message("a SECRET"), "it holds what is not allowed here; take it out"},
-		{"denied in data", Config{Deny: `secret`}, message("hello", data(t, `{"a": ["x", "the secret"]}`)), "it holds"},
-		{"denied in a key of data", Config{Deny: `secret`}, message(data(t, `{"secret": 1}`)), "it holds"},
-		{"denied in the name of a file", Config{Deny: `secret`}, message(&a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("x")}, Filename: "secret.txt"}), "it holds"},
-		{"denied characters are not escaped in data", Config{Deny: `<script>`}, message(data(t, `"<script>"`)), "it holds"},
+		{"denied", Config{Deny: `(?i)secret`}, message("a SECRET"), "it matches a denied pattern; remove it"},
+		{"denied in data", Config{Deny: `secret`}, message("hello", data(t, `{"a": ["x", "the secret"]}`)), "it matches a denied pattern"},
+		{"denied in a key of data", Config{Deny: `secret`}, message(data(t, `{"secret": 1}`)), "it matches a denied pattern"},
+		{"denied in the name of a file", Config{Deny: `secret`}, message(&a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("x")}, Filename: "secret.txt"}), "it matches a denied pattern"},
+		{"denied characters are not escaped in data", Config{Deny: `<script>`}, message(data(t, `"<script>"`)), "it matches a denied pattern"},
 		{"required and there", Config{Require: `^Ticket \d+`}, message("Ticket 17: help"), ""},
-		{"required", Config{Require: `^Ticket \d+`}, message("help"), "it lacks what is required here; add it"},
+		{"required", Config{Require: `^Ticket \d+`}, message("help"), "it does not match the required pattern; add what is missing"},
 		{"own words", Config{Require: "x", Message: "name your ticket"}, message("help"), "name your ticket"},
 		{"fits as data", Config{Schema: schema(t, score)}, message("see below", data(t, `{"score": 7}`)), ""},
 		{"fits as text", Config{Schema: schema(t, score)}, message(`{"score": 7}`), ""},
-		{"no data", Config{Schema: schema(t, score)}, message("seven"), "it holds no JSON data; send some"},
-		{"numbers that JSON does not have", Config{Schema: schema(t, score)}, message(structpb.NewNumberValue(math.NaN())), "its data does not fit at the top (type)"},
+		{"no data", Config{Schema: schema(t, score)}, message("seven"), "it contains no JSON data; add some"},
+		{"numbers that JSON does not have", Config{Schema: schema(t, score)}, message(structpb.NewNumberValue(math.NaN())), "its data violates the schema at the top (type)"},
 		{
 			"does not fit, and nothing of it is told", Config{Schema: schema(t, score)}, message(`{"score": 11, "password": "hunter2"}`),
-			"its data does not fit at the top (additionalProperties), at /score (maximum); correct it",
+			"its data violates the schema at the top (additionalProperties), at /score (maximum); correct it",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,10 +144,10 @@ func TestSchema_Fit(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"fits", `{"title": "Tides", "items": [{"price": 1}], "any": null}`, ""},
 		{"fits in a block of code", "```json\n{\"title\": \"Tides\", \"items\": []}\n```", ""},
-		{"text around it", "Here: {}", "the answer is no JSON"},
+		{"text around it", "Here: {}", "the answer is not JSON"},
 		{
 			"all that is wrong, in order", `{"title": "T", "items": [{"price": 1}, {"price": -1}, {}], "kind": "c", "more": 1, "any": 1}`,
-			`at /any does not fit (anyOf): it fits none of the alternatives, at /items/1/price does not fit (minimum): -1 is less than 0, ` +
+			`at /any does not fit (anyOf): no alternative matches, at /items/1/price does not fit (minimum): -1 is less than 0, ` +
 				`at /items/2 "price" is missing, at /kind does not fit (enum): c does not equal any of: [a b], at the top "more" is not expected, ` +
 				`at /title does not fit (minLength): "T" contains 1 Unicode code points, fewer than 3`,
 		},
@@ -172,37 +172,37 @@ func TestSchema_Fit(t *testing.T) {
 
 func TestParseSchema_Faults(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"no JSON", "{\n  \"type\": }", "s.json:2:11  the file is no JSON"},
-		{"cut off", `{"type": "object"`, "s.json:1:18  the file is no JSON: it ends too early"},
-		{"empty", ``, "s.json:1:1  the file is no JSON: it ends too early"},
-		{"two values", "{}\n{}", "s.json:2:1  there is something behind the schema"},
-		{"no object", `[]`, "s.json:1:1  a schema file holds an object, got a list"},
+		{"no JSON", "{\n  \"type\": }", "s.json:2:11  the file is not valid JSON"},
+		{"cut off", `{"type": "object"`, "s.json:1:18  the file is not valid JSON: it ends too early"},
+		{"empty", ``, "s.json:1:1  the file is not valid JSON: it ends too early"},
+		{"two values", "{}\n{}", "s.json:2:1  there is text after the schema"},
+		{"no object", `[]`, "s.json:1:1  a schema file must contain an object, got a list"},
 		{"no UTF-8", "{\"a\xff\": 1}", "s.json:1:1  the file is not UTF-8 text"},
 		{"a key twice", `{"type": "object", "type": "string"}`, `s.json:1:20  key "type" is set twice`},
-		{"no type", "{\n\t\"properties\": {\"ä\": {\"type\": \"text\"}}\n}", "s.json:2:31  this is no type (types are array,"},
-		{"no schema", `{"properties": {"a": 1}}`, "s.json:1:22  a schema belongs here, got a number"},
-		{"no map", `{"properties": []}`, "s.json:1:16  properties takes an object, got a list"},
-		{"no list", `{"allOf": {}}`, "s.json:1:11  allOf takes a list, got an object"},
-		{"no names", `{"required": [1]}`, "s.json:1:15  a list of names takes a text, got a number"},
-		{"no count", `{"minLength": -1}`, "s.json:1:15  minLength takes a whole number"},
+		{"no type", "{\n\t\"properties\": {\"ä\": {\"type\": \"text\"}}\n}", "s.json:2:31  unknown type (types are array,"},
+		{"no schema", `{"properties": {"a": 1}}`, "s.json:1:22  expected a schema, got a number"},
+		{"no map", `{"properties": []}`, "s.json:1:16  properties must be an object, got a list"},
+		{"no list", `{"allOf": {}}`, "s.json:1:11  allOf must be a list, got an object"},
+		{"no names", `{"required": [1]}`, "s.json:1:15  a list of names must be a text, got a number"},
+		{"no count", `{"minLength": -1}`, "s.json:1:15  minLength must be a whole number"},
 		{"multiple of nothing", `{"multipleOf": 0}`, "s.json:1:16  multipleOf must be more than 0"},
 		{"expression", `{"pattern": "("}`, "s.json:1:13  error parsing regexp: missing closing )"},
 		{"expression as key", `{"patternProperties": {"(": true}}`, "s.json:1:24  error parsing regexp"},
 		{"other draft", `{"$schema": "http://json-schema.org/draft-04/schema#"}`, "s.json:1:13  this version of JSON Schema is not supported"},
 		{"typo in capitals", `{"Type": "object"}`, `s.json:1:2  unknown keyword "Type" (did you mean "type"?)`},
 		{"folded", `{"propertieſ": {}}`, `unknown keyword`},
-		{"another file", `{"$ref": "other.json"}`, "s.json:1:10  there is no schema other.json in this file (write #/$defs/NAME"},
-		{"nowhere", `{"$ref": "#/$defs/a"}`, "s.json:1:10  there is no schema #/$defs/a in this file"},
-		{"no schema there", `{"$ref": "#/$defs/a/enum", "$defs": {"a": {"enum": [1]}}}`, "there is no schema #/$defs/a/enum"},
+		{"another file", `{"$ref": "other.json"}`, "s.json:1:10  this file has no schema other.json (write #/$defs/NAME"},
+		{"nowhere", `{"$ref": "#/$defs/a"}`, "s.json:1:10  this file has no schema #/$defs/a"},
+		{"no schema there", `{"$ref": "#/$defs/a/enum", "$defs": {"a": {"enum": [1]}}}`, "this file has no schema #/$defs/a/enum"},
 		{"itself", `{"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}}`, "s.json:1:58  #/$defs/a leads back here (a schema that contains itself"},
 		{"itself, deeper in the data", `{"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": {"items": {"$ref": "#/$defs/a"}}}}}}`, "leads back here"},
 		{"dynamic", `{"$dynamicRef": "#a"}`, "$dynamicRef is not supported"},
 		{"id inside", `{"properties": {"a": {"$id": "x"}}}`, "$id inside of a schema is not supported"},
-		{"list of items", `{"items": [{}]}`, "items is no list in this version"},
-		{"of the old draft", `{"dependencies": {"a": ["b"]}}`, "dependencies is of draft-07"},
-		{"too deep", strings.Repeat(`{"not": `, 200) + "{}" + strings.Repeat("}", 200), "the schema nests deeper than 100 levels"},
+		{"list of items", `{"items": [{}]}`, "items must not be a list in this version"},
+		{"of the old draft", `{"dependencies": {"a": ["b"]}}`, "dependencies is only supported in draft-07"},
+		{"too deep", strings.Repeat(`{"not": `, 200) + "{}" + strings.Repeat("}", 200), "the schema is nested more than 100 levels deep"},
 		{"too large", `{"title": "` + strings.Repeat("x", maxSchema) + `"}`, "a schema has at most 262144"},
-		{"two", `{"minLength": "a", "maxLength": "b"}`, "s.json:1:15  minLength takes a number, got a text\ns.json:1:33"},
+		{"two", `{"minLength": "a", "maxLength": "b"}`, "s.json:1:15  minLength must be a number, got a text\ns.json:1:33"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := ParseSchema("s.json", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -239,7 +239,7 @@ func TestSchema_Growth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ParseSchema("s.json", b); err == nil || !strings.Contains(err.Error(), "takes more than 5000 schemas") {
+	if _, err := ParseSchema("s.json", b); err == nil || !strings.Contains(err.Error(), "evaluates more than 5000 schemas") {
 		t.Error(err)
 	}
 }
@@ -264,7 +264,7 @@ func FuzzSchema(f *testing.F) {
 				t.Fatalf("%v, then %v", first, err)
 			}
 		}
-		if first == nil && s.unfit(&a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: v}}}}) != "" {
+		if first == nil && s.describeViolations(&a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: v}}}}) != "" {
 			t.Fatal("it fits as text, and not as data")
 		}
 	})

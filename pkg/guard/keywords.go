@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxCost bounds how many schemas are evaluated for one value: those of the
-// file, each as often as it is referred to.
+// maxCost is the maximum number of schemas that are evaluated for one value, where a schema counts
+// as often as it is referred to.
 const maxCost = 5000
 
-// form is what a keyword of JSON Schema takes.
+// form is the kind of value that a keyword of JSON Schema requires.
 type form int
 
 const (
@@ -36,7 +36,7 @@ const (
 	refused
 )
 
-// keywords are those of the drafts 2020-12 and 07.
+// keywords are the keywords of the drafts 2020-12 and 07.
 var keywords = map[string]form{
 	"items": schemaOrList, "additionalItems": onlyOld, "contains": aSchema, "additionalProperties": aSchema, "propertyNames": aSchema,
 	"unevaluatedItems": aSchema, "unevaluatedProperties": aSchema, "not": aSchema, "if": aSchema, "then": aSchema, "else": aSchema,
@@ -51,27 +51,26 @@ var keywords = map[string]form{
 	"$dynamicRef": refused, "$dynamicAnchor": refused, "$recursiveRef": refused, "$recursiveAnchor": refused, "$vocabulary": refused,
 }
 
-// formsOfOld are those of keywords of draft 07 alone, and successors what stands
-// in their place since.
+// oldForms are the forms of keywords that only draft 07 has, and successors the
+// keywords that replace them in draft 2020-12.
 var (
-	formsOfOld = map[string]form{"additionalItems": aSchema, "dependencies": schemaOrNames}
+	oldForms   = map[string]form{"additionalItems": aSchema, "dependencies": schemaOrNames}
 	successors = map[string]string{"additionalItems": "items beside prefixItems", "dependencies": "dependentSchemas or dependentRequired"}
 )
 
 var types = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// drafts are the values of $schema that are known.
+// drafts are the supported values of $schema.
 var drafts = []string{
 	"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-07/schema#",
 }
 
-// checker finds what is wrong with a schema file. Schemas that contain
-// themselves are refused: what it costs to look at a message would be up to the
-// message.
+// checker finds errors in a schema file. Schemas that contain themselves are rejected, because the
+// cost of checking a message would then depend on the message.
 type checker struct {
 	root   *value
-	old    bool     // it is of draft 07
-	refs   []*value // the texts of $ref
+	old    bool     // the file uses draft 07
+	refs   []*value // the values of $ref
 	report func(offset int, message, hint string)
 }
 
@@ -79,27 +78,27 @@ func (k *checker) fault(v *value, hint, format string, args ...any) {
 	k.report(v.offset, fmt.Sprintf(format, args...), hint)
 }
 
-// check walks the file.
+// check checks the whole file.
 func (k *checker) check() {
 	if k.root.kind != object {
-		k.fault(k.root, `for example {"type": "object"}`, "a schema file holds an object, got %s", k.root.kind)
+		k.fault(k.root, `for example {"type": "object"}`, "a schema file must contain an object, got %s", k.root.kind)
 		return
 	}
-	if v := k.root.at["$schema"]; v != nil && v.kind == text && !slices.Contains(drafts, v.plain.(string)) {
+	if v := k.root.at["$schema"]; v != nil && v.kind == text && !slices.Contains(drafts, v.withoutLibraryName.(string)) {
 		k.fault(v, "use "+drafts[0]+", or remove it", "this version of JSON Schema is not supported")
 	}
 	if v := k.root.at["$schema"]; v != nil {
-		k.old = v.plain != drafts[0]
+		k.old = v.withoutLibraryName != drafts[0]
 	}
 	k.walk(k.root)
 	for _, ref := range k.refs {
 		if t := k.target(ref); t == nil || !t.schema {
-			k.fault(ref, "write #/$defs/NAME; $defs are in the same file", "there is no schema %s in this file", ref.plain)
+			k.fault(ref, "write #/$defs/NAME; $defs are in the same file", "this file has no schema %s", ref.withoutLibraryName)
 		}
 	}
 }
 
-// walk checks a value that stands where a schema belongs, and all below it.
+// walk checks a schema and everything below it.
 func (k *checker) walk(v *value) {
 	v.schema = true
 	switch v.kind {
@@ -107,7 +106,7 @@ func (k *checker) walk(v *value) {
 		return
 	case object:
 	case list, text, number, null:
-		k.fault(v, "write an object, true or false", "a schema belongs here, got %s", v.kind)
+		k.fault(v, "write an object, true or false", "expected a schema, got %s", v.kind)
 		return
 	}
 	for _, name := range v.keys {
@@ -129,7 +128,7 @@ func (k *checker) walk(v *value) {
 	}
 }
 
-// keyword checks what a keyword holds.
+// keyword checks the value of a keyword.
 func (k *checker) keyword(name string, f form, v *value) {
 	switch f {
 	case aSchema:
@@ -140,7 +139,7 @@ func (k *checker) keyword(name string, f form, v *value) {
 			return
 		}
 		if f == schemaOrList && !k.old {
-			k.fault(v, "write prefixItems", "items is no list in this version of JSON Schema")
+			k.fault(v, "write prefixItems", "items must not be a list in this version of JSON Schema")
 		}
 		if k.is(v, list, name) {
 			k.each(v.items)
@@ -153,7 +152,7 @@ func (k *checker) keyword(name string, f form, v *value) {
 		k.is(v, text, name)
 	case anExpression:
 		if k.is(v, text, name) {
-			k.expression(v, v.plain.(string))
+			k.expression(v, v.withoutLibraryName.(string))
 		}
 	case aNumber, aCount:
 		k.number(name, f, v)
@@ -161,10 +160,10 @@ func (k *checker) keyword(name string, f form, v *value) {
 		k.names(name, v)
 	case onlyOld:
 		if !k.old {
-			k.fault(v, fmt.Sprintf("use %s, or name draft-07 in $schema", successors[name]), "%s is of draft-07", name)
+			k.fault(v, fmt.Sprintf("use %s, or name draft-07 in $schema", successors[name]), "%s is only supported in draft-07", name)
 			return
 		}
-		k.keyword(name, formsOfOld[name], v)
+		k.keyword(name, oldForms[name], v)
 	case aTruth:
 		k.is(v, truth, name)
 	case typeNames:
@@ -182,7 +181,7 @@ func (k *checker) each(vs []*value) {
 	}
 }
 
-// entries checks the values of a map, and its keys where they are expressions.
+// entries checks the values of a map, and its keys if they are regular expressions.
 func (k *checker) entries(f form, v *value) {
 	for _, name := range v.keys {
 		e := v.at[name.name]
@@ -200,7 +199,7 @@ func (k *checker) entries(f form, v *value) {
 
 func (k *checker) is(v *value, want kind, name string) bool {
 	if v.kind != want {
-		k.fault(v, "", "%s takes %s, got %s", name, want, v.kind)
+		k.fault(v, "", "%s must be %s, got %s", name, want, v.kind)
 	}
 	return v.kind == want
 }
@@ -215,10 +214,10 @@ func (k *checker) number(name string, f form, v *value) {
 	if !k.is(v, number, name) {
 		return
 	}
-	n := v.plain.(float64)
+	n := v.withoutLibraryName.(float64)
 	switch {
 	case f == aCount && (n < 0 || n != float64(int32(n))):
-		k.fault(v, "use 0 or more", "%s takes a whole number", name)
+		k.fault(v, "use 0 or more", "%s must be a whole number", name)
 	case name == "multipleOf" && n <= 0:
 		k.fault(v, "", "multipleOf must be more than 0")
 	}
@@ -239,15 +238,15 @@ func (k *checker) types(v *value) {
 		all = v.items
 	}
 	for _, e := range all {
-		if name, _ := e.plain.(string); !slices.Contains(types, name) {
-			k.fault(e, "types are "+strings.Join(types, ", "), "this is no type")
+		if name, _ := e.withoutLibraryName.(string); !slices.Contains(types, name) {
+			k.fault(e, "types are "+strings.Join(types, ", "), "unknown type")
 		}
 	}
 }
 
-// target is what a $ref names; nil is nothing in this file.
+// target returns the schema that a $ref refers to, or nil if it is not in this file.
 func (k *checker) target(ref *value) *value {
-	name := ref.plain.(string)
+	name := ref.withoutLibraryName.(string)
 	if !strings.HasPrefix(name, "#/$defs/") && !strings.HasPrefix(name, "#/definitions/") {
 		return nil
 	}
@@ -266,7 +265,7 @@ func (k *checker) target(ref *value) *value {
 	return v
 }
 
-// count counts what it costs to evaluate a schema, and finds circles.
+// count returns how many schemas are evaluated for a value of v, and reports cycles.
 func (k *checker) count(v *value) int {
 	if v.cost > 0 || v.kind != object {
 		return max(v.cost, 1)
@@ -293,13 +292,13 @@ func (k *checker) count(v *value) int {
 func (k *checker) countRef(ref *value) int {
 	t := k.target(ref)
 	if t.open {
-		k.fault(ref, "a schema that contains itself is not supported; write out as many levels as are allowed", "%s leads back here", ref.plain)
+		k.fault(ref, "a schema that contains itself is not supported; write out as many levels as are allowed", "%s leads back here", ref.withoutLibraryName)
 		return 1
 	}
 	return k.count(t)
 }
 
-// below are the values of a keyword that can be schemas: itself, or its entries.
+// below returns the values of a keyword that may be schemas: the value itself, or its entries.
 func below(v *value) []*value {
 	if v.schema {
 		return []*value{v}

@@ -12,16 +12,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxSchema bounds a schema file, in bytes.
+// maxSchema is the maximum size of a schema file, in bytes.
 const maxSchema = 256 << 10
 
-// Schema is a JSON Schema of the draft 2020-12 or 07. format and the content
-// keywords are not looked at. Safe for concurrent use.
+// Schema is a JSON Schema of draft 2020-12 or 07. The keyword format and the content keywords are
+// ignored. A Schema is safe for concurrent use.
 type Schema struct{ root *node }
 
-// ParseSchema reads a schema file; file is its name in faults. The error is
-// Faults: all of them at once. A $ref names a schema below $defs of the same
-// file, and no schema contains itself.
+// ParseSchema parses a schema file; file is its name in faults. The error is of type Faults and
+// holds all faults. A $ref must refer to a schema below $defs of the same file, and no schema may
+// contain itself.
 func ParseSchema(file string, data []byte) (*Schema, error) {
 	var faults Faults
 	report := func(offset int, message, hint string) {
@@ -36,14 +36,14 @@ func ParseSchema(file string, data []byte) (*Schema, error) {
 	return s, nil
 }
 
-// parse returns a schema, or reports what is wrong with it.
+// parse returns a schema, or reports its faults and returns nil.
 func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 	if len(data) > maxSchema {
 		report(0, fmt.Sprintf("the file has %d bytes, a schema has at most %d", len(data), maxSchema), "")
 		return nil
 	}
 	root, err := read(data)
-	var p *placed
+	var p *positionError
 	if errors.As(err, &p) {
 		report(p.offset, p.message, p.hint)
 		return nil
@@ -55,7 +55,7 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 	}}
 	if k.check(); sound {
 		if k.count(root) > maxCost {
-			k.fault(root, "make it simpler", "to look at one value takes more than %d schemas", maxCost)
+			k.fault(root, "make it simpler", "checking a value evaluates more than %d schemas", maxCost)
 		}
 	}
 	if !sound {
@@ -63,54 +63,54 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 	}
 	n, err := compile(root)
 	if err != nil {
-		k.fault(root, "correct the schema", "this is no JSON Schema: %s", plain(err))
+		k.fault(root, "correct the schema", "not a valid JSON Schema: %s", withoutLibraryName(err))
 		return nil
 	}
 	return &Schema{root: n}
 }
 
-// compile makes a node of each schema that has its own place in the data.
+// compile compiles each part of a schema that corresponds to a place in the data.
 func compile(root *value) (*node, error) {
 	return (&compiler{root: root, left: maxNodes}).node(root)
 }
 
-// plain is an error of the library without its name.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "jsonschema: ") }
+// withoutLibraryName removes the name of the library from one of its errors.
+func withoutLibraryName(err error) string { return strings.TrimPrefix(err.Error(), "jsonschema: ") }
 
-// Fit returns the data of an answer: its first data part, or its text where that
-// is JSON, also between the marks of a block of code. The error lists what does
-// not fit, in words for the model that wrote it.
+// Fit returns the data of an answer: its first data part, or its text if that is JSON, optionally
+// within a Markdown code block. The error lists the violations, for the model that wrote the
+// answer.
 func (s *Schema) Fit(m *a2av1.Message) (*structpb.Value, error) {
 	data, err := dataOf(m, true)
 	if err != nil {
 		return nil, err
 	}
 	if vs := s.root.violations(data, ""); len(vs) > 0 {
-		return nil, errors.New(list10(vs, func(v violation) string { return v.where() + " " + v.text }))
+		return nil, errors.New(formatViolations(vs, func(v violation) string { return v.where() + " " + v.text }))
 	}
 	value, err := structpb.NewValue(data)
 	if err != nil {
-		return nil, errors.New("the answer holds no JSON data")
+		return nil, errors.New("the answer contains no JSON data")
 	}
 	return value, nil
 }
 
-// unfit says where the data of a message does not fit, without the words that
-// are there: whom it is told must not learn them.
-func (s *Schema) unfit(m *a2av1.Message) string {
+// describeViolations describes where the data of a message violates the schema, or returns "". It does not
+// quote the data, because its readers may not be allowed to see the message.
+func (s *Schema) describeViolations(m *a2av1.Message) string {
 	data, err := dataOf(m, false)
 	if err != nil {
-		return "it holds no JSON data; send some"
+		return "it contains no JSON data; add some"
 	}
 	vs := s.root.violations(data, "")
 	if len(vs) == 0 {
 		return ""
 	}
-	return "its data does not fit " + list10(vs, func(v violation) string { return v.where() + " (" + v.keyword + ")" }) + "; correct it"
+	return "its data violates the schema " + formatViolations(vs, func(v violation) string { return v.where() + " (" + v.keyword + ")" }) + "; correct it"
 }
 
-// list10 joins the first ten violations.
-func list10(vs []violation, word func(violation) string) string {
+// formatViolations joins up to ten violations.
+func formatViolations(vs []violation, word func(violation) string) string {
 	var words []string
 	for i, v := range vs {
 		if i == 10 {
@@ -122,15 +122,15 @@ func list10(vs []violation, word func(violation) string) string {
 	return strings.Join(words, ", ")
 }
 
-// dataOf returns the data of a message as encoding/json has it; fenced allows
-// JSON in a block of code.
+// dataOf returns the data of a message as encoding/json decodes it. fenced accepts JSON in a code
+// block.
 func dataOf(m *a2av1.Message, fenced bool) (any, error) {
 	data, ok := agent.Data(m)
 	if !ok && fenced {
 		ok = json.Unmarshal([]byte(agent.Unfenced(agent.Text(m))), &data) == nil
 	}
 	if !ok {
-		return nil, errors.New("the answer is no JSON")
+		return nil, errors.New("the answer is not JSON")
 	}
 	return data, nil
 }

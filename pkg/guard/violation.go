@@ -12,32 +12,32 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// maxNodes bounds how many parts of a schema are compiled on their own, to say
-// where data does not fit; what is below that is told as a whole.
+// maxNodes is the maximum number of schemas that are compiled separately to locate violations.
+// Below that, a violation is reported for the part as a whole.
 const maxNodes = 256
 
-// node is a schema that is compiled on its own, with those of the parts of its
-// data. The library names the first fault it meets, in the order of a map; with
-// nodes all are found, in an order of their own.
+// node is a separately compiled schema with the nodes for the parts of its data. The library
+// reports only the first violation, in the order of map iteration; nodes find all of them in a
+// fixed order.
 type node struct {
 	schema   *jsonschema.Resolved
 	props    map[string]*node
 	items    *node
-	all      []*node // of the same data: $ref and allOf
+	all      []*node // schemas for the same value: $ref and allOf
 	required []string
-	closed   bool // no other properties than props
+	closed   bool // only the properties in props are allowed
 }
 
-// compiler makes nodes of values.
+// compiler compiles values to nodes.
 type compiler struct {
 	root *value
 	left int
 }
 
-// node compiles a schema and what is below it; nil where there are too many.
+// node compiles a schema and the schemas below it. It returns nil beyond maxNodes.
 func (c *compiler) node(v *value) (*node, error) {
 	if c.left--; c.left < 0 {
-		return nil, nil //nolint:nilnil // told as part of what is above
+		return nil, nil //nolint:nilnil // violations are reported for the parent
 	}
 	r, err := c.resolve(v)
 	if err != nil || v.kind != object {
@@ -66,10 +66,10 @@ func (c *compiler) node(v *value) (*node, error) {
 		}
 	}
 	for _, e := range entriesOf(v.at["required"]) {
-		n.required = append(n.required, e.plain.(string))
+		n.required = append(n.required, e.withoutLibraryName.(string))
 	}
 	extra := v.at["additionalProperties"]
-	n.closed = extra != nil && extra.plain == false && v.at["patternProperties"] == nil
+	n.closed = extra != nil && extra.withoutLibraryName == false && v.at["patternProperties"] == nil
 	return n, err
 }
 
@@ -80,7 +80,7 @@ func entriesOf(v *value) []*value {
 	return v.items
 }
 
-// part adds the node of a part.
+// part appends the node of a schema to to, unless err is not nil.
 func (c *compiler) part(to *[]*node, v *value, err error) error {
 	if err != nil {
 		return err
@@ -92,18 +92,18 @@ func (c *compiler) part(to *[]*node, v *value, err error) error {
 	return err
 }
 
-// resolve hands a schema to the library, together with what it may refer to.
+// resolve compiles a schema together with the definitions it may refer to.
 func (c *compiler) resolve(v *value) (*jsonschema.Resolved, error) {
-	plain := v.any()
-	if m, ok := plain.(map[string]any); ok {
-		delete(m, "$id") // it would change what the schema is called
+	withoutLibraryName := v.any()
+	if m, ok := withoutLibraryName.(map[string]any); ok {
+		delete(m, "$id") // it would change how references are resolved
 		for _, k := range []string{"$schema", "$defs", "definitions"} {
 			if shared := c.root.at[k]; shared != nil {
 				m[k] = shared.any()
 			}
 		}
 	}
-	b, err := json.Marshal(plain)
+	b, err := json.Marshal(withoutLibraryName)
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +114,11 @@ func (c *compiler) resolve(v *value) (*jsonschema.Resolved, error) {
 	return s.Resolve(nil)
 }
 
-// violation is a place where data does not fit.
+// violation is a place where data violates a schema.
 type violation struct {
 	path    string // JSON Pointer into the data
-	keyword string // of the schema
-	text    string // what is wrong
+	keyword string // the keyword of the schema
+	text    string // description
 }
 
 func (v violation) where() string {
@@ -128,7 +128,7 @@ func (v violation) where() string {
 	return "at " + v.path
 }
 
-// violations returns what of data does not fit, in an order that is always the same.
+// violations returns the violations in data, in a fixed order.
 func (n *node) violations(data any, path string) []violation {
 	err := n.schema.Validate(data)
 	if err == nil {
@@ -154,7 +154,7 @@ func (n *node) violations(data any, path string) []violation {
 	return out
 }
 
-// members returns what is wrong with the members of an object.
+// members returns the violations in the members of an object.
 func (n *node) members(d map[string]any, path string) []violation {
 	var out []violation
 	for _, name := range n.required {
@@ -174,8 +174,9 @@ func (n *node) members(d map[string]any, path string) []violation {
 	return out
 }
 
-// innermost is the fault that the library names. One that is deeper than the
-// node is named by its keyword alone: which one it is is up to chance.
+// innermost returns the violation that the library reports. If it is below the schemas that were
+// compiled separately, only the keyword is used, because the library may report any of several
+// violations.
 func (n *node) innermost(err error, data any, path string) violation {
 	depth := 0
 	at := ""
@@ -196,11 +197,11 @@ func (n *node) innermost(err error, data any, path string) violation {
 	s := n.schema.Schema()
 	switch keyword {
 	case "anyOf":
-		text = "it fits none of the alternatives"
+		text = "no alternative matches"
 	case "oneOf":
-		text = "it fits none or several of the alternatives"
+		text = "none or more than one alternative matches"
 	case "not":
-		text = "it is what it must not be"
+		text = "a forbidden schema matches"
 	case "minimum":
 		text = fmt.Sprintf("%v is less than %v", data, *s.Minimum)
 	case "maximum":
@@ -210,12 +211,12 @@ func (n *node) innermost(err error, data any, path string) violation {
 	case "exclusiveMaximum":
 		text = fmt.Sprintf("%v is not less than %v", data, *s.ExclusiveMaximum)
 	case "multipleOf":
-		text = fmt.Sprintf("%v is no multiple of %v", data, *s.MultipleOf)
+		text = fmt.Sprintf("%v is not a multiple of %v", data, *s.MultipleOf)
 	}
 	return violation{path, keyword, "does not fit (" + keyword + "): " + cut(text)}
 }
 
-// cut shortens a text that may hold a whole message.
+// cut truncates a text that may contain a whole message.
 func cut(s string) string {
 	const most = 200
 	if r := []rune(s); len(r) > most {

@@ -12,16 +12,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// checked is a health result and when it was taken.
-type checked struct {
+// healthResult is the result of a health check and its time.
+type healthResult struct {
 	health *teamv1.Health
 	at     time.Time
 }
 
-// Health returns how an agent is, as last known, and never blocks. A result
-// older than Config.HealthTTL starts one check in the background; until the
-// first one is in, an agent counts as healthy, "not checked yet". An unknown id
-// is unhealthy, "not registered" (R-000-34). The result is shared: read only.
+// Health returns the last known health of an agent. It never blocks. If the result is older than
+// Config.HealthTTL, it starts a check in the background. Until the first check has finished, an
+// agent is reported as healthy with the detail "not checked yet". An unknown id is unhealthy, "not
+// registered". The result is shared and must not be modified.
 func (m *Manager) Health(id string) *teamv1.Health {
 	e, ok := m.lookup(id)
 	if !ok {
@@ -32,14 +32,18 @@ func (m *Manager) Health(id string) *teamv1.Health {
 		m.refresh(id, e)
 	}
 	if last == nil {
-		return &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
+		return notChecked
 	}
 	return last.health
 }
 
-// Check asks an agent how it is, now, and keeps the answer for Health. A check
-// that fails is an unhealthy result; the only errors are AGENT_NOT_FOUND, the
-// end of ctx, and a nesting that is too deep. The result is shared: read only.
+// notChecked is the health of an agent before the first check. It is shared: read only.
+var notChecked = &teamv1.Health{Healthy: true, Usable: true, Detail: "not checked yet"}
+
+// Check checks the health of an agent now and stores the result for Health. A failed check is
+// reported as an unhealthy result. An error is returned only for an unknown id (AGENT_NOT_FOUND),
+// if ctx ends, and if agents are nested too deeply (MAX_DEPTH_EXCEEDED). The result is shared and
+// must not be modified.
 func (m *Manager) Check(ctx context.Context, id string) (*teamv1.Health, error) {
 	e, ok := m.lookup(id)
 	if !ok {
@@ -55,6 +59,7 @@ func (m *Manager) Check(ctx context.Context, id string) (*teamv1.Health, error) 
 	return h, nil
 }
 
+// refresh starts a check in the background unless one is running.
 func (m *Manager) refresh(id string, e *entry) {
 	if !e.checking.CompareAndSwap(false, true) {
 		return
@@ -63,16 +68,16 @@ func (m *Manager) refresh(id string, e *entry) {
 		defer e.checking.Store(false)
 		ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.CheckTimeout, errCheckTimeout)
 		defer cancel()
-		_, _ = m.check(ctx, id, e) // kept in e
+		_, _ = m.check(ctx, id, e) // stores the result in e
 	})
 	if !started {
 		e.checking.Store(false)
 	}
 }
 
-// check asks and keeps the answer, except where the asking was given up.
+// check checks the health of an agent and stores the result, unless the check was canceled.
 func (m *Manager) check(ctx context.Context, id string, e *entry) (*teamv1.Health, error) {
-	h, err := m.ask(ctx, id, e.agent)
+	h, err := m.callHealthCheck(ctx, id, e.agent)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		if !errors.Is(cause, errCheckTimeout) {
 			return nil, err
@@ -82,12 +87,12 @@ func (m *Manager) check(ctx context.Context, id string, e *entry) (*teamv1.Healt
 	if err != nil {
 		h = agent.Unhealthy(detail(err))
 	}
-	e.health.Store(&checked{health: h, at: time.Now()})
+	e.health.Store(&healthResult{health: h, at: time.Now()})
 	return h, err
 }
 
-// ask makes a panic of an agent its own trouble only.
-func (m *Manager) ask(ctx context.Context, id string, a agent.Agent) (h *teamv1.Health, err error) {
+// callHealthCheck calls the agent and converts a panic to an error.
+func (m *Manager) callHealthCheck(ctx context.Context, id string, a agent.Agent) (h *teamv1.Health, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			m.cfg.Log.Error("health check panicked", zap.String("agent", id), zap.Any("panic", p), zap.Stack("stack"))
@@ -101,12 +106,12 @@ func (m *Manager) ask(ctx context.Context, id string, a agent.Agent) (h *teamv1.
 	return h, err
 }
 
-// detail is the text of an error that callers may read.
+// detail returns the text of an error that callers may read.
 func detail(err error) string {
 	if errors.Is(err, errCheckTimeout) {
 		return errCheckTimeout.Error()
 	}
-	return "could not be asked: " + agent.AsError(err).Message
+	return "health check failed: " + agent.AsError(err).Message
 }
 
 var (
@@ -115,10 +120,9 @@ var (
 	errClosed       = errors.New("manager closed")
 )
 
-// checks runs functions in the background, a bounded number at a time, until
-// it is closed.
+// checks runs functions in the background, with bounded concurrency, until it is closed.
 type checks struct {
-	ctx     context.Context //nolint:containedctx // the life of the goroutines that checks owns
+	ctx     context.Context //nolint:containedctx // bounds the lifetime of the goroutines
 	cancel  context.CancelCauseFunc
 	slots   chan struct{}
 	running sync.WaitGroup
@@ -130,7 +134,7 @@ func newChecks(slots int) *checks {
 	return &checks{ctx: ctx, cancel: cancel, slots: make(chan struct{}, slots)}
 }
 
-// start reports false when the checks are closed.
+// start runs f in the background. It returns false if the checks are closed.
 func (c *checks) start(f func(context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,6 +153,7 @@ func (c *checks) start(f func(context.Context)) bool {
 	return true
 }
 
+// close cancels the running functions and waits for them.
 func (c *checks) close() {
 	c.mu.Lock()
 	c.cancel(errClosed)

@@ -118,12 +118,12 @@ func TestCheck(t *testing.T) {
 		{"an answer", func(context.Context) (*teamv1.Health, error) { return agent.Unhealthy("tired"), nil }, "tired"},
 		{"an agent's error", func(context.Context) (*teamv1.Health, error) {
 			return nil, agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "no connection")
-		}, "could not be asked: no connection"},
+		}, "health check failed: no connection"},
 		{"an error whose text stays inside", func(context.Context) (*teamv1.Health, error) {
 			return nil, errors.New("/secret/path")
-		}, "could not be asked: internal error"},
-		{"a panic", func(context.Context) (*teamv1.Health, error) { panic("bug") }, "could not be asked: health check panicked"},
-		{"nothing", func(context.Context) (*teamv1.Health, error) { return nil, nil }, "could not be asked: internal error"}, //nolint:nilnil // the fault under test
+		}, "health check failed: internal error"},
+		{"a panic", func(context.Context) (*teamv1.Health, error) { panic("bug") }, "health check failed: health check panicked"},
+		{"nothing", func(context.Context) (*teamv1.Health, error) { return nil, nil }, "health check failed: internal error"}, //nolint:nilnil // the fault under test
 	}
 	for _, tt := range tests {
 		t.Run("R-000-35 "+tt.name, func(t *testing.T) {

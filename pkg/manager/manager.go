@@ -1,5 +1,5 @@
-// Package manager holds the AgentManager: ids to agents, with their health.
-// Teams are registered in it like every other agent, so teams nest.
+// Package manager implements a registry of agents by id, with their health. Teams are registered
+// like other agents, so teams can be members of teams.
 package manager
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config configures a Manager; the zero value is usable.
+// Config configures a Manager. The zero value is valid.
 type Config struct {
-	// Log receives panics of health checks; nil logs nothing.
+	// Log receives panics of health checks; nil discards them.
 	Log *zap.Logger
-	// HealthTTL is how long a health result counts; 0 is 5 s.
+	// HealthTTL is how long the result of a health check is valid; 0 means 5 seconds.
 	HealthTTL time.Duration
-	// CheckTimeout bounds one background check; 0 is 5 s.
+	// CheckTimeout is the time limit of a background check; 0 means 5 seconds.
 	CheckTimeout time.Duration
-	// Checks is how many background checks run at the same time; 0 is 64.
+	// Checks is the maximum number of concurrent background checks; 0 means 64.
 	Checks int
 }
 
@@ -43,38 +43,36 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Manager is the AgentManager: a registry of agents by id. One agent
-// may be registered in several managers, and be a member of several teams.
-// Look-ups take no lock. All methods are safe for concurrent use.
+// Manager is a registry of agents by id. An agent may be registered in several managers and be a
+// member of several teams. Lookups take no lock. All methods are safe for concurrent use.
 type Manager struct {
 	cfg    Config
 	agents sync.Map // id (string) to *entry
 	size   atomic.Int64
-	write  sync.Mutex // serialises writers, so that no two of them close a circle together
+	write  sync.Mutex // serializes writers, so that two of them cannot complete a cycle together
 	checks *checks
 }
 
-// entry is one registered agent and what is known of its health. Replacing an
-// agent makes a new entry, so that a late result of the old one is lost.
+// entry is a registered agent with its health. Replacing an agent creates a new entry, so that a
+// late health result of the previous agent is discarded.
 type entry struct {
 	agent    agent.Agent
-	health   atomic.Pointer[checked]
+	health   atomic.Pointer[healthResult]
 	checking atomic.Bool
 }
 
-// New returns an empty Manager. Close it to end its background checks.
+// New returns an empty Manager. Close it to stop its background checks.
 func New(cfg Config) *Manager {
 	cfg = cfg.withDefaults()
 	return &Manager{cfg: cfg, checks: newChecks(cfg.Checks)}
 }
 
-// Close ends the background checks and waits for them. Look-ups go on; health
-// stays as last known.
+// Close stops the background checks and waits for them. The manager remains usable; the health of
+// agents stays as last known.
 func (m *Manager) Close() { m.checks.close() }
 
-// Register adds an agent. Errors: INVALID_REQUEST for an id that is none or is
-// taken; INVALID_TEAM_CONFIG, with the whole path, for a team that would
-// contain itself.
+// Register adds an agent. Errors: INVALID_REQUEST if the id is invalid or in use;
+// INVALID_TEAM_CONFIG, with the whole path, for a team that would contain itself.
 func (m *Manager) Register(id string, a agent.Agent) error {
 	m.write.Lock()
 	defer m.write.Unlock()
@@ -83,7 +81,7 @@ func (m *Manager) Register(id string, a agent.Agent) error {
 	}
 	if _, ok := m.lookup(id); ok {
 		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest,
-			"agent id %q is taken; choose another id, or replace the agent", id)
+			"agent id %q is in use; choose another id, or replace the agent", id)
 	}
 	if err := m.checkNesting(id, a); err != nil {
 		return err
@@ -93,8 +91,8 @@ func (m *Manager) Register(id string, a agent.Agent) error {
 	return nil
 }
 
-// Replace puts another agent in the place of a registered one. Work under way
-// goes on with the old one. Errors: AGENT_NOT_FOUND, INVALID_TEAM_CONFIG.
+// Replace replaces a registered agent. Runs in progress continue with the previous agent. Errors:
+// AGENT_NOT_FOUND, INVALID_TEAM_CONFIG.
 func (m *Manager) Replace(id string, a agent.Agent) error {
 	m.write.Lock()
 	defer m.write.Unlock()
@@ -108,8 +106,8 @@ func (m *Manager) Replace(id string, a agent.Agent) error {
 	return nil
 }
 
-// Remove takes an agent out. Teams that have it as a member keep its id: they
-// are unhealthy until it is registered again. Error: AGENT_NOT_FOUND.
+// Remove removes an agent. Teams keep it as a member; they are unhealthy until an agent with that
+// id is registered again. Error: AGENT_NOT_FOUND.
 func (m *Manager) Remove(id string) error {
 	m.write.Lock()
 	defer m.write.Unlock()
@@ -120,7 +118,7 @@ func (m *Manager) Remove(id string) error {
 	return nil
 }
 
-// Get returns the agent with an id. Error: AGENT_NOT_FOUND, which names the id.
+// Get returns the agent with the given id. Error: AGENT_NOT_FOUND.
 func (m *Manager) Get(id string) (agent.Agent, error) {
 	e, ok := m.lookup(id)
 	if !ok {
@@ -129,7 +127,7 @@ func (m *Manager) Get(id string) (agent.Agent, error) {
 	return e.agent, nil
 }
 
-// Agent is Get under the name by which teams look up their members.
+// Agent is the same as Get. Teams look up their members by this name.
 func (m *Manager) Agent(id string) (agent.Agent, error) { return m.Get(id) }
 
 // IDs returns all ids, sorted.
@@ -142,10 +140,10 @@ func (m *Manager) IDs() []string {
 	return ids
 }
 
-// Len returns how many agents are registered.
+// Len returns the number of registered agents.
 func (m *Manager) Len() int { return int(m.size.Load()) }
 
-// Info asks an agent to describe itself. Errors: AGENT_NOT_FOUND and the agent's own.
+// Info returns the self-description of an agent. Errors: AGENT_NOT_FOUND and those of the agent.
 func (m *Manager) Info(ctx context.Context, id string) (*teamv1.AgentInfo, error) {
 	a, err := m.Get(id)
 	if err != nil {

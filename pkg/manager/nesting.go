@@ -6,9 +6,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// checkNesting refuses an agent that, registered as id, would contain itself.
-// Only what hangs below id is walked: every new circle passes through it.
-// Circles across servers are bounded by depth when they are asked (agent.Enter).
+// checkNesting returns an error if an agent registered as id would contain itself. It visits only
+// the agents below id, because every new cycle contains id. Cycles across servers are bounded at
+// run time by the maximum depth (agent.Enter).
 func (m *Manager) checkNesting(id string, a agent.Agent) error {
 	root, ok := a.(agent.Composite)
 	if !ok {
@@ -23,7 +23,7 @@ func (m *Manager) checkNesting(id string, a agent.Agent) error {
 		"teams form a cycle: %s; break it by removing one member", path).With("path", path)
 }
 
-// nesting looks for target below an agent, depth first.
+// nesting searches for target below an agent, depth first.
 type nesting struct {
 	manager *Manager
 	target  string
@@ -31,7 +31,7 @@ type nesting struct {
 	seen    map[string]bool
 }
 
-// down reports whether target is below c; path then ends with it.
+// down reports whether target is below c. If so, path leads to it.
 func (n *nesting) down(c agent.Composite) bool {
 	for _, id := range c.Members() {
 		n.path = append(n.path, id)
@@ -43,6 +43,7 @@ func (n *nesting) down(c agent.Composite) bool {
 	return false
 }
 
+// into reports whether target is below the agent with the given id.
 func (n *nesting) into(id string) bool {
 	e, ok := n.manager.lookup(id)
 	if !ok {

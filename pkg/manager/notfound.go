@@ -7,14 +7,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxSuggest bounds the registry in which a similar id is looked for.
+// maxSuggest is the maximum number of agents among which a similar id is searched for.
 const maxSuggest = 1000
 
 // maxNamed is the maximum number of agents that an error lists.
 const maxNamed = 20
 
-// notFound names the id and the most similar agent, or all known agents if there are
-// few.
+// notFound returns the error for an unknown id. It names the most similar agent, or all agents if
+// there are few.
 func (m *Manager) notFound(id string) error {
 	var hint string
 	switch near, n := m.nearest(id), m.Len(); {
@@ -30,7 +30,7 @@ func (m *Manager) notFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q not found; %s", clip(id), hint).With("agent", clip(id))
 }
 
-// clip keeps what a caller sent from making an error long.
+// clip truncates a text from a caller.
 func clip(id string) string {
 	const most = 80
 	if len(id) <= most {
@@ -52,7 +52,7 @@ func (m *Manager) nearest(id string) string {
 	return best
 }
 
-// editDistance is the number of bytes to insert, delete or change.
+// editDistance returns the number of bytes to insert, delete or change.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

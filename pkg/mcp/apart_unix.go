@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// apart keeps signals of the terminal from the program: it ends when this process
-// ends it, after the calls that are under way.
+// apart puts the program into its own process group, so that signals of the terminal do not reach
+// it. It is stopped by this process, after the calls in progress.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

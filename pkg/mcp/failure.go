@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// unreachable is the failure of a call that has not been made.
+// unreachable returns the error of a call that was not made.
 func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errStart) {
 		return context.Cause(ctx)
@@ -34,8 +34,8 @@ func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error 
 	return e.Because(withoutPath(err))
 }
 
-// withoutPath takes the path of an address out of the error of a request: some servers
-// want a token there.
+// withoutPath removes the path of the URL from the error of a request, because some
+// servers expect a token there.
 func withoutPath(err error) error {
 	var u *url.Error
 	if !errors.As(err, &u) {
@@ -55,9 +55,9 @@ func (s *Server) tokenRefused(status int) *agent.Error {
 	return e
 }
 
-// failure says what is known of a call that has failed. What the server answered
-// is known; after a connection that broke, and after a server's own fault, nobody
-// knows whether the tool did its work.
+// failure returns the error of a call that failed. If the server answered with an error, the
+// outcome is known. If the connection broke or the server had an internal error, it is not known
+// whether the tool was executed.
 func (s *Server) failure(ctx context.Context, tool string, err error, x *exchange) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -66,21 +66,21 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x *exchang
 	var refused *jsonrpc.Error
 	switch {
 	case e != nil:
-	case x.err == nil && errors.As(err, &refused): // the library has one of its own for what did not get through
+	case x.err == nil && errors.As(err, &refused): // the library uses the same type for requests that were not sent
 		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", refused.Message)
 		e.Fresh = true
 	default:
 		e = lost(tool)
 		if how, crash := s.crashed(ctx, err); crash != nil {
-			e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s while %s was called; nobody knows whether it did its work", s.config.Name, how, tool)
+			e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s while %s was called; it is unknown whether the call took effect", s.config.Name, how, tool)
 			err = crash
 		}
 	}
 	return e.Because(withoutPath(err))
 }
 
-// crashed returns how the program ended, if that is why a call failed with err. It also
-// returns the last lines of its standard error as an error, which is only for the log.
+// crashed returns how the program ended, if that is why a call failed with err. It also returns the
+// last lines of its standard error as an error, which must only be logged.
 func (s *Server) crashed(ctx context.Context, err error) (how string, crash error) {
 	p := s.newest.Load()
 	hungUp := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF)
@@ -94,21 +94,21 @@ func (s *Server) crashed(ctx context.Context, err error) (how string, crash erro
 	return how, errors.New("stderr: " + cmp.Or(stderr, "nothing"))
 }
 
-// lost is a failure after which nobody knows what the tool did.
+// lost returns the error of a call whose outcome is unknown.
 func lost(tool string) *agent.Error {
-	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the connection broke while %s was called; nobody knows whether it did its work", tool)
+	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the connection broke while %s was called; it is unknown whether the call took effect", tool)
 	e.Retry = true
 	return e
 }
 
-// status is what the HTTP answer says of the call; nil where it says nothing.
+// status returns the error that an HTTP response stands for, or nil.
 func (s *Server) status(x *exchange) *agent.Error {
 	var e *agent.Error
 	switch {
 	case x.status == http.StatusTooManyRequests:
-		e = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable, "the server takes no more calls for now (HTTP %d); try again later", x.status)
+		e = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable, "the server limits the rate of calls (HTTP %d); try again later", x.status)
 		e.Retry, e.Fresh, e.RetryAfter = true, true, x.after
-	case x.status == http.StatusNotFound, x.status == 0 && dialed(x.err):
+	case x.status == http.StatusNotFound, x.status == 0 && dialFailed(x.err):
 		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server could not be reached; try again later")
 		e.Retry, e.Fresh = true, true
 	case x.status == http.StatusUnauthorized, x.status == http.StatusForbidden:
@@ -117,15 +117,14 @@ func (s *Server) status(x *exchange) *agent.Error {
 		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call (HTTP %d)", x.status)
 		e.Fresh = true
 	case x.status >= 500:
-		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server failed (HTTP %d); nobody knows whether the tool did its work", x.status)
+		e = agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the server failed (HTTP %d); it is unknown whether the call took effect", x.status)
 		e.Retry = true
 	}
 	return e
 }
 
-// ended reports whether a call failed because its connection has ended. Of a
-// program that is so whenever it does not answer; over HTTP other calls may be
-// under way on it.
+// ended reports whether a call failed because its connection has ended. For a program this is the
+// case whenever there is no response; over HTTP, other calls may still use the session.
 func (s *Server) ended(ctx context.Context, err error) bool {
 	var refused *jsonrpc.Error
 	switch {
@@ -137,8 +136,8 @@ func (s *Server) ended(ctx context.Context, err error) bool {
 	return s.config.URL == ""
 }
 
-// dialed reports whether no connection was made, so that nothing was sent.
-func dialed(err error) bool {
+// dialFailed reports whether no connection was made, so that nothing was sent.
+func dialFailed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }

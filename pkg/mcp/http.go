@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	maxAnswer     = 16 << 20 // bytes of an answer that is no stream
+	maxAnswer     = 16 << 20 // bytes of a response that is not a stream
 	maxRetryAfter = 24 * time.Hour
 )
 
-// exchange is what is known of the HTTP request of a call.
+// exchange records the HTTP request of a call.
 type exchange struct {
-	err    error // why there is no answer
-	status int   // 0: no answer came
-	after  time.Duration
+	err    error         // why there is no response
+	status int           // 0 if there is no response
+	after  time.Duration // Retry-After; 0 if unknown
 }
 
 type exchangeKey struct{}
 
-// observed returns a context whose request e is told of.
+// observed returns a context whose HTTP request is recorded in e.
 func observed(ctx context.Context, e *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, e)
 }
 
-// httpClient makes the calls: with the token, and bounded.
+// httpClient returns the client for all requests. It adds the token and bounds responses.
 func (s *Server) httpClient() *http.Client {
 	c := http.Client{}
 	if s.config.HTTPClient != nil {
@@ -39,10 +39,11 @@ func (s *Server) httpClient() *http.Client {
 		next = &http.Transport{}
 	}
 	c.Transport = &transport{next: next, bearer: s.config.Bearer}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token goes nowhere else
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // do not send the token to another server
 	return &c
 }
 
+// transport adds the token to requests and records them in the exchange of their context.
 type transport struct {
 	next   http.RoundTripper
 	bearer string
@@ -66,18 +67,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		e.status, e.after = res.StatusCode, retryAfter(res.Header)
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
-		res.Body = bounded{io.LimitReader(res.Body, maxAnswer), res.Body}
+		res.Body = boundedBody{io.LimitReader(res.Body, maxAnswer), res.Body}
 	}
 	return res, nil
 }
 
-// bounded reads from one and closes the other.
-type bounded struct {
+// boundedBody reads from Reader and closes Closer.
+type boundedBody struct {
 	io.Reader
 	io.Closer
 }
 
-// retryAfter is what the server asks to wait; 0 is unknown.
+// retryAfter returns the delay that the server asks for, or 0.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

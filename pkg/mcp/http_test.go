@@ -117,26 +117,26 @@ func TestHTTPFailures(t *testing.T) {
 		after        time.Duration
 		says         string
 	}{
-		"busy":            {status(429, "Retry-After", "7"), true, true, 7 * time.Second, "no more calls for now"},
+		"busy":            {status(429, "Retry-After", "7"), true, true, 7 * time.Second, "limits the rate of calls"},
 		"broken":          {status(500), true, false, 0, "the server failed (HTTP 500)"},
-		"a proxy gave up": {status(504), true, false, 0, "nobody knows"},
+		"a proxy gave up": {status(504), true, false, 0, "it is unknown"},
 		"token refused":   {status(401), false, true, 0, "check its bearer"},
 		"refused":         {status(400), false, true, 0, "refused the call (HTTP 400)"},
 		"elsewhere":       {status(307, "Location", "http://elsewhere.invalid/"), false, true, 0, "refused the call (HTTP 307)"},
 		"cut off": {func(http.ResponseWriter, *http.Request) {
 			panic(http.ErrAbortHandler)
-		}, true, false, 0, "nobody knows"},
+		}, true, false, 0, "it is unknown"},
 		"cut off mid-way": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write([]byte("event: message\n"))
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		}, true, false, 0, "nobody knows"},
-		"no answer in it": {status(200, "Content-Type", "text/event-stream"), true, false, 0, "nobody knows"},
+		}, true, false, 0, "it is unknown"},
+		"no answer in it": {status(200, "Content-Type", "text/event-stream"), true, false, 0, "it is unknown"},
 		"no JSON": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte("{oops"))
-		}, true, false, 0, "nobody knows"},
+		}, true, false, 0, "it is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, cfg := serve(t, real)

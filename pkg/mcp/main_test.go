@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hung counts calls of the tool hang that are under way, and released those that
-// were told to stop, of servers in this process.
+// hung counts the calls of the tool hang in progress, and released those that were
+// canceled, for servers in this process.
 var hung, released atomic.Int32
 
 // server is an MCP server with tools of all kinds; which changes its list, and end

@@ -15,15 +15,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// grace is how long a program may take to end once its input has ended, and again
-// once it was told to.
+// grace is how long a program may take to exit after its input was closed, and again after it
+// received a signal.
 const grace = 2 * time.Second
 
-// program is a running MCP server and the transport to it.
+// program is an MCP server that runs as a child process, and the transport to it.
 type program struct {
 	command mcp.CommandTransport
 	stderr  *lines
-	ended   chan struct{} // closed when the program has ended
+	ended   chan struct{} // closed when the program has exited
 }
 
 // Connect implements mcp.Transport.
@@ -41,16 +41,15 @@ type programConn struct {
 	ended func()
 }
 
-// Close implements mcp.Connection. It ends the program and waits until it has exited.
+// Close implements mcp.Connection. It stops the program and waits until it has exited.
 func (c *programConn) Close() error {
 	defer c.ended()
 	return c.Connection.Close()
 }
 
-// exit returns how a program ended that exited by itself, and its last output. ok is
-// false while it runs.
+// exit returns how a program exited by itself, and its last output. ok is false if it still runs.
 func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
-	wait := time.NewTimer(grace) // its connection is closed or about to be
+	wait := time.NewTimer(grace) // the connection was closed, so the program is about to exit
 	defer wait.Stop()
 	select {
 	case <-p.ended:
@@ -71,11 +70,11 @@ func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
 	return how, p.stderr.tail(), true
 }
 
-// start returns a program that starts with its connection. It ends when its input is
-// closed, which also happens when this process dies.
+// start returns a program that starts when it is connected. It ends when its input is closed, which
+// also happens when this process dies.
 func (s *Server) start() *program {
 	c := s.config.Command
-	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it lives as long as the connection
+	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it runs as long as the connection
 	cmd.Dir = s.config.Dir
 	cmd.Env = environment(s.config.Env)
 	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
@@ -85,7 +84,7 @@ func (s *Server) start() *program {
 	return &program{command: mcp.CommandTransport{Command: cmd, TerminateDuration: grace}, stderr: stderr, ended: make(chan struct{})}
 }
 
-// environment is PATH, HOME and what is configured.
+// environment returns the variables of a program: PATH, HOME and the configured ones.
 func environment(configured map[string]string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME"} {
@@ -102,10 +101,10 @@ func environment(configured map[string]string) []string {
 
 const (
 	maxLine = 2000 // bytes of a line that are logged
-	maxTail = 10   // lines that an error repeats
+	maxTail = 10   // lines that are kept for errors
 )
 
-// lines is a writer that logs each line and keeps the last ones. Used by one goroutine.
+// lines is a writer that logs each line and keeps the last ones. It is not safe for concurrent use.
 type lines struct {
 	log  *zap.Logger
 	rest []byte

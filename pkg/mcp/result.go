@@ -11,10 +11,10 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// maxText is how many bytes of a result a model is shown.
+// maxText is the maximum size of a result that is passed to a model, in bytes.
 const maxText = 256 << 10
 
-// result is what a model is told. What is no text becomes a note.
+// result converts the result of a call for a model. Content that is not text is replaced by a note.
 func result(r *mcp.CallToolResult) *teamv1.ToolResult {
 	var texts []string
 	for _, c := range r.Content {
@@ -50,7 +50,7 @@ func text(c mcp.Content) string {
 	return "[content that cannot be shown]"
 }
 
-// cut keeps the beginning of a text, as valid UTF-8.
+// cut truncates a text to maxText and makes it valid UTF-8.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxText {

@@ -1,4 +1,4 @@
-// Package mcp offers the tools of MCP servers to agents with a model.
+// Package mcp provides the tools of MCP servers to agents with a model.
 package mcp
 
 import (
@@ -18,38 +18,37 @@ import (
 )
 
 const (
-	// StartTimeout bounds the start of a server with its list of tools.
+	// StartTimeout is the time limit for starting a server and listing its tools.
 	StartTimeout = 10 * time.Second
-	// listTimeout bounds the list of tools where an older one is known.
+	// listTimeout is the time limit for listing tools if an older list is known.
 	listTimeout = 3 * time.Second
-	// maxTools is how many tools a server may have.
+	// maxTools is the maximum number of tools of a server.
 	maxTools = 1000
 )
 
-// Config is what a server is made of: a program that is started, or an address.
+// Config configures a Server. Exactly one of Command and URL must be set.
 type Config struct {
-	// Name of the server in the configuration; errors name it. Required.
+	// Name is the name of the server in the configuration, for errors. Required.
 	Name string
-	// Command is a program and its arguments, spoken to over its standard input
-	// and output. Or URL.
+	// Command is a program with its arguments. It is called over its standard input and output.
 	Command []string
-	// Dir is the program's working folder; "" is this process' own.
+	// Dir is the working directory of the program; "" means that of this process.
 	Dir string
-	// Env are the program's variables besides PATH and HOME; it gets no others.
+	// Env holds the environment variables of the program. Besides them it gets only PATH and HOME.
 	Env map[string]string
-	// URL is the address of a server that speaks streamable HTTP.
+	// URL is the address of a server that uses streamable HTTP.
 	URL string
-	// Bearer is sent with every request to URL; "" sends none.
+	// Bearer is the token sent with every request to URL; "" sends none.
 	Bearer string
-	// HTTPClient makes the calls to URL; nil is a client of its own.
+	// HTTPClient makes the requests to URL; nil means a new client.
 	HTTPClient *http.Client
-	// Allow are the tools that are offered, as the server names them; nil is all.
+	// Allow lists the tools to offer, by the server's names; nil means all.
 	Allow []string
-	// Effects say what calling a tool twice means, by the server's names; "*" is
-	// all others. Without it counts what the tool says of itself: one that only
-	// reads is safe, one that is idempotent is keyed, and any other is unsafe.
+	// Effects declare what calling a tool twice means, by the server's names; "*" applies to all
+	// others. Without a declaration, the annotations of the tool apply: read-only tools are safe,
+	// idempotent tools are keyed, and all others are unsafe.
 	Effects map[string]agent.Effect
-	// Log gets what the program writes to its standard error; nil is none.
+	// Log receives warnings and the standard error of the program; nil discards them.
 	Log *zap.Logger
 }
 
@@ -65,28 +64,28 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Server is an MCP server that is spoken to. A program that has ended is started
-// again with the next use. Safe for concurrent use.
+// Server is a connection to an MCP server. A program that has exited is started again when it is
+// needed. It is safe for concurrent use.
 type Server struct {
 	config Config
 	client *mcp.Client
 	known  []agent.Tool            // guarded by mu
-	newest atomic.Pointer[program] // the program started last; nil with a URL
+	newest atomic.Pointer[program] // the program that was started last; nil with a URL
 
-	ctx    context.Context // of all calls
+	ctx    context.Context // canceled by Close; ends all calls
 	cancel context.CancelCauseFunc
-	calls  sync.WaitGroup // under way
+	calls  sync.WaitGroup // calls in progress
 
 	mu     sync.Mutex
-	live   *mcp.ClientSession // nil: there is none; guarded by mu
+	live   *mcp.ClientSession // nil if there is no session; guarded by mu
 	closed bool               // guarded by mu
-	wg     sync.WaitGroup     // of those who watch sessions
+	wg     sync.WaitGroup     // goroutines that watch sessions
 }
 
 var _ agent.ToolSet = (*Server)(nil)
 
-// Start starts a server, or connects to it, and reads its list of tools, within
-// StartTimeout. The error names the server. Close it when nothing uses it any more.
+// Start starts a server, or connects to it, and lists its tools, within StartTimeout. The error
+// names the server. The caller must call Close when it no longer uses the server.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -115,15 +114,15 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // Name implements agent.ToolSet.
 func (s *Server) Name() string { return s.config.Name }
 
-// Known returns the tools as they were when the server was asked last.
+// Known returns the tools as they were last listed.
 func (s *Server) Known() []agent.Tool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.known)
 }
 
-// Tools implements agent.ToolSet: the server is asked each time, as its list may
-// change. When it does not answer in three seconds the tools are those known before.
+// Tools implements agent.ToolSet. It lists the tools each time, because they may change. If the
+// server does not answer within three seconds, it returns the tools that were last listed.
 func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errStart)
 	defer cancel()
@@ -131,15 +130,14 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.config.Log.Warn("the tools are those known before", zap.String("tool", s.config.Name), zap.Error(err))
+		s.config.Log.Warn("listing tools failed; using the previous list", zap.String("tool", s.config.Name), zap.Error(err))
 		return slices.Clone(s.known), nil
 	}
 	s.known = tools
 	return slices.Clone(tools), nil
 }
 
-// Close ends the connection, and the program. Calls that are under way end with
-// an error.
+// Close closes the connection and stops the program. Calls in progress fail. It always returns nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	live := s.live
@@ -148,19 +146,19 @@ func (s *Server) Close() error {
 	s.cancel(errClosed)
 	s.calls.Wait()
 	if live != nil {
-		_ = live.Close() // how a program ends that is not needed any more is its own business
+		_ = live.Close() // the exit code of a program that was stopped does not matter
 	}
 	s.wg.Wait()
 	return nil
 }
 
 var (
-	errStart  = errors.New("it did not answer in time")
+	errStart  = errors.New("no answer in time")
 	errClosed = errors.New("closed")
 )
 
-// session returns the connection, made anew where there is none. Those who come
-// together wait for the same one.
+// session returns the current session, or connects if there is none. Concurrent callers wait for
+// the same connection.
 func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,23 +179,23 @@ func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	s.live = live
 	s.wg.Go(func() {
-		_ = live.Wait() // why it ended is told to those whose calls it ends
+		_ = live.Wait() // the calls in progress report the error
 		s.drop(live)
 	})
 	return live, nil
 }
 
-// drop forgets a connection that has ended, and its program.
+// drop discards a session that has ended, and its program.
 func (s *Server) drop(old *mcp.ClientSession) {
 	s.mu.Lock()
 	if s.live == old {
 		s.live = nil
 	}
 	s.mu.Unlock()
-	_ = old.Close() // it has ended
+	_ = old.Close() // it has already ended
 }
 
-// transport says how a connection is made.
+// transport returns a new transport to the server.
 func (s *Server) transport() mcp.Transport {
 	if s.config.URL != "" {
 		return &mcp.StreamableClientTransport{Endpoint: s.config.URL, HTTPClient: s.httpClient(), DisableStandaloneSSE: true}

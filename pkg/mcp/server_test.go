@@ -194,14 +194,14 @@ func TestProgramEnds(t *testing.T) {
 	}
 }
 
-// TestProgramDies: a call under way ends with an outcome that nobody knows, and the
-// program is started again with the next one.
+// TestProgramDies: the outcome of a call in progress is unknown, and the program is started
+// again for the next call.
 func TestProgramDies(t *testing.T) {
 	s := start(t, program("plain"))
 	first := pid(t, s)
 	_, err := find(t, s, "die").Call(t.Context(), json.RawMessage(`{}`), "k")
 	var e *agent.Error
-	if !errors.As(err, &e) || !e.Retry || e.Fresh || !strings.Contains(e.Message, "nobody knows whether it did its work") || e.Err == nil {
+	if !errors.As(err, &e) || !e.Retry || e.Fresh || !strings.Contains(e.Message, "it is unknown whether the call took effect") || e.Err == nil {
 		t.Fatalf("error %#v", err)
 	}
 	second := pid(t, s)
@@ -362,7 +362,7 @@ func TestServerThatCrashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = find(t, s, "die").Call(t.Context(), json.RawMessage(`{}`), "k")
-	const call = `the MCP server of tool "web" ended with exit code 3 while die was called; nobody knows whether it did its work`
+	const call = `the MCP server of tool "web" ended with exit code 3 while die was called; it is unknown whether the call took effect`
 	if e := agent.AsError(err); e.Message != call || !e.Retry || e.Fresh || !strings.HasSuffix(err.Error(), "stderr: the program starts | out of paper") {
 		t.Errorf("in a call: %v\nwant %s", err, call)
 	}

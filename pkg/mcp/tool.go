@@ -14,16 +14,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// KeyMeta is the _meta key under which a call carries its key: the same when it is
-// repeated because nobody knows what became of it.
+// KeyMeta is the _meta key for the idempotency key of a call. A call that is repeated because its
+// outcome is unknown has the same key.
 const KeyMeta = "team-server/key"
 
-// list reads what the server offers and may be offered. A program that has died
-// meanwhile is started again.
+// list returns the tools that the server has and that are allowed. A program that has exited is
+// started again.
 func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
-	offers, again, err := s.ask(ctx)
+	offers, again, err := s.fetch(ctx)
 	if again {
-		offers, _, err = s.ask(ctx)
+		offers, _, err = s.fetch(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		}
 		spec := s.spec(t)
 		if other, taken := names[spec.Name]; taken {
-			return nil, fmt.Errorf("the MCP server of tool %q has tools %q and %q, which a model cannot tell apart as %q; name one of them in allow",
+			return nil, fmt.Errorf("the MCP server of tool %q has tools %q and %q, which a model cannot tell apart as %q; set allow so that only one of them is offered",
 				s.config.Name, other, t.Name, spec.Name)
 		}
 		names[spec.Name] = t.Name
@@ -45,9 +45,9 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 	return tools, nil
 }
 
-// ask asks for the server's tools once; again reports that the connection had
+// fetch lists the tools of the server once. again reports that it failed because the connection had
 // ended.
-func (s *Server) ask(ctx context.Context) (offers []*mcp.Tool, again bool, err error) {
+func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err error) {
 	x := &exchange{}
 	ctx = observed(ctx, x)
 	live, err := s.session(ctx)
@@ -70,7 +70,7 @@ func (s *Server) ask(ctx context.Context) (offers []*mcp.Tool, again bool, err e
 	return offers, false, nil
 }
 
-// missing reports names in allow and effects that the server does not have.
+// missing returns an error for an allowed tool that the server does not have.
 func (s *Server) missing(tools []agent.Tool) error {
 	has := map[string]bool{"*": true}
 	var names []string
@@ -83,13 +83,13 @@ func (s *Server) missing(tools []agent.Tool) error {
 	}
 	for _, name := range s.config.Allow {
 		if !has[name] {
-			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; of those allowed it has: %s", s.config.Name, name, strings.Join(names, ", "))
+			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; allowed tools that it has: %s", s.config.Name, name, strings.Join(names, ", "))
 		}
 	}
 	return nil
 }
 
-// spec is a tool as a model sees it.
+// spec returns the description of a tool for models.
 func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 	spec := agent.ToolSpec{Name: agent.ToolName(t.Name), Description: t.Description, Effect: s.effect(t)}
 	if schema, err := json.Marshal(t.InputSchema); err == nil && t.InputSchema != nil {
@@ -101,7 +101,7 @@ func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 	return spec
 }
 
-// effect is what calling the tool twice means.
+// effect returns what calling the tool twice means.
 func (s *Server) effect(t *mcp.Tool) agent.Effect {
 	if e, ok := s.config.Effects[t.Name]; ok {
 		return e
@@ -118,7 +118,8 @@ func (s *Server) effect(t *mcp.Tool) agent.Effect {
 	return agent.EffectUnsafe
 }
 
-// begin counts a call in, which ends with the server.
+// begin registers a call, which is canceled when the server is closed. The caller must call the
+// returned function when the call has ended.
 func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +135,7 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 // tool is a tool of a server.
 type tool struct {
 	server *Server
-	name   string // as the server has it
+	name   string // the server's name for it
 	spec   agent.ToolSpec
 }
 
@@ -155,7 +156,7 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 	}
 	defer done()
 	r, sent, err := t.call(ctx, arguments, key)
-	if err != nil && !sent { // the connection had ended
+	if err != nil && !sent { // the connection had ended before the call
 		r, _, err = t.call(ctx, arguments, key)
 	}
 	if err != nil {
@@ -164,14 +165,14 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 	return result(r), nil
 }
 
-// call makes the call once; sent reports that the server may have seen it.
+// call makes the call once. sent reports whether the server may have received it.
 func (t *tool) call(ctx context.Context, arguments json.RawMessage, key string) (r *mcp.CallToolResult, sent bool, err error) {
 	x := &exchange{}
 	live, err := t.server.session(observed(ctx, x))
 	if err != nil {
 		return nil, true, t.server.unreachable(ctx, err, x)
 	}
-	*x = exchange{} // of the call alone
+	*x = exchange{} // discard what connecting recorded
 	r, err = live.CallTool(observed(ctx, x), &mcp.CallToolParams{
 		Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments,
 	})

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Nothing stands for an empty message: endpoints refuse one without content.
+// Nothing replaces an empty message, because endpoints reject messages without content.
 const Nothing = "(empty)"
 
-// Text is a text that an endpoint takes.
+// Text returns s, or Nothing if it is blank.
 func Text(s string) string {
 	if strings.TrimSpace(s) == "" {
 		return Nothing
@@ -16,8 +16,8 @@ func Text(s string) string {
 	return s
 }
 
-// Arguments are the arguments of a call for a provider that takes objects only.
-// What the model wrote and is none is shown to it as it was.
+// Arguments returns the arguments of a tool call for a provider that only accepts objects. If the
+// model wrote something else, it is passed on under the key "arguments".
 func Arguments(written string) map[string]any {
 	if strings.TrimSpace(written) == "" {
 		return map[string]any{}

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// What an endpoint may send, so that a broken one costs no memory.
+// Bounds on responses, so that a broken endpoint cannot exhaust memory.
 const (
 	maxStream     = 64 << 20 // bytes of one turn
-	maxFailure    = 64 << 10 // bytes of an error
+	maxFailure    = 64 << 10 // bytes of an error response
 	maxRetryAfter = 24 * time.Hour
 )
 
-// drainTime is how long a complete answer may take to end, so that its
-// connection can be used again.
+// drainTime is how long reading the rest of a complete response may take, so that its connection
+// can be reused.
 const drainTime = 50 * time.Millisecond
 
-// Call is the one HTTP request of a turn, as a client that a provider's library
-// is given. Libraries keep the headers of errors to themselves, leave bodies open
-// and read without a limit; Call sees to that. Not safe for concurrent use.
+// Call is the single HTTP request of a turn, as the HTTP client that is given to a provider's
+// library. The libraries hide the headers of errors, leave bodies open and read without a limit;
+// Call makes up for that. It is not safe for concurrent use.
 type Call struct {
 	http   *http.Client
 	key    string // idempotency key
@@ -31,7 +31,7 @@ type Call struct {
 	res    *http.Response
 }
 
-// Do makes the request. It is not repeated.
+// Do makes the request. It is never repeated.
 func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
@@ -46,12 +46,12 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.Failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
-		res.Body = body{&limited{res.Body, maxStream}, res.Body}
+		res.Body = body{&limitedReader{res.Body, maxStream}, res.Body}
 	}
 	return res, nil
 }
 
-// Status is what the endpoint answered with; 0 before it did.
+// Status returns the HTTP status, or 0 if there is no response.
 func (c *Call) Status() int {
 	if c.res == nil {
 		return 0
@@ -59,22 +59,22 @@ func (c *Call) Status() int {
 	return c.res.StatusCode
 }
 
-// Failed reports whether the endpoint answered with a status that is no success.
+// Failed reports whether the response has a status other than 2xx.
 func (c *Call) Failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 
-// Streams returns an error if the answer cannot be a stream.
+// Streams returns an error if the response cannot be a stream.
 func (c *Call) Streams() error {
 	t, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
 	if t == "text/html" || t == "application/json" {
-		return &notStream{t}
+		return &notStreamError{t}
 	}
 	return nil
 }
 
-// close ends the request. After a whole answer what is left of the body is read,
-// but not for long; otherwise the connection is closed.
+// close ends the request. If the response was read completely, the rest of the body is drained for
+// at most drainTime; otherwise the connection is closed.
 func (c *Call) close(whole bool) {
 	defer c.cancel()
 	if c.res == nil {
@@ -88,7 +88,8 @@ func (c *Call) close(whole bool) {
 	_ = c.res.Body.Close()
 }
 
-// retryAfter is what the endpoint asks to wait: milliseconds, seconds or a date.
+// retryAfter returns the delay that the endpoint asks for: in milliseconds, in seconds or as a
+// date. It returns 0 if unknown.
 func (c *Call) retryAfter(now time.Time) time.Duration {
 	h := c.res.Header
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
@@ -104,6 +105,7 @@ func (c *Call) retryAfter(now time.Time) time.Duration {
 	return 0
 }
 
+// bounded converts seconds to a duration from 0 to maxRetryAfter.
 func bounded(seconds float64) time.Duration {
 	switch {
 	case !(seconds > 0): // NaN too
@@ -114,19 +116,19 @@ func bounded(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// body reads from one and closes the other.
+// body reads from Reader and closes Closer.
 type body struct {
 	io.Reader
 	io.Closer
 }
 
-// limited is a reader that ends with errTooLong.
-type limited struct {
+// limitedReader is a reader that returns errTooLong after left bytes.
+type limitedReader struct {
 	r    io.Reader
 	left int64
 }
 
-func (l *limited) Read(p []byte) (int, error) {
+func (l *limitedReader) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, errTooLong
 	}

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// cause is what went wrong, for the log: without the key, and not at length.
+// cause is an error for the log, without the key and shortened.
 type cause struct {
 	err error
 	key string
@@ -15,10 +15,10 @@ type cause struct {
 func (c *cause) Error() string { return clean(c.err.Error(), c.key, 1000) }
 func (c *cause) Unwrap() error { return c.err }
 
-// secret matches what looks like a credential.
+// secret matches text that looks like a credential.
 var secret = regexp.MustCompile(`(?i)\b(sk-|AIza|bearer\s+)[\w*.-]{4,}`)
 
-// clean makes a text one line of at most n characters without credentials.
+// clean returns a text as one line of at most n characters, without credentials.
 func clean(s, key string, n int) string {
 	if key != "" {
 		s = strings.ReplaceAll(s, key, "***")

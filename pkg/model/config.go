@@ -12,37 +12,37 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config is what a model at a provider is made of.
+// Config configures a model of a provider.
 type Config struct {
-	// Name is the model's name at its provider; it is sent as it is. Required.
+	// Name is the provider's name of the model. Required.
 	Name string
-	// BaseURL is the provider's address, http or https; the default is the
-	// provider's own, and its package says up to where.
+	// BaseURL is the http or https address of the endpoint; "" means the provider's own. The
+	// packages of the providers say which path it includes.
 	BaseURL string
-	// APIKey is sent as the provider wants it; empty sends none.
+	// APIKey authenticates requests; "" sends none.
 	APIKey string
-	// HTTPClient makes the calls; nil is a client of its own. Its Timeout should
-	// be 0: a turn lasts as long as its context.
+	// HTTPClient makes the requests; nil means a new client. Its Timeout should be 0, because the
+	// context limits a turn.
 	HTTPClient *http.Client
-	// Price of the model; the zero value counts no cost.
+	// Price is the price of the model; the zero value counts no cost.
 	Price Price
-	// MaxOutput is how many tokens an answer may have at most; 0 is the provider's
-	// own limit. A request may ask for less.
+	// MaxOutput is the maximum number of tokens of an answer; 0 means the provider's limit. A
+	// request may lower it.
 	MaxOutput int64
 }
 
-// Price is what a model costs, in USD per million tokens.
+// Price is the price of a model in USD per million tokens.
 type Price struct {
-	// Input is for tokens read, Output for tokens written.
+	// Input is the price of tokens that are read, Output that of tokens that are written.
 	Input, Output float64
 }
 
-// Micros is the price in millionths of a USD, see agent.Pricer.
+// Micros returns the prices in millionths of a USD per million tokens, see agent.Pricer.
 func (p Price) Micros() (input, output int64) {
 	return agent.MicrosPerMillion(p.Input), agent.MicrosPerMillion(p.Output)
 }
 
-// Spent is what a turn cost.
+// Spent returns the consumption of a turn with the given numbers of tokens.
 func (p Price) Spent(in, out int64) *teamv1.Spent {
 	in, out = max(in, 0), max(out, 0)
 	price := agent.Price{}
@@ -50,8 +50,8 @@ func (p Price) Spent(in, out int64) *teamv1.Spent {
 	return &teamv1.Spent{ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: price.Round(in, out)}
 }
 
-// Complete returns c with its defaults in place. The error lists every fault,
-// and never the key.
+// Complete returns c with defaults for BaseURL and HTTPClient. The error lists all faults and never
+// contains the key.
 func (c Config) Complete(baseURL string) (Config, error) {
 	c.APIKey = strings.TrimSpace(c.APIKey)
 	if c.BaseURL == "" {
@@ -76,7 +76,7 @@ func (c *Config) validate(example string) error {
 		faults = append(faults, errors.New("base_url must have no user, query or fragment; a key belongs in api_key"))
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		faults = append(faults, errors.New("api_key holds characters that no key has, such as spaces"))
+		faults = append(faults, errors.New("api_key contains invalid characters, such as spaces"))
 	}
 	for _, p := range []float64{c.Price.Input, c.Price.Output} {
 		if p < 0 || math.IsNaN(p) || math.IsInf(p, 0) {
@@ -84,13 +84,13 @@ func (c *Config) validate(example string) error {
 		}
 	}
 	if c.MaxOutput < 0 || c.MaxOutput > math.MaxInt32 {
-		faults = append(faults, fmt.Errorf("the tokens of an answer must be 1 or more, or 0 for the provider's own limit, not %d", c.MaxOutput))
+		faults = append(faults, fmt.Errorf("max_output_tokens must be 1 or more, or 0 for the provider's limit, not %d", c.MaxOutput))
 	}
 	return errors.Join(faults...)
 }
 
-// Output is how many tokens an answer may have where a request asks for some
-// number; 0 is the provider's own limit.
+// Output returns the maximum number of tokens of an answer to a request that asks for at most
+// asked; 0 means the provider's limit.
 func (c *Config) Output(asked int64) int64 {
 	switch {
 	case asked <= 0:

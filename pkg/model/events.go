@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// MaxPiece is how many bytes one piece of a turn may have.
+// MaxPiece is the maximum size of one event, in bytes.
 const MaxPiece = 16 << 20
 
-// Events reads the data of server-sent events, as model providers send them: a
-// line each. Names of events and comments are passed over.
+// Events reads the data of server-sent events whose data is a single line, as providers send them.
+// Event names and comments are ignored.
 type Events struct{ lines *bufio.Scanner }
 
-// Events reads the answer.
+// Events returns a reader for the events of the response.
 func (c *Call) Events() *Events {
 	lines := bufio.NewScanner(c.res.Body)
 	lines.Buffer(nil, MaxPiece)
 	return &Events{lines}
 }
 
-// Next returns the data of the next event, valid until the next call; io.EOF after
-// the last one, and after the word [DONE].
+// Next returns the data of the next event, which is valid until the next call. It returns io.EOF
+// after the last event, and for the data [DONE].
 func (e *Events) Next() ([]byte, error) {
-	for e.lines.Scan() && e.lines.Err() == nil { // with an error it is half a line
+	for e.lines.Scan() && e.lines.Err() == nil { // with an error, the line is incomplete
 		data, ok := bytes.CutPrefix(e.lines.Bytes(), []byte("data:"))
 		data = bytes.TrimSpace(data)
 		switch {

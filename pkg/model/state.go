@@ -4,16 +4,16 @@ import (
 	"encoding/json"
 )
 
-// state is Turn.state as the providers here write it. What one model signed no
-// other one takes, so it says whose it is.
+// state is the content of Turn.state. It names the model, because a model does not accept what
+// another one has signed.
 type state struct {
 	Provider string          `json:"provider"`
 	Model    string          `json:"model"`
 	Content  json.RawMessage `json:"content"`
 }
 
-// PackState returns what a model wants back with its turn, as Turn.state; nil
-// where it cannot be written.
+// PackState encodes what a model needs to get back with its turn, for Turn.state. It returns nil if
+// content cannot be encoded.
 func PackState(provider, name string, content any) []byte {
 	raw, err := json.Marshal(content)
 	if err != nil {
@@ -26,8 +26,8 @@ func PackState(provider, name string, content any) []byte {
 	return b
 }
 
-// UnpackState reads what PackState wrote for the same model into content, and
-// reports whether it is there. What another model wrote is not.
+// UnpackState decodes a state that PackState encoded for the same model into content. It reports
+// false if there is none, or if another model wrote it.
 func UnpackState(b []byte, provider, name string, content any) bool {
 	var s state
 	if len(b) == 0 || json.Unmarshal(b, &s) != nil || s.Provider != provider || s.Model != name {

@@ -1,5 +1,5 @@
-// Package model holds what the model providers below it share. Each provider is
-// a package of its own that implements agent.Model.
+// Package model contains what the packages of the model providers share. Each provider is a package
+// of its own that implements agent.Model.
 package model
 
 import (
@@ -9,31 +9,32 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// StatusError is the error of a model whose endpoint answered with an HTTP
-// status that is no success. The outcome is known, so a repetition is Fresh.
-// Busy and broken endpoints (429, 408, 5xx) may be asked again, after retryAfter
-// where that is more than 0; what was refused (other 4xx) may not.
+// StatusError returns the error of a model whose endpoint responded with an HTTP status other than
+// 2xx. The outcome is known, so the error is Fresh. 429, 408 and 5xx may be retried, after
+// retryAfter unless it is 0; other statuses must not be retried.
 func StatusError(name string, status int, retryAfter time.Duration) *agent.Error {
 	switch {
 	case status == http.StatusTooManyRequests:
-		return again(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
-			"model %q takes no more calls for now (HTTP %d); try again later", name, status), retryAfter)
+		return retryable(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
+			"model %q limits the rate of calls (HTTP %d); try again later", name, status), retryAfter)
 	case status == http.StatusRequestTimeout, status >= http.StatusInternalServerError:
-		return again(agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
-			"the endpoint of model %q does not work (HTTP %d); try again later", name, status), retryAfter)
+		return retryable(agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
+			"the endpoint of model %q failed (HTTP %d); try again later", name, status), retryAfter)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return refused("the endpoint of model %q refused the key (HTTP %d); check the model's api_key", name, status)
 	case status == http.StatusNotFound:
-		return refused("the endpoint of model %q does not know it (HTTP %d); check the model's name and base_url", name, status)
+		return refused("the endpoint of model %q does not know this model (HTTP %d); check the model's name and base_url", name, status)
 	}
 	return refused("the endpoint of model %q refused the request (HTTP %d)", name, status)
 }
 
-func again(e *agent.Error, after time.Duration) *agent.Error {
+// retryable returns e as an error that may be retried.
+func retryable(e *agent.Error, after time.Duration) *agent.Error {
 	e.Retry, e.Fresh, e.RetryAfter = true, true, after
 	return e
 }
 
+// refused returns an error that must not be retried.
 func refused(format string, args ...any) *agent.Error {
 	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, format, args...)
 	e.Fresh = true

@@ -1,5 +1,5 @@
-// Package scripted holds an agent that does what a list of steps says: for
-// demos, tests and trying out. It needs no model and no key.
+// Package scripted implements an agent that performs a list of steps, for demos and tests. It needs
+// no model and no API key.
 package scripted
 
 import (
@@ -19,53 +19,53 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Members finds the agents that are called; the agent manager is one.
+// Members finds the agents that steps call. A manager.Manager implements it.
 type Members interface {
 	// Agent returns the agent registered under id, or an *agent.Error.
 	Agent(id string) (agent.Agent, error)
 }
 
-// Config is what a scripted agent is made of.
+// Config configures a scripted agent.
 type Config struct {
-	// ID of the agent. Required.
+	// ID is the id of the agent. Required.
 	ID string
-	// Name for people; default: the ID.
+	// Name is the name for people; "" means the ID.
 	Name string
 	// Description says what the agent does.
 	Description string
-	// InputModes are the media types that it takes; nil takes everything.
+	// InputModes are the media types that the agent accepts; nil means all.
 	InputModes []string
-	// OutputModes are the media types that it answers with; nil says nothing.
+	// OutputModes are the media types of its answers; nil means unspecified.
 	OutputModes []string
-	// Skills it offers.
+	// Skills are the skills of the agent.
 	Skills []*teamv1.Skill
-	// Steps are done in order on every call. The texts of text, echo and call
-	// are the reply, a line each; without any it is the last answer, else the
-	// input. Required.
+	// Steps are performed in order on every call. The reply consists of the texts of text, echo and
+	// call steps, one per line; without any it is the last answer of a person, or else the input.
+	// Required.
 	Steps []*teamv1.ScriptedStep
-	// Members finds what call names. Required with such a step.
+	// Members finds the agents that call steps name. Required if there is such a step.
 	Members Members
 }
 
-// questionLife is how long a question stays open.
+// questionLife is how long a question can be answered.
 const questionLife = 7 * 24 * time.Hour
 
-// maxFailing bounds the calls whose failures are counted at the same time.
+// maxFailing is the maximum number of calls whose failures are counted.
 const maxFailing = 10_000
 
-// Agent does its steps. Safe for concurrent use.
+// Agent performs its steps. It is safe for concurrent use.
 //
-// Failures are counted in memory by the call's key: after a crash a step
-// `fail: k` fails k times anew.
+// Failures are counted in memory by the key of the call: after a restart, a step `fail: k` fails k
+// times again.
 type Agent struct {
 	cfg  Config
 	info *teamv1.AgentInfo
 
 	mu       sync.Mutex
-	failures map[string]int32 // by key of the call and step; guarded by mu
+	failures map[string]int32 // failures so far, by key of the call and step; guarded by mu
 }
 
-// caller is an Agent that calls others, and so has members.
+// caller is an Agent that calls others and therefore implements agent.Composite.
 type caller struct{ *Agent }
 
 var _ agent.Composite = caller{}
@@ -80,7 +80,7 @@ func New(cfg Config) (agent.Agent, error) {
 	}
 	for i, s := range cfg.Steps {
 		if s.GetDo() == nil {
-			return nil, invalid("agent %q: steps[%d] says nothing", cfg.ID, i)
+			return nil, invalid("agent %q: steps[%d] is empty", cfg.ID, i)
 		}
 	}
 	if cfg.Name == "" {
@@ -91,7 +91,7 @@ func New(cfg Config) (agent.Agent, error) {
 		return a, nil
 	}
 	if cfg.Members == nil {
-		return nil, invalid("agent %q calls others and has nothing to find them in", cfg.ID)
+		return nil, invalid("agent %q calls other agents, so Members is required", cfg.ID)
 	}
 	return caller{a}, nil
 }
@@ -124,7 +124,10 @@ func (a *Agent) calls() []string {
 // Info implements agent.Agent.
 func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
 
-// HealthCheck implements agent.Agent: it is healthy.
+// KnownInfo implements agent.Describer.
+func (a *Agent) KnownInfo() *teamv1.AgentInfo { return a.info }
+
+// HealthCheck implements agent.Agent. The agent is always healthy.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 
 // Process implements agent.Agent.
@@ -147,7 +150,7 @@ func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Se
 	}
 }
 
-// play is one call of an agent.
+// play is the state of a call.
 type play struct {
 	agent  *Agent
 	run    *agent.Run
@@ -156,13 +159,13 @@ type play struct {
 	texts  []string
 	answer string
 	chunks int
-	asked  int64
-	said   int64
-	spent  *teamv1.Spent // by those it called
+	asked  int64         // number of ask steps so far
+	said   int64         // number of progress steps so far
+	spent  *teamv1.Spent // consumption of the agents it called
 }
 
-// do makes one step. It reports whether the next one follows: not after a
-// question that is open, and not after the caller left.
+// do performs a step. more reports whether the next step follows: it is false while a question is
+// open, and after the consumer stopped reading.
 func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more bool, err error) {
 	switch s := step.GetDo().(type) {
 	case *teamv1.ScriptedStep_DelayMs:
@@ -185,12 +188,12 @@ func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more b
 	return true, nil
 }
 
-// fill inserts the input and the last answer.
+// fill replaces {{input}} and {{answer}} in a text.
 func (p *play) fill(text string) string {
 	return strings.NewReplacer("{{input}}", agent.Text(p.req.GetMessage()), "{{answer}}", p.answer).Replace(text)
 }
 
-// fail fails the first times of a call.
+// fail fails the first attempts of a call.
 func (p *play) fail(i int, times int32) error {
 	key := p.req.GetKey()
 	if key == "" {
@@ -205,7 +208,7 @@ func (p *play) fail(i int, times int32) error {
 	return e
 }
 
-// count adds a failure of a call, unless it has had all of them.
+// count counts a failure of a call. failing is false once the call has failed often enough.
 func (a *Agent) count(key string, times int32) (n int32, failing bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -220,7 +223,7 @@ func (a *Agent) count(key string, times int32) (n int32, failing bool) {
 	return a.failures[key], true
 }
 
-// ask asks people, unless the answer is on record.
+// ask asks a person, unless the answer is recorded.
 func (p *play) ask(question string) (more bool) {
 	p.asked++
 	id := p.run.ID(p.req.GetScope(), "question", p.asked)
@@ -247,7 +250,7 @@ func (p *play) ask(question string) (more bool) {
 	return false
 }
 
-// progress sets the status text, once.
+// progress sets the status text, unless it is already recorded.
 func (p *play) progress(text string) (more bool) {
 	p.said++
 	id := p.run.ID(p.req.GetScope(), "progress", p.said)
@@ -261,18 +264,17 @@ func (p *play) progress(text string) (more bool) {
 	}}})
 }
 
-// emit yields an event of the call's own scope.
+// emit yields an event in the scope of the call.
 func (p *play) emit(ev *teamv1.Event) bool {
 	ev.Scope, ev.Agent = p.req.GetScope(), agent.Path(p.req)
 	return p.yield(ev, nil)
 }
 
-// called is the code of the note that keeps what a peer replied.
-const called = "CALLED"
+// noteCalled is the code of the note that records the reply of another agent.
+const noteCalled = "CALLED"
 
-// call gives the input to another agent. The peer works in a run of its own
-// that keeps nothing; its reply is put on record, so that it is not called
-// again once it has answered.
+// call sends the input to another agent, which runs without a journal of its own. Its reply is
+// recorded, so that a call that was answered is not repeated.
 func (p *play) call(ctx context.Context, i int, id string) (more bool, err error) {
 	if text, ok := p.replied(i); ok {
 		p.texts = append(p.texts, text)
@@ -300,11 +302,11 @@ func (p *play) call(ctx context.Context, i int, id string) (more bool, err error
 	}
 	p.texts, p.spent = append(p.texts, agent.Text(m)), agent.AddSpent(p.spent, spent)
 	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
-		Code: called, Text: fmt.Sprintf("%s replied", id), Details: detailsOf(i, agent.Text(m), spent),
+		Code: noteCalled, Text: fmt.Sprintf("%s replied", id), Details: detailsOf(i, agent.Text(m), spent),
 	}}}), nil
 }
 
-// withSpent is err with what those have cost that were called before.
+// withSpent returns err with the consumption of the calls before it added.
 func (p *play) withSpent(err error) error {
 	if p.spent == nil {
 		return err
@@ -314,7 +316,7 @@ func (p *play) withSpent(err error) error {
 	return e
 }
 
-// detailsOf keeps what a call has brought and cost.
+// detailsOf encodes the reply and the consumption of a call.
 func detailsOf(step int, text string, spent *teamv1.Spent) *structpb.Struct {
 	number := func(n int64) *structpb.Value { return structpb.NewNumberValue(float64(n)) }
 	s := &structpb.Struct{Fields: map[string]*structpb.Value{"step": number(int64(step)), "text": structpb.NewStringValue(text)}}
@@ -326,7 +328,7 @@ func detailsOf(step int, text string, spent *teamv1.Spent) *structpb.Struct {
 	return s
 }
 
-// spentOf is what detailsOf has kept of the cost; nil is nothing.
+// spentOf decodes the consumption that detailsOf encoded, or returns nil.
 func spentOf(s *structpb.Struct) *teamv1.Spent {
 	v := s.GetFields()["spent"].GetListValue().GetValues()
 	if len(v) < 5 {
@@ -336,11 +338,11 @@ func spentOf(s *structpb.Struct) *teamv1.Spent {
 	return &teamv1.Spent{InputTokens: n(0), OutputTokens: n(1), CostMicros: n(2), ModelCalls: n(3), ToolCalls: n(4)}
 }
 
-// replied returns what is on record of a call.
+// replied returns the recorded reply of a call.
 func (p *play) replied(i int) (string, bool) {
 	for _, ev := range p.req.GetRecorded() {
 		n := ev.GetNoted()
-		if n.GetCode() == called && ev.GetScope() == p.req.GetScope() && int(n.GetDetails().GetFields()["step"].GetNumberValue()) == i {
+		if n.GetCode() == noteCalled && ev.GetScope() == p.req.GetScope() && int(n.GetDetails().GetFields()["step"].GetNumberValue()) == i {
 			p.spent = agent.AddSpent(p.spent, spentOf(n.GetDetails()))
 			return n.GetDetails().GetFields()["text"].GetStringValue(), true
 		}
@@ -348,7 +350,7 @@ func (p *play) replied(i int) (string, bool) {
 	return "", false
 }
 
-// reply ends the call with all texts, streamed first where the script says so.
+// reply ends the call with all texts, after streaming them if there was a chunks step.
 func (p *play) reply() {
 	text := strings.Join(p.texts, "\n")
 	switch {
@@ -370,8 +372,8 @@ func (p *play) reply() {
 	p.yield(agent.ReplyEvent(p.req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent}), nil)
 }
 
-// pieces cuts a text into n pieces of about the same length, or as many as it
-// has characters.
+// pieces divides a text into n pieces of about the same length, or into single characters if it has
+// fewer.
 func pieces(text string, n int) []string {
 	r := []rune(text)
 	n = min(n, len(r))

@@ -223,13 +223,13 @@ func TestA_10_ExtendedCard(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"ann's own":       {target.As("acme", "ann"), "upper", []string{"talk: Talk louder", "whisper: whisper"}, ""},
-		"the account's":   {target.As("acme", "bob"), "upper", []string{"talk: Talk", "shout: shout"}, ""},
-		"capability off":  {target.As("acme", "ann"), "gated", nil, "UNSUPPORTED_OPERATION"},
-		"on, but none":    {target.As("other", "eve"), "upper", nil, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
-		"no identity":     {target, "upper", nil, "UNAUTHENTICATED"},
-		"nobody, nothing": {target, "gated", nil, "UNAUTHENTICATED"},
-		"unknown agent":   {target.As("acme", "ann"), "none", nil, "AGENT_NOT_FOUND"},
+		"ann's own":      {target.As("acme", "ann"), "upper", []string{"talk: Talk louder", "whisper: whisper"}, ""},
+		"the account's":  {target.As("acme", "bob"), "upper", []string{"talk: Talk", "shout: shout"}, ""},
+		"capability off": {target.As("acme", "ann"), "gated", nil, "UNSUPPORTED_OPERATION"},
+		"on, but none":   {target.As("other", "eve"), "upper", nil, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		"no identity":    {target, "upper", nil, "UNAUTHENTICATED"},
+		"without a key":  {target, "gated", nil, "UNAUTHENTICATED"},
+		"unknown agent":  {target.As("acme", "ann"), "none", nil, "AGENT_NOT_FOUND"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, client := range rig.Clients(t, c.caller) {
@@ -252,7 +252,8 @@ func TestA_10_ExtendedCard(t *testing.T) {
 	}
 }
 
-// Our client of others' agents: what is not signed by who is trusted is not called.
+// TestA_10_RemoteCardIsVerified: a remote agent is not called unless a trusted key has
+// signed its card.
 func TestA_10_RemoteCardIsVerified(t *testing.T) {
 	signed := serve(t, server.Config{CardKeys: []server.CardKey{cardKey(t, "one")}}, upper())
 	foreign := serve(t, server.Config{CardKeys: []server.CardKey{cardKey(t, "one")}}, upper())

@@ -277,7 +277,7 @@ func TestA_21_ConfigIsRefused(t *testing.T) {
 	for name, c := range map[string]server.Config{
 		"no agent":               {},
 		"agent and agents":       {Agent: upper(), Agents: manager.New(manager.Config{})},
-		"an id that is none":     {Agent: say("No Id", nil)},
+		"an invalid id":          {Agent: say("No Id", nil)},
 		"the world without keys": {Agent: upper(), GRPC: server.NoListener, HTTP: "0.0.0.0:0"},
 		"no address":             {Agent: upper(), GRPC: server.NoListener, HTTP: server.NoListener},
 		"an address that cannot": {Agent: upper(), GRPC: server.NoListener, HTTP: "256.0.0.1:0"},

@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// doomed is a store that is told when it is not ready and when it fails.
+// doomed is a store whose readiness and failure the test controls.
 type doomed struct {
 	*store.Memory
 	busy   atomic.Bool

@@ -2,11 +2,8 @@ package team
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -15,29 +12,6 @@ import (
 // infoTimeout bounds how long a member is waited for when it is asked for its
 // info or health.
 const infoTimeout = 2 * time.Second
-
-// askInfo asks all enabled members for their info at the same time. The error is
-// that of a circle; the roster is whole all the same.
-func (l *Loop) askInfo(ctx context.Context) ([]*teamv1.Observed_Member, error) {
-	circles := make([]error, len(l.cfg.Members))
-	roster := make([]*teamv1.Observed_Member, len(l.cfg.Members))
-	l.each(ctx, func(ctx context.Context, i int, m *Member) {
-		roster[i] = &teamv1.Observed_Member{Id: m.ID}
-		if m.Disabled {
-			return
-		}
-		info, err := l.memberInfo(ctx, m)
-		if err != nil {
-			if agent.AsError(err).Reason == agent.ReasonMaxDepth {
-				circles[i] = err
-			}
-			l.cfg.Log.Warn("member unavailable", zap.String("team", l.cfg.ID), zap.String("member", m.ID), zap.Error(err))
-			return
-		}
-		roster[i].Info = info
-	})
-	return roster, errors.Join(circles...)
-}
 
 func (l *Loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInfo, err error) {
 	a, err := l.cfg.Registry.Agent(m.Agent)

@@ -84,49 +84,61 @@ func (p *process) schedulerError(err error) error {
 
 // record returns a decision as it goes on record: steps numbered, texts that
 // are on record already named by their sequence.
-func (p *process) record(d *choice) *teamv1.Decided {
-	rec := &teamv1.Decided{
-		Updates: d.Updates, Ask: d.Ask, Transfer: d.Transfer, Plan: d.Plan, Reason: d.Reason, Rule: d.Rule, Values: d.Values,
-		Cancel: d.Cancel, Joins: d.Joins, Round: int32(d.round), Input: d.input, Failure: d.failure.Proto(), //nolint:gosec // a round is small
-	}
+func (p *process) record(d *choice) *teamv1.Event {
+	e := &decidedEvent{}
+	e.kind.Decided, e.event.Kind = &e.decided, &e.kind
+	rec := &e.decided
+	rec.Updates, rec.Ask, rec.Transfer, rec.Plan, rec.Reason, rec.Rule, rec.Values = d.Updates, d.Ask, d.Transfer, d.Plan, d.Reason, d.Rule, d.Values
+	rec.Cancel, rec.Joins, rec.Round, rec.Input, rec.Failure = d.Cancel, d.Joins, int32(d.round), d.input, d.failure.Proto() //nolint:gosec // a round is small
 	if d.Reply != nil {
-		rec.Reply, rec.Joins = p.texts.Refer(d.Reply, p.Input), p.joins(&d.Decision)
+		rec.Reply, rec.Joins = p.texts.Refer(&teamv1.Input{}, d.Reply, p.Input), p.joins(&d.Decision)
 	}
 	if len(d.Steps) == 0 {
-		return rec
+		return &e.event
 	}
-	rec.Steps = make([]*teamv1.Step, len(d.Steps))
+	steps, inputs := e.step[:], e.input[:]
+	if rec.Steps = e.steps[:]; len(d.Steps) > 1 {
+		steps, inputs, rec.Steps = make([]teamv1.Step, len(d.Steps)), make([]teamv1.Input, len(d.Steps)), make([]*teamv1.Step, len(d.Steps))
+	}
 	for i, s := range d.Steps {
-		step := &teamv1.Step{
-			Id: p.nextID(i), Kind: s.GetKind(), Member: s.GetMember(), Async: s.GetAsync(),
-			CallId: s.GetCallId(), Name: s.GetName(), Ask: s.GetAsk(), Timeout: s.GetTimeout(), Refusal: s.GetRefusal(),
-			Detached: s.GetDetached(), RefusedTransfer: s.GetRefusedTransfer(),
-			Retry: s.GetRetry(), Inner: p.inner(s.GetMember()), Withheld: p.withholds() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE),
-		}
+		step := &steps[i]
+		step.Id, step.Kind, step.Member, step.Async = p.nextID(i), s.GetKind(), s.GetMember(), s.GetAsync()
+		step.CallId, step.Name, step.Ask, step.Timeout, step.Refusal = s.GetCallId(), s.GetName(), s.GetAsk(), s.GetTimeout(), s.GetRefusal()
+		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
+		step.Inner, step.Withheld = p.inner(s.GetMember()), p.withholds() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE)
 		switch {
 		case s.GetInput().GetMessage() != nil:
-			step.Input = p.texts.Refer(s.GetInput().GetMessage(), p.Input)
+			step.Input = p.texts.Refer(&inputs[i], s.GetInput().GetMessage(), p.Input)
 			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
 		case agent.IsDelegation(s.GetKind()):
-			step.Input = p.texts.Refer(p.Messages[len(p.Messages)-1], p.Input)
+			step.Input = p.texts.Refer(&inputs[i], p.Messages[len(p.Messages)-1], p.Input)
 		}
 		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {
 			step.Input.Message = p.run.Completed(p.prefix+step.GetId(), m) // it may be the answer
 		}
 		rec.Steps[i] = step
 	}
-	return rec
+	return &e.event
+}
+
+// decidedEvent is a Decided event, with the one step that most decide on, in one allocation.
+type decidedEvent struct {
+	event   teamv1.Event
+	kind    teamv1.Event_Decided
+	decided teamv1.Decided
+	step    [1]teamv1.Step
+	input   [1]teamv1.Input
+	steps   [1]*teamv1.Step
 }
 
 // inner is what readers are shown of a member while it works.
 func (l *Loop) inner(member string) teamv1.Step_Inner {
-	i := slices.IndexFunc(l.cfg.Members, func(m Member) bool { return m.ID == member })
-	switch {
-	case i < 0 || !l.cfg.Members[i].StreamInner:
+	switch m := l.member(member); {
+	case m == nil || !m.StreamInner:
 		return teamv1.Step_INNER_UNSPECIFIED
-	case l.cfg.Members[i].HideText:
+	case m.HideText:
 		return teamv1.Step_INNER_EVENTS
 	}
 	return teamv1.Step_INNER_TEXT
@@ -158,7 +170,7 @@ func (p *process) put(d *choice) error {
 	for _, id := range d.Cancel {
 		p.run.Fence(p.prefix + id)
 	}
-	if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: p.record(d)}}); err != nil {
+	if err := p.emit("", p.record(d)); err != nil {
 		return err
 	}
 	p.cancelDropped()

@@ -19,7 +19,7 @@ func (p *process) dispatch(ctx context.Context) error {
 	p.settled = false
 	p.looked = p.run.Now() // once for all that begin now
 	p.alarm, p.idling = time.Time{}, nil
-	var ready []*StepState
+	ready := p.ready[:0]
 	waiting := false
 	for st := range p.pending() {
 		if _, busy := p.running[st.index]; busy {
@@ -44,9 +44,10 @@ func (p *process) dispatch(ctx context.Context) error {
 	}
 	// A lone step runs right here: no goroutine, and nothing to merge with.
 	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.goesOn(ready[0]) {
-		p.waits = false
-		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.pass))
+		p.waits, p.ready = false, ready
+		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.passes))
 	}
+	p.ready = ready
 	p.start(ctx, ready)
 	p.settled = true
 	return nil

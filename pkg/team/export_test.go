@@ -64,7 +64,7 @@ func (r *Replay) Decide() (*teamv1.Decided, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.record(&d), nil
+	return r.record(&d).GetDecided(), nil
 }
 
 func (f *fold) Apply(ev *teamv1.Event)     { f.apply(ev) }

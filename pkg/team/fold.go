@@ -161,9 +161,10 @@ func (f *fold) isAsking() bool { return len(f.asked.Open()) > 0 }
 // observe keeps what is known of the members.
 func (f *fold) observe(o *teamv1.Observed) {
 	if len(f.Roster) == 0 {
-		f.Roster = slices.Clone(o.GetMembers()) // all of them, each once
+		f.Roster = o.GetMembers() // all of them, each once; shared with other runs
 		return
 	}
+	f.Roster = slices.Clone(f.Roster)
 	for _, m := range o.GetMembers() {
 		i := slices.IndexFunc(f.Roster, func(r *teamv1.Observed_Member) bool { return r.GetId() == m.GetId() })
 		if i >= 0 {
@@ -389,6 +390,10 @@ func (f *fold) settle() {
 
 // respond makes the results of a batch of members the last response.
 func (f *fold) respond(batch []*StepState) {
+	if len(batch) == 1 {
+		f.respondAlone(batch[0])
+		return
+	}
 	var members []string
 	var answered []*StepState
 	var last *StepState
@@ -415,6 +420,21 @@ func (f *fold) respond(batch []*StepState) {
 		f.Last.Message, f.Last.Joins = Joined(answered), JoinedIDs(answered)
 	}
 	f.Messages = []*a2av1.Message{f.Last.Message}
+}
+
+// respondAlone is respond for a batch of one step.
+func (f *fold) respondAlone(st *StepState) {
+	if !st.ByMember() {
+		return
+	}
+	last := &struct { // one allocation: each step makes one
+		result  Result
+		message [1]*a2av1.Message
+	}{Result{Member: st.Step.GetMember(), Outcome: st.Outcome, Message: st.Message}, [1]*a2av1.Message{st.Message}}
+	f.Last = &last.result
+	if st.Message != nil {
+		f.Messages = last.message[:]
+	}
 }
 
 // rule folds an answer to a step's own question.

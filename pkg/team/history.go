@@ -12,10 +12,8 @@ import (
 
 // historyScope is that of a member.
 func (l *Loop) historyScope(member string) HistoryScope {
-	for i := range l.cfg.Members {
-		if m := &l.cfg.Members[i]; m.ID == member && m.History != "" {
-			return m.History
-		}
+	if m := l.member(member); m != nil && m.History != "" {
+		return m.History
 	}
 	return cmp.Or(l.traits.History, HistoryLastResult)
 }

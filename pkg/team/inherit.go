@@ -6,36 +6,49 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// What a delegation hands down in the context.
-type (
-	retryKey  struct{} // the policy that its leaves are repeated under
-	modelKey  struct{} // the model that members without one take
-	roundsKey struct{} // the most rounds of a run, as limits above set it
-	toolsKey  struct{} // the tools that the member has by its team
-)
+// inherited is the context of a delegation, with what the team hands down.
+type inherited struct {
+	context.Context
+	retry  policy        // that its leaves are repeated under
+	model  agent.Model   // that members without one take; nil is none
+	rounds int           // the most rounds of a run, as limits above set it; 0: none do
+	tools  agent.ToolSet // that the member has by its team; nil is none
+}
+
+type inheritedKey struct{}
+
+// Value implements context.Context.
+func (c *inherited) Value(key any) any {
+	if key == (inheritedKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// inheritedBy returns what the work of ctx was handed down; nil: it is no delegation's.
+func inheritedBy(ctx context.Context) *inherited {
+	c, _ := ctx.Value(inheritedKey{}).(*inherited)
+	return c
+}
 
 func (l *Loop) handDown(ctx context.Context, member string, by policy) context.Context {
-	if l.cfg.MemberTools != nil || ctx.Value(toolsKey{}) != nil {
-		ctx = context.WithValue(ctx, toolsKey{}, l.memberTools(member)) // those of a team above are for its own members
+	c := &inherited{Context: ctx, retry: by, tools: l.memberTools(member)} // tools of a team above are for its own members
+	if above := inheritedBy(ctx); above != nil {
+		c.model, c.rounds = above.model, above.rounds
 	}
-	ctx = context.WithValue(ctx, retryKey{}, by)
 	if l.cfg.Model != nil {
-		ctx = context.WithValue(ctx, modelKey{}, l.cfg.Model)
+		c.model = l.cfg.Model
 	}
-	if n := int(l.cfg.Limits.GetMaxRounds()); n > 0 {
-		ctx = context.WithValue(ctx, roundsKey{}, leastOf(n, roundsOf(ctx)))
-	}
-	return ctx
+	c.rounds = leastOf(int(l.cfg.Limits.GetMaxRounds()), c.rounds)
+	return c
 }
 
 // Lend implements agent.Lender: a member without a model takes the leader's, and its
 // work is repeated as the team says.
 func (l *Loop) Lend(ctx context.Context, member string) context.Context {
 	by := policy{team: l.limits.retry}
-	for i := range l.cfg.Members {
-		if m := &l.cfg.Members[i]; m.ID == member {
-			by.member = m.Retry
-		}
+	if m := l.member(member); m != nil {
+		by.member = m.Retry
 	}
 	return l.handDown(ctx, member, by)
 }
@@ -45,8 +58,10 @@ func (l *Loop) model(ctx context.Context) agent.Model {
 	if l.cfg.Model != nil {
 		return l.cfg.Model
 	}
-	m, _ := ctx.Value(modelKey{}).(agent.Model)
-	return m
+	if c := inheritedBy(ctx); c != nil {
+		return c.model
+	}
+	return nil
 }
 
 // leastOf is the smallest of the numbers of rounds that are set; 0: none is.
@@ -62,8 +77,10 @@ func leastOf(rounds ...int) int {
 
 // roundsOf are the most rounds that limits above allow; 0: none is set.
 func roundsOf(ctx context.Context) int {
-	n, _ := ctx.Value(roundsKey{}).(int)
-	return n
+	if c := inheritedBy(ctx); c != nil {
+		return c.rounds
+	}
+	return 0
 }
 
 // memberTools are the tools that somebody has by working in the team; nil is none.

@@ -3,6 +3,7 @@ package team
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -14,11 +15,14 @@ import (
 // hits a limit. It implements all of an agent.Agent but Info and HealthCheck: teams and
 // agents with a model embed it. Safe for concurrent use; runs share nothing.
 type Loop struct {
-	cfg    *Config
-	noun   string // what people call what runs: agent or team
-	traits Traits
-	limits limits
-	tools  map[string]agent.Tool
+	cfg       *Config
+	noun      string // what people call what runs: agent or team
+	traits    Traits
+	limits    limits
+	tools     map[string]agent.Tool
+	places    map[string]int         // of members in cfg.Members, by id
+	last      *atomic.Pointer[known] // what is known of the members since they were asked last
+	startNote *teamv1.Event_Noted    // what each run notes when it begins; nil without members
 }
 
 // NewLoop returns the loop of what c describes. noun is what people call it in messages:
@@ -41,7 +45,13 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools))}
+	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools)), places: make(map[string]int, len(c.Members)), last: &atomic.Pointer[known]{}}
+	for i := range c.Members {
+		l.places[c.Members[i].ID] = i
+	}
+	if len(c.Members) > 0 {
+		l.startNote = &teamv1.Event_Noted{Noted: preparedNote(&c)}
+	}
 	for _, t := range c.Tools {
 		l.tools[t.Spec().Name] = t
 	}
@@ -50,6 +60,14 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 		c.Log.Warn(w, zap.String(noun, c.ID))
 	}
 	return l, nil
+}
+
+// member returns the member with an id; nil: there is none.
+func (l *Loop) member(id string) *Member {
+	if i, ok := l.places[id]; ok {
+		return &l.cfg.Members[i]
+	}
+	return nil
 }
 
 func (l *Loop) limit(by *teamv1.Limits) {

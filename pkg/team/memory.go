@@ -48,13 +48,18 @@ func (p *process) prepared() error {
 			return err
 		}
 	}
-	n := len(p.cfg.Members)
-	details := map[string]*structpb.Value{
-		"members": structpb.NewNumberValue(float64(n)), "mode": structpb.NewStringValue(p.cfg.Mode), "memory": structpb.NewBoolValue(p.cfg.Memory),
+	return p.emit("", &teamv1.Event{Kind: p.startNote})
+}
+
+// preparedNote is the note that a run of a team begins with.
+func preparedNote(c *Config) *teamv1.Noted {
+	n := len(c.Members)
+	return &teamv1.Noted{
+		Code: agent.NoteTeamPrepared, Text: fmt.Sprintf("team %s has %d members", c.ID, n),
+		Details: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"members": structpb.NewNumberValue(float64(n)), "mode": structpb.NewStringValue(c.Mode), "memory": structpb.NewBoolValue(c.Memory),
+		}},
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
-		Code: agent.NoteTeamPrepared, Text: fmt.Sprintf("team %s has %d members", p.cfg.ID, n), Details: &structpb.Struct{Fields: details},
-	}}})
 }
 
 // PastDelegations tells in a line each who did what in earlier turns, oldest

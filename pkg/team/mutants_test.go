@@ -17,7 +17,7 @@ import (
 var mutants = []struct{ name, file, from, to string }{
 	{"no commit before an effect", "internal/step/begin.go", "if err := agent.Commit(w.run); err != nil {", "if err := error(nil); err != nil {"},
 	{"the record is ignored", "phases.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
-	{"a member's record is ignored", "internal/step/member.go", "Scope: w.Scope, Recorded: w.Recorded,", "Scope: w.Scope,"},
+	{"a member's record is ignored", "internal/step/member.go", "req.Scope, req.Recorded, req.Envelope = w.Scope, w.Recorded, w.cost.hold.Envelope()", "req.Scope, req.Envelope = w.Scope, w.cost.hold.Envelope()"},
 	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
 	{"the owed ack is not paid", "spawn.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
 	{"an answer does not unpark", "../../internal/journal/clock.go", "	waited := now.Sub(c.waits)\n	c.waits = time.Time{}\n", "	waited := now.Sub(c.waits)\n"},

@@ -157,17 +157,15 @@ func (p *process) prepare(ctx context.Context) error {
 	if err := p.prepared(); err != nil {
 		return err
 	}
-	roster, _ := p.askInfo(agent.WithDepth(ctx, depth)) // a circle ends when it is dispatched
-	o := &teamv1.Observed{Members: roster}
+	k, _ := p.askInfo(ctx, depth) // a circle ends when it is dispatched
 	for i, m := range p.cfg.Members {
-		roster[i].Health = p.health(&p.cfg.Members[i])
-		if roster[i].GetInfo() == nil && !m.Disabled {
+		if k.infos[i] == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
 				return err
 			}
 		}
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Observed{Observed: o}})
+	return p.emit("", &teamv1.Event{Kind: p.rosterEvent(k)})
 }
 
 // clock applies the team's own timeout, counted from the scope's first recorded event.

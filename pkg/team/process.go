@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type process struct {
 	runner   step.Runner // shared with the goroutines of steps
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
+	passes   func(*teamv1.Event) error // is pass, for lone steps
 
 	stopped bool // the consumer broke off
 
@@ -38,6 +40,7 @@ type process struct {
 	waits   bool               // the scheduler waits for the steps that run
 	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
 	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
+	ready   []*StepState       // that dispatch found last: room for the next ones
 	running map[int]*StepState // by index; steps that a goroutine works on
 	msgs    chan stepMsg       // from those goroutines
 	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
@@ -47,11 +50,13 @@ type process struct {
 
 func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
 	f := newFold(l, req, run.Root)
-	return &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
+	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
-		Scope: f.Scope, Request: req, Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
+		Scope: f.Scope, Request: req, Above: append(slices.Clip(req.GetPath()), req.GetAgentId()), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
 		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
+	p.passes = p.pass
+	return p
 }
 
 // event completes an event of the scope, or of a step of it.
@@ -101,7 +106,7 @@ type stepMsg struct {
 // reply is the last event of the sequence.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
-	r.Ref = p.texts.Refer(m, p.Input).GetRef()
+	r.Ref = p.texts.Refer(&teamv1.Input{}, m, p.Input).GetRef()
 	if len(m.GetParts()) == 0 || agent.Text(m) == "" && prompt.OnlyText(m) {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
 	}

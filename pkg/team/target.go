@@ -2,7 +2,6 @@ package team
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -40,8 +39,8 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 // it works for.
 func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 	t.Leaf, t.Retry = true, l.limits.retry
-	if by, ok := ctx.Value(retryKey{}).(policy); ok {
-		t.Retry = by.of(l.cfg.Limits.GetRetry())
+	if c := inheritedBy(ctx); c != nil {
+		t.Retry = c.retry.of(l.cfg.Limits.GetRetry())
 	}
 	return t
 }
@@ -49,12 +48,11 @@ func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 // memberTarget is a member that gets work.
 func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
 	id := st.Step.GetMember()
-	i := slices.IndexFunc(l.cfg.Members, func(m Member) bool { return m.ID == id })
-	if i < 0 {
+	m := l.member(id)
+	if m == nil {
 		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
 			"team %q has no member %q; its members are %s", l.cfg.ID, id, l.memberIDs()).With("member", id)
 	}
-	m := &l.cfg.Members[i]
 	if m.Disabled {
 		return step.Target{}, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q is disabled; enable it, or choose another one", id, l.cfg.ID).With("member", id)
 	}

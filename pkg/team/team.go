@@ -6,6 +6,7 @@ package team
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -18,6 +19,7 @@ type Team struct{ *Loop }
 var (
 	_ agent.Moded      = (*Team)(nil)
 	_ agent.Rememberer = (*Team)(nil)
+	_ agent.Describer  = (*Team)(nil)
 )
 
 // New returns a team. The error lists every fault of the configuration.
@@ -42,13 +44,28 @@ func (t *Team) Members() []string {
 func (t *Team) Modes() (input, output []string) { return t.cfg.InputModes, t.cfg.OutputModes }
 
 // Info describes the team: configured id, name and description, and what its
-// members can do, asked anew each time. A member that
+// members can do. Members that are no agent.Describer are asked each time. A member that
 // cannot be asked is logged and left out. Teams that contain each other are the
-// error MAX_DEPTH_EXCEEDED.
+// error MAX_DEPTH_EXCEEDED. The result is shared: read only.
 func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
 		return nil, err
+	}
+	k, err := t.askInfo(ctx, agent.Depth(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return t.describe(k), nil
+}
+
+// KnownInfo implements agent.Describer: it is known where that of all members is.
+func (t *Team) KnownInfo() *teamv1.AgentInfo { return t.knownBelow(math.MaxInt) }
+
+// describe returns the team's info: one for what is known of the members.
+func (t *Team) describe(k *known) *teamv1.AgentInfo {
+	if info := k.info.Load(); info != nil {
+		return info
 	}
 	info := &teamv1.AgentInfo{
 		Id: t.cfg.ID, Name: t.cfg.Name, Description: t.cfg.Description,
@@ -58,13 +75,9 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
 	}
 	seen := map[string]bool{}
-	roster, err := t.askInfo(ctx)
-	if err != nil {
-		return nil, err
-	}
 	lists := [][]*teamv1.Skill{agent.PublicSkills(t.cfg.Skills)}
-	for _, m := range roster {
-		lists = append(lists, m.GetInfo().GetSkills())
+	for _, m := range k.infos {
+		lists = append(lists, m.GetSkills())
 	}
 	for _, list := range lists {
 		for _, s := range list {
@@ -75,7 +88,8 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 			}
 		}
 	}
-	return info, nil
+	k.info.CompareAndSwap(nil, info)
+	return k.info.Load()
 }
 
 // HealthCheck asks every enabled member. The team is healthy when it can

@@ -64,8 +64,8 @@ func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 	if set := p.memberTools(p.cfg.ID); set != nil {
 		return append(sets, set)
 	}
-	if set, _ := ctx.Value(toolsKey{}).(agent.ToolSet); set != nil {
-		return append(sets, set)
+	if c := inheritedBy(ctx); c != nil && c.tools != nil {
+		return append(sets, c.tools)
 	}
 	return sets
 }

@@ -16,9 +16,9 @@ type breaker struct {
 	agent string
 	cfg   *Config
 	cb    circuitbreaker.CircuitBreaker[any]
-	age   atomic.Int64 // changes of its state: what a call says counts in the state it began in
-	under atomic.Int64 // running calls
-	last  atomic.Int64 // when the last call ended, in nanoseconds since 1970
+	age   atomic.Int64 // number of state changes; a result counts only if the state is that in which the call began
+	under atomic.Int64 // number of calls in progress
+	last  atomic.Int64 // when the last call ended, in Unix nanoseconds
 }
 
 func newBreaker(id string, cfg *Config) *breaker {
@@ -32,7 +32,7 @@ func newBreaker(id string, cfg *Config) *breaker {
 	return b
 }
 
-// changed takes note of another state.
+// changed logs a state change.
 func (b *breaker) changed(e circuitbreaker.StateChangedEvent) {
 	b.age.Add(1)
 	log := b.cfg.Log.Info
@@ -42,7 +42,8 @@ func (b *breaker) changed(e circuitbreaker.StateChangedEvent) {
 	log("circuit breaker", zap.String("agent", b.agent), zap.Stringer("was", e.OldState), zap.Stringer("is", e.NewState))
 }
 
-// allow asks for a call.
+// allow returns a function to report the result of a call, or the error if the call must not be
+// made.
 func (b *breaker) allow() (func(agent.Judgement), error) {
 	if !b.cb.TryAcquirePermit() {
 		return nil, b.refusal()
@@ -59,7 +60,7 @@ func (b *breaker) allow() (func(agent.Judgement), error) {
 	}, nil
 }
 
-// leave counts a call as ended.
+// leave records that a call ended.
 func (b *breaker) leave() {
 	b.last.Store(time.Now().UnixNano())
 	b.under.Add(-1)
@@ -71,8 +72,8 @@ func (b *breaker) idle() bool {
 	return b.under.Load() == 0 && b.cb.IsClosed() && time.Since(time.Unix(0, b.last.Load())) > 2*b.cfg.Window
 }
 
-// record counts what came of a call. A probe that says nothing is as good as one
-// that failed: another one is made later.
+// record counts the result of a call. A probe whose result is neither success nor failure counts as
+// a failure, so that another probe is made later.
 func (b *breaker) record(v agent.Judgement) {
 	switch {
 	case v == agent.JudgementAnswered:
@@ -82,16 +83,16 @@ func (b *breaker) record(v agent.Judgement) {
 	}
 }
 
-// refusal is the error of a call that is not made.
+// refusal returns the error for a call that must not be made.
 func (b *breaker) refusal() error {
 	wait := max(b.cb.RemainingDelay(), time.Second)
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
-		"agent %q is not called for now: too many of its last calls have failed (%s); try again in %s", b.agent, b.open(), wait.Round(time.Second))
+		"agent %q is temporarily not called, because too many recent calls failed (%s); try again in %s", b.agent, b.open(), wait.Round(time.Second))
 	e.Retry, e.RetryAfter = true, wait
 	return e.With("agent", b.agent)
 }
 
-// open says in words that the breaker is not closed.
+// open describes the state of a breaker that is not closed, or returns "".
 func (b *breaker) open() string {
 	switch b.cb.State() {
 	case circuitbreaker.OpenState:

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// slots is into how many pieces the window is cut.
+// slots is the number of parts that the window is divided into.
 const slots = 10
 
-// retries counts the calls of one upstream and their repetitions.
+// retries counts the calls and retries of an upstream.
 type retries struct {
 	cfg *Config
 
 	mu     sync.Mutex
-	counts [slots]counted // guarded by mu
+	counts [slots]slotCount // guarded by mu
 }
 
-// counted is a piece of time.
-type counted struct {
-	at             int64 // which piece it is, since the beginning of time
+// slotCount holds the counts of one part of the window.
+type slotCount struct {
+	at             int64 // number of the part, counted from the Unix epoch
 	calls, retries int
 }
 
-// slot returns the piece of now. The caller holds mu.
-func (r *retries) slot(now time.Time) *counted {
+// slot returns the counts of the current part of the window. The caller holds mu.
+func (r *retries) slot(now time.Time) *slotCount {
 	at := now.UnixNano() / int64(r.cfg.Window/slots)
 	c := &r.counts[at%slots]
 	if c.at != at {
-		*c = counted{at: at}
+		*c = slotCount{at: at}
 	}
 	return c
 }
@@ -38,7 +38,7 @@ func (r *retries) call(now time.Time) {
 	r.slot(now).calls++
 }
 
-// retry counts a repetition, unless there were too many.
+// retry counts a retry and returns true, unless the budget is exhausted.
 func (r *retries) retry(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package upstream keeps a process from calling what does not work: a circuit
-// breaker for each agent, and a budget of repetitions for whatever is
-// called. All teams of a process share one Guard.
+// Package upstream protects a process and its upstreams from repeated failures: it has a circuit
+// breaker for each agent and a retry budget for each upstream. All teams of a process share a
+// Guard.
 package upstream
 
 import (
@@ -13,24 +13,24 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config configures a Guard; the zero value is usable.
+// Config configures a Guard. The zero value is valid.
 type Config struct {
-	// Failures is the share of calls that must fail to open a breaker, in per
-	// cent; 0 is 50.
+	// Failures is the percentage of failed calls at which a breaker opens; 0 means 50.
 	Failures int
-	// Calls is how many there must be in Window before it opens; 0 is 20.
+	// Calls is the minimum number of calls in Window before a breaker may open; 0 means 20.
 	Calls int
-	// Window is how far back calls count, for breakers and for repetitions; 0 is 10 s.
+	// Window is the time during which calls and retries count; 0 means 10 seconds.
 	Window time.Duration
-	// Probe is after what time an open breaker lets one call through; 0 is 5 s.
+	// Probe is the time after which an open breaker lets one call through; 0 means 5 seconds.
 	Probe time.Duration
-	// Retries is how many repetitions there may be in Window in any case; 0 is 3.
+	// Retries is the number of retries in Window that are always allowed; 0 means 3.
 	Retries int
-	// RetryShare is how many there may be of the calls in Window, in per cent; 0 is 10.
+	// RetryShare is the maximum number of retries as a percentage of the calls in Window; 0 means
+	// 10.
 	RetryShare int
-	// Clock tells the time of repetitions; nil is time.Now.
+	// Clock returns the time for retry budgets; nil means time.Now.
 	Clock func() time.Time
-	// Log gets every change of a breaker; nil is none.
+	// Log receives the state changes of breakers; nil discards them.
 	Log *zap.Logger
 }
 
@@ -56,7 +56,7 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// Guard knows how the calls of a process went. Safe for concurrent use.
+// Guard keeps the circuit breakers and retry budgets of a process. It is safe for concurrent use.
 type Guard struct {
 	cfg Config
 
@@ -66,17 +66,16 @@ type Guard struct {
 	sweepAt  int                 // number of entries of both maps at which sweep is called; guarded by mu
 }
 
-// minSweep is the number of entries below which nothing is swept.
+// minSweep is the number of entries below which none are removed.
 const minSweep = 64
 
-// New returns a Guard of which nothing is known yet.
+// New returns a Guard without any recorded calls.
 func New(c Config) *Guard {
 	return &Guard{cfg: c.withDefaults(), breakers: map[string]*breaker{}, retries: map[string]*retries{}, sweepAt: minSweep}
 }
 
-// Allow asks whether an agent may be called. Where it may, done must be called
-// with what came of it; further calls of done change nothing. The error is
-// BREAKER_OPEN.
+// Allow reports whether an agent may be called. If so, the caller must call done with the result;
+// further calls of done have no effect. Otherwise the error is BREAKER_OPEN.
 func (g *Guard) Allow(agentID string) (done func(agent.Judgement), err error) {
 	b := g.enter(agentID)
 	done, err = b.allow()
@@ -86,7 +85,7 @@ func (g *Guard) Allow(agentID string) (done func(agent.Judgement), err error) {
 	return done, err
 }
 
-// Open says why an agent is not called, in words for people; empty: it is called.
+// Open describes why an agent is not called, or returns "" if it may be called.
 func (g *Guard) Open(agentID string) string {
 	g.mu.Lock()
 	b := g.breakers[agentID]
@@ -97,21 +96,21 @@ func (g *Guard) Open(agentID string) string {
 	return b.open()
 }
 
-// Called counts a call of an agent, a model or a tool by a name of the caller's
-// choice: a first attempt, no repetition.
-func (g *Guard) Called(upstream string) { g.counted(upstream).call(g.cfg.Clock()) }
+// Called counts a first attempt to call an agent, model or tool. The caller chooses the name of the
+// upstream.
+func (g *Guard) Called(upstream string) { g.slotCount(upstream).call(g.cfg.Clock()) }
 
-// MayRetry reports whether a call may be repeated now, and counts the repetition:
-// at most RetryShare of the last calls, but never fewer than Retries.
+// MayRetry reports whether a call may be retried now, and counts the retry if so. The number of
+// retries is limited to RetryShare of the recent calls, but at least Retries are allowed.
 func (g *Guard) MayRetry(upstream string) bool {
-	ok := g.counted(upstream).retry(g.cfg.Clock())
+	ok := g.slotCount(upstream).retry(g.cfg.Clock())
 	if !ok {
-		g.cfg.Log.Warn("too many repetitions: a call is not repeated", zap.String("upstream", upstream))
+		g.cfg.Log.Warn("retry budget exhausted: the call is not retried", zap.String("upstream", upstream))
 	}
 	return ok
 }
 
-// enter returns the breaker of an agent and counts one more running call.
+// enter returns the breaker of an agent and counts a call in progress.
 func (g *Guard) enter(id string) *breaker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +124,7 @@ func (g *Guard) enter(id string) *breaker {
 	return b
 }
 
-func (g *Guard) counted(upstream string) *retries {
+func (g *Guard) slotCount(upstream string) *retries {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.retries[upstream]
@@ -137,10 +136,9 @@ func (g *Guard) counted(upstream string) *retries {
 	return r
 }
 
-// sweep removes entries that are equal to new ones. It is called each time the maps
-// have doubled since the last sweep, so they hold only the calls of the last two
-// windows, breakers that are not closed, and agents with running calls. The caller
-// holds mu.
+// sweep removes entries that are equivalent to new ones. It runs each time the number of entries
+// has doubled since the last run, so the maps hold only upstreams called within the last two
+// windows, breakers that are not closed, and agents with calls in progress. The caller holds mu.
 func (g *Guard) sweep() {
 	if len(g.breakers)+len(g.retries) < g.sweepAt {
 		return

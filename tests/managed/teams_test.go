@@ -160,7 +160,7 @@ func TestR_003_17_Agents(t *testing.T) {
 		_, err = a.agents.UpdateAgent(t.Context(), &teamv1.UpdateAgentRequest{AgentId: "lawyer", Etag: made.GetAgent().GetEtag(), Config: echo("x")})
 		fault(t, err, "Aborted", "VERSION_CONFLICT")
 		_, err = a.agents.UnregisterAgent(t.Context(), &teamv1.UnregisterAgentRequest{AgentId: "lawyer"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"court" depends on`) {
 			t.Error(f.Message)
 		}
 		if _, err := a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "court"}); err != nil {
@@ -232,12 +232,12 @@ func TestS_40_Refused(t *testing.T) {
 			{"too large", create("# " + strings.Repeat("x", 1<<20) + "\n" + team("t", "x")), bad, config, []string{"yaml"}, "1 MiB"},
 			{"update of what is not there", change("none", "", team("none", "x")), "NotFound", "TEAM_NOT_FOUND", nil, ""},
 			{"update of a team of the file", change("desk", "", team("desk", "x")), bad, config, nil, "change it there"},
-			{"update with another team", change("mine", "", team("other", "x")), bad, config, []string{"yaml"}, `is of team "other"`},
+			{"update with another team", change("mine", "", team("other", "x")), bad, config, []string{"yaml"}, `defines team "other"`},
 			{"update with another etag", change("mine", mine.GetEtag()+"0", team("mine", "y")), "Aborted", "VERSION_CONFLICT", nil, mine.GetEtag()},
 			{"update with faults", change("mine", mine.GetEtag(), "teams:\n  mine: {members: [{agent: nobody}], "+rules("nobody")+"}"), bad, config, []string{"yaml:2:28"}, ""},
 			{"delete of what is not there", drop("none", ""), "NotFound", "TEAM_NOT_FOUND", nil, ""},
 			{"delete of a team of the file", drop("desk", ""), bad, config, nil, "change it there"},
-			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `came with "mine"`},
+			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `is part of "mine"`},
 			{"delete with another etag", drop("mine", "x"), "Aborted", "VERSION_CONFLICT", nil, ""},
 			{"S-40 a token that is none", func() error {
 				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})
@@ -554,7 +554,7 @@ func TestS_37_Nesting(t *testing.T) {
 		}
 		h.says(t, "top", "x", "new b: x")
 		_, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "b"})
-		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" needs`) && !strings.Contains(f.Message, `"top" needs`) {
+		if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG"); !strings.Contains(f.Message, `"a" depends on`) && !strings.Contains(f.Message, `"top" depends on`) {
 			t.Error(f.Message)
 		}
 		for _, id := range []string{"top", "a", "b"} {

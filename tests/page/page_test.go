@@ -98,7 +98,7 @@ func TestR_003_29_R_003_30_RunningNestedTask(t *testing.T) {
 		p.again()
 		check(t)
 		p.clickOn("#trace button", "Close")
-		p.shows("#trace", "Open a task to see who worked on it, and why.")
+		p.shows("#trace", "Open a task to see which agents worked on it, and why.")
 		value[bool](p, "(history.back(), true)")
 		check(t)
 	})

@@ -27,7 +27,7 @@ import (
 const (
 	// Secret is part of every key of a model or remote agent in these tests. No event, task
 	// or log line may contain it (I4).
-	Secret = "sk-never-to-be-seen" //nolint:gosec // of no model
+	Secret = "sk-never-to-be-seen" //nolint:gosec // not a real key
 	// LocalOwner is the owner of the tasks of a server without keys.
 	LocalOwner = "local/local"
 

@@ -28,7 +28,8 @@ type Monitor interface {
 	Answer(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error)
 }
 
-// Monitors returns one for each binding that has the service, closed with the test.
+// Monitors returns a client for each binding that has the monitor service. They are closed when the
+// test ends.
 func Monitors(t testing.TB, target Target) []Monitor {
 	t.Helper()
 	g, err := NewGRPC(target)

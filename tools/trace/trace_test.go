@@ -144,7 +144,7 @@ func TestAnother(t *testing.T) { t.Run("no R-000-05 at the beginning", nil) }
 var cases = []struct{ name string }{{"R-000-03 S-15 in a table"}}
 `,
 		"pkg/b_test.go":          "package a_test\n\nfunc check(t *testing.T, name string) { t.Run(\"R-000-04 \"+name, nil) }\n",
-		"suite/suite.go":         "package suite\n\nfunc Run(t *testing.T) { t.Run(\"R-000-03 everywhere\", nil) }\n",
+		"suite/suite.go":         "package suite\n\nimport \"testing\"\n\nfunc Run(t *testing.T) { t.Run(\"R-000-03 everywhere\", nil) }\n",
 		"suite/testdata/x.go":    "not Go",
 		"tools/trace/an_test.go": "package main\n\nfunc TestR_000_05(t *testing.T) {}\n",
 	} {

@@ -80,17 +80,18 @@ type drive struct {
 	budget   *agent.Budget // what the caller has left for it; nil is no limit
 	cancel   context.CancelCauseFunc
 
-	recorded  []*teamv1.Event // for the agent: without the driver's own
-	resumed   bool            // the root's start was on record when the run was claimed: somebody has driven it before
-	canceled  bool            // a cancel of the root is on record, or a stop has become one
-	stops     int64           // the sequence of the stop that has become a cancel; 0 is none
-	closing   bool            // a child is to be closed that was canceled, also of a paused run
-	lapsed    bool            // nobody answered the root's own question in time
-	reply     *teamv1.Reply   // that ended the agent's sequence
-	memory    *memory         // what the run reads of its conversation; nil is nothing
-	remembers bool            // the root's agent does
-	kept      bool            // the exchange is with the conversation
-	warnings  []string        // for the run's end
+	one       [1]*teamv1.Event // the list that drain appends: journals keep only what is in it
+	recorded  []*teamv1.Event  // for the agent: without the driver's own
+	resumed   bool             // the root's start was on record when the run was claimed: somebody has driven it before
+	canceled  bool             // a cancel of the root is on record, or a stop has become one
+	stops     int64            // the sequence of the stop that has become a cancel; 0 is none
+	closing   bool             // a child is to be closed that was canceled, also of a paused run
+	lapsed    bool             // nobody answered the root's own question in time
+	reply     *teamv1.Reply    // that ended the agent's sequence
+	memory    *memory          // what the run reads of its conversation; nil is nothing
+	remembers bool             // the root's agent does
+	kept      bool             // the exchange is with the conversation
+	warnings  []string         // for the run's end
 
 	broken atomic.Pointer[error] // why the journal takes nothing more
 
@@ -386,7 +387,8 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		d.addReceipt(ev)
 		appending = true
 		if aerr = d.tellUnread(recording); aerr == nil {
-			aerr = d.append(recording, ev)
+			d.one[0] = ev
+			aerr = d.append(recording, d.one[:]...)
 		}
 		appending = false
 		if broke(aerr) {

@@ -9,8 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// block is a piece of a turn: a text, a call, or thoughts with their signature.
-// Turns with thoughts go back to the provider block by block, as they came.
+// block is a part of a turn: text, a tool call, or thinking with its signature. Turns with thinking
+// are sent back to the provider block by block, unchanged.
 type block struct {
 	Type      string `json:"type"`
 	Text      string `json:"text,omitempty"`
@@ -19,10 +19,10 @@ type block struct {
 	Data      string `json:"data,omitempty"`
 	ID        string `json:"id,omitempty"`
 	Name      string `json:"name,omitempty"`
-	Input     string `json:"input,omitempty"` // as the model wrote it
+	Input     string `json:"input,omitempty"` // the arguments as the model wrote them
 }
 
-// call is a block of type tool_use.
+// call converts a block of type tool_use.
 func (b *block) call() *teamv1.ToolCall {
 	c := &teamv1.ToolCall{Id: b.ID, Name: b.Name, Arguments: b.Input}
 	if strings.TrimSpace(c.Arguments) == "" {
@@ -31,8 +31,8 @@ func (b *block) call() *teamv1.ToolCall {
 	return c
 }
 
-// param is the block as it goes back; false for a text without content, which
-// the provider refuses.
+// param returns the block for a request. ok is false for text without content, which the provider
+// rejects.
 func (b *block) param() (anthropic.ContentBlockParamUnion, bool) {
 	switch b.Type {
 	case "text":

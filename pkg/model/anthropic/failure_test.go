@@ -34,25 +34,25 @@ const (
 	piece = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`
 )
 
-// The outcome of what the endpoint answers is known, so that a repetition is a
-// new effect; after a broken connection nobody knows.
+// The outcome is known if the endpoint responds, so the error is Fresh; after a broken
+// connection it is unknown.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn         fakellm.Turn
 		retry, fresh bool
 		says         string
 	}{
-		"busy":                {fakellm.Turn{Status: 429}, true, true, "no more calls for now (HTTP 429)"},
-		"broken endpoint":     {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "does not work (HTTP 500)"},
+		"busy":                {fakellm.Turn{Status: 429}, true, true, "limits the rate of calls (HTTP 429)"},
+		"broken endpoint":     {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "failed (HTTP 500)"},
 		"overloaded":          {fakellm.Turn{Status: 529}, true, true, "(HTTP 529)"},
 		"bad request":         {fakellm.Turn{Status: 400, Message: "prompt is too long"}, false, true, "refused the request (HTTP 400): prompt is too long"},
 		"bad key":             {fakellm.Turn{Status: 401, Message: "invalid x-api-key: " + key}, false, true, "check the model's api_key"},
-		"broken before":       {fakellm.Turn{Broken: true}, true, false, "broke off"},
-		"broken mid-way":      {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "broke off"},
-		"broken at end":       {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "broke off"},
-		"no stop reason":      {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "broke off"},
-		"not JSON":            {fakellm.Turn{Raw: event("message_start", "{oops")}, true, false, "broke off"},
-		"no data":             {fakellm.Turn{Raw: "\n"}, true, false, "broke off"},
+		"broken before":       {fakellm.Turn{Broken: true}, true, false, "was interrupted"},
+		"broken mid-way":      {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
+		"broken at end":       {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
+		"no stop reason":      {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
+		"not JSON":            {fakellm.Turn{Raw: event("message_start", "{oops")}, true, false, "was interrupted"},
+		"no data":             {fakellm.Turn{Raw: "\n"}, true, false, "was interrupted"},
 		"error in the stream": {fakellm.Turn{Raw: start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)}, true, true, "(HTTP 529)"},
 		"limit in the stream": {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`)}, true, true, "(HTTP 429)"},
 		"refused in stream":   {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"invalid_request_error","message":"Bad tool"}}`)}, false, true, "(HTTP 400): Bad tool"},

@@ -1,4 +1,4 @@
-// Package anthropic talks to Anthropic's models through their messages API.
+// Package anthropic calls Anthropic's models through the messages API.
 package anthropic
 
 import (
@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// DefaultBaseURL is the provider's own address. One of your own goes up to and
-	// without /v1/messages.
+	// DefaultBaseURL is the provider's address. A BaseURL does not include /v1/messages.
 	DefaultBaseURL = "https://api.anthropic.com"
-	// DefaultMaxOutput is how many tokens an answer may have where neither the
-	// model nor the request says: the provider wants a number.
+	// DefaultMaxOutput is the maximum number of tokens of an answer if neither the
+	// model nor the request sets one, because the API requires it.
 	DefaultMaxOutput = 8192
 )
 
-// provider marks the state of turns.
+// provider identifies the state of turns.
 const provider = "anthropic"
 
-// Config is what a model is made of. The key is sent as X-Api-Key.
+// Config configures a Model. The key is sent as X-Api-Key.
 type Config = model.Config
 
-// Model is a model of the provider. A turn is one HTTP request: nothing is
-// repeated here. Thinking is not shown; what the provider wants back of it
-// travels in Turn.state. Safe for concurrent use.
+// Model is a model of Anthropic. A turn is one HTTP request, which is not repeated. Thinking is not
+// part of the text; what the provider needs to get back of it is stored in Turn.state. A Model is
+// safe for concurrent use.
 type Model struct {
 	config  Config
 	service anthropic.MessageService
@@ -44,8 +43,8 @@ var (
 	_ agent.OutputLimiter = (*Model)(nil)
 )
 
-// New returns a model. It makes no call and reads no variable of the environment.
-// The error lists every fault, and never the key.
+// New returns a model. It makes no request and reads no environment variables. The error lists all
+// faults and never contains the key.
 func New(c Config) (*Model, error) {
 	c, err := c.Complete(DefaultBaseURL)
 	if err != nil {
@@ -67,14 +66,14 @@ func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
-// Generate implements agent.Model. Tokens that are read from or written to a
-// cache count as tokens read.
+// Generate implements agent.Model. Tokens read from or written to the prompt cache count as input
+// tokens.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
 			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		}, said)
+		}, endpointError)
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
@@ -85,7 +84,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	}
 }
 
-// turn is the whole answer.
+// turn converts a complete answer.
 func (m *Model) turn(a *answer) *teamv1.Turn {
 	t := &teamv1.Turn{FinishReason: a.finish, Model: a.model}
 	if t.Model == "" {

@@ -141,8 +141,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestThoughtsGoBack: what the provider signed comes back to it as it was, and to
-// nobody else.
+// TestThoughtsGoBack: signed blocks are sent back to the provider unchanged, and to no other
+// provider.
 func TestThoughtsGoBack(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Reasoning: "Hmm.", Signature: "signed", Text: "Looking.", Calls: []fakellm.Call{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}}, fakellm.Turn{Text: "ok", Forever: true})
 	first := modeltest.Turn(t, m)

@@ -10,6 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
+// request converts a request.
 func (m *Model) request(req *agent.ModelRequest) anthropic.MessageNewParams {
 	p := anthropic.MessageNewParams{
 		Model:     anthropic.Model(m.config.Name),
@@ -30,9 +31,8 @@ func (m *Model) request(req *agent.ModelRequest) anthropic.MessageNewParams {
 	return p
 }
 
-// add adds a message. Those of one side after the other are one: the results of
-// calls have to stand together, before what the user says then. The first one
-// must be the user's.
+// add appends a message. Consecutive messages of the same role are merged: the results of calls
+// must be in one message, before the text of the user. The first message must be the user's.
 func (m *Model) add(to []anthropic.MessageParam, msg agent.ModelMessage) []anthropic.MessageParam {
 	role := anthropic.MessageParamRoleUser
 	if msg.Role == agent.RoleAssistant {
@@ -48,6 +48,7 @@ func (m *Model) add(to []anthropic.MessageParam, msg agent.ModelMessage) []anthr
 	return append(to, anthropic.MessageParam{Role: role, Content: m.content(msg)})
 }
 
+// content returns the blocks of a message.
 func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUnion {
 	if msg.Role == agent.RoleTool {
 		return []anthropic.ContentBlockParamUnion{anthropic.NewToolResultBlock(msg.CallID, model.Text(msg.Text), false)}
@@ -71,7 +72,7 @@ func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUni
 	return out
 }
 
-// tool hands the schema on as it is.
+// tool converts a tool. The schema is passed on unchanged.
 func tool(t agent.ToolSpec) anthropic.ToolUnionParam {
 	schema := anthropic.ToolInputSchemaParam{Properties: map[string]any{}}
 	if len(t.Parameters) > 0 {

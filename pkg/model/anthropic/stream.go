@@ -16,9 +16,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request and puts the answer together, handing on each piece
-// of text. The library makes the request; its reader is not used: it makes a text
-// of what the provider reports within the stream.
+// receive makes the request, assembles the answer and calls text with each piece of text. The
+// library makes the request, but its stream reader is not used, because it converts errors within
+// the stream to plain text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	if err := m.service.NewStreaming(ctx, m.request(req), option.WithHTTPClient(c)).Err(); err != nil {
 		return err
@@ -45,23 +45,23 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	return nil
 }
 
-// answer is put together from events.
+// answer is an answer that is assembled from events.
 type answer struct {
-	blocks  []*growing
-	places  map[int64]int // index of a block in the stream, place in blocks
+	blocks  []*partialBlock
+	places  map[int64]int // index in blocks by the index in the stream
 	finish  string
 	model   string
 	in, out int64
 	stopped bool
 }
 
-// growing is a block of which pieces come.
-type growing struct {
+// partialBlock is a block that is still being received.
+type partialBlock struct {
 	block
 	text, thinking, signature, input strings.Builder
 }
 
-// content are the blocks, whole.
+// content returns the complete blocks.
 func (a *answer) content() []*block {
 	out := make([]*block, len(a.blocks))
 	for i, g := range a.blocks {
@@ -72,16 +72,16 @@ func (a *answer) content() []*block {
 	return out
 }
 
-// reported is what the provider says of a failure.
-type reported struct {
+// reportedError is an error that the provider reports.
+type reportedError struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
 }
 
-func (r *reported) Error() string { return r.Type + ": " + r.Message }
+func (r *reportedError) Error() string { return r.Type + ": " + r.Message }
 
-// end judges how the stream ended. An answer is whole once its stop reason is
-// there, whatever becomes of the connection then.
+// end returns the error of a stream that ended with err. An answer is complete once its stop reason
+// was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {
 	switch {
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
@@ -92,11 +92,11 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// add takes an event and returns the text it adds.
+// add adds an event and returns the text it contains.
 func (a *answer) add(data []byte) (string, error) {
 	var head struct {
-		Type  string    `json:"type"`
-		Error *reported `json:"error"`
+		Type  string         `json:"type"`
+		Error *reportedError `json:"error"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return "", fmt.Errorf("reading the stream: %w", err)
@@ -112,12 +112,13 @@ func (a *answer) add(data []byte) (string, error) {
 		if err := json.Unmarshal(data, &ev); err != nil {
 			return "", fmt.Errorf("reading the stream: %w", err)
 		}
-	default: // pings, ends of blocks, and what will be new
+	default: // pings, ends of blocks, and future kinds
 		return "", nil
 	}
 	return a.fold(&ev), nil
 }
 
+// fold applies an event to the answer.
 func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
 	switch ev.Type {
 	case "message_start":
@@ -140,7 +141,7 @@ func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
 	return ""
 }
 
-// open begins a block. Kinds that nobody asked for are left out.
+// open begins a block. Blocks of unknown kinds are ignored.
 func (a *answer) open(ev *anthropic.MessageStreamEventUnion) string {
 	c := ev.ContentBlock
 	switch c.Type {
@@ -152,14 +153,14 @@ func (a *answer) open(ev *anthropic.MessageStreamEventUnion) string {
 		a.places = map[int64]int{}
 	}
 	a.places[ev.Index] = len(a.blocks)
-	g := &growing{block: block{Type: c.Type, Data: c.Data, ID: c.ID, Name: c.Name}}
+	g := &partialBlock{block: block{Type: c.Type, Data: c.Data, ID: c.ID, Name: c.Name}}
 	g.thinking.WriteString(c.Thinking)
 	g.signature.WriteString(c.Signature)
 	a.blocks = append(a.blocks, g)
 	return g.add(c.Text)
 }
 
-// delta adds to a block.
+// delta appends to a block.
 func (a *answer) delta(ev *anthropic.MessageStreamEventUnion) string {
 	at, ok := a.places[ev.Index]
 	if !ok {
@@ -172,8 +173,8 @@ func (a *answer) delta(ev *anthropic.MessageStreamEventUnion) string {
 	return g.add(d.Text)
 }
 
-// add adds to the text of a text.
-func (g *growing) add(text string) string {
+// add appends to a text block and returns the text. Blocks of other types ignore it.
+func (g *partialBlock) add(text string) string {
 	if g.Type != "text" {
 		return ""
 	}
@@ -181,24 +182,24 @@ func (g *growing) add(text string) string {
 	return text
 }
 
-// said finds what the provider reports of a failure.
-func said(err error) *model.Said {
+// endpointError returns what the provider reports in an error, or nil.
+func endpointError(err error) *model.EndpointError {
 	var api *anthropic.Error
-	var in *reported
+	var in *reportedError
 	switch {
 	case errors.As(err, &in):
-		return &model.Said{Status: statusOf(in.Type), Message: in.Message}
+		return &model.EndpointError{Status: statusOf(in.Type), Message: in.Message}
 	case errors.As(err, &api):
 		var body struct {
-			Error reported `json:"error"`
+			Error reportedError `json:"error"`
 		}
-		_ = json.Unmarshal([]byte(api.RawJSON()), &body) // without it nothing is said
-		return &model.Said{Status: api.StatusCode, Message: body.Error.Message}
+		_ = json.Unmarshal([]byte(api.RawJSON()), &body) // without a report only the status is known
+		return &model.EndpointError{Status: api.StatusCode, Message: body.Error.Message}
 	}
 	return nil
 }
 
-// statusOf is the HTTP status that an error within a stream would have had.
+// statusOf returns the HTTP status for the type of an error within a stream.
 func statusOf(kind string) int {
 	switch kind {
 	case "invalid_request_error":
@@ -219,5 +220,5 @@ func statusOf(kind string) int {
 	return http.StatusInternalServerError
 }
 
-// statusOverloaded is the provider's own status.
+// statusOverloaded is a status that only this provider uses.
 const statusOverloaded = 529

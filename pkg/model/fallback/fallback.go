@@ -1,4 +1,4 @@
-// Package fallback has models stand in for each other.
+// Package fallback combines models so that one can answer in place of another.
 package fallback
 
 import (
@@ -9,11 +9,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Model asks one model, and the next one where that cannot answer: its error is
-// one that may pass (Retry), and nothing of an answer has come yet. Each makes its
-// one attempt; the loop repeats when the last one could not answer either, and
-// begins with the first again. Turn.model names who answered. Safe for concurrent
-// use.
+// Model calls its first model, and the next one if that fails with an error that may be retried
+// before it has yielded anything. Each model makes one attempt. If the last model fails too, the
+// caller may retry, which begins with the first model again. Turn.model names the model that
+// answered. A Model is safe for concurrent use.
 type Model struct{ models []agent.Model }
 
 var (
@@ -22,21 +21,21 @@ var (
 	_ agent.OutputLimiter = (*Model)(nil)
 )
 
-// New returns a model that is first, with others behind it.
+// New returns a model that calls first, and others in their order if it fails.
 func New(first agent.Model, others ...agent.Model) (*Model, error) {
 	models := append([]agent.Model{first}, others...)
 	for _, m := range models {
 		if m == nil {
-			return nil, errors.New("a model of the list is missing")
+			return nil, errors.New("a model of the list is nil")
 		}
 	}
 	return &Model{models}, nil
 }
 
-// Name implements agent.Model: the first one's.
+// Name implements agent.Model. It returns the name of the first model.
 func (m *Model) Name() string { return m.models[0].Name() }
 
-// Price implements agent.Pricer: the highest of all.
+// Price implements agent.Pricer. It returns the highest prices of all models.
 func (m *Model) Price() (input, output int64) {
 	for _, one := range m.models {
 		p := agent.PriceOf(one)
@@ -45,7 +44,7 @@ func (m *Model) Price() (input, output int64) {
 	return input, output
 }
 
-// MaxOutput implements agent.OutputLimiter: the highest of all, where all say it.
+// MaxOutput implements agent.OutputLimiter. It returns the highest limit, or 0 if a model has none.
 func (m *Model) MaxOutput() int64 {
 	most := int64(0)
 	for _, one := range m.models {
@@ -58,9 +57,9 @@ func (m *Model) MaxOutput() int64 {
 	return most
 }
 
-// Generate implements agent.Model. The error is the last one's, and Fresh only
-// where the outcome of every attempt is known: the key of the call is the same for
-// all of them.
+// Generate implements agent.Model. If all models fail, the error is that of the last one. It is
+// Fresh only if the outcome of every attempt is known, because all attempts use the same
+// idempotency key.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		fresh := true
@@ -86,8 +85,8 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	}
 }
 
-// attempt asks one model and passes on what it yields; the error is one that the
-// next model may make good.
+// attempt calls one model and passes on what it yields. It returns an error if the next model
+// should be called.
 func attempt(ctx context.Context, m agent.Model, req *agent.ModelRequest, last bool, yield func(agent.ModelChunk, error) bool) *agent.Error {
 	began := false
 	for chunk, err := range m.Generate(ctx, req) {

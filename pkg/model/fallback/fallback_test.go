@@ -191,8 +191,8 @@ func (f *failing) Generate(context.Context, *agent.ModelRequest) iter.Seq2[agent
 	}
 }
 
-// TestCanceledBetweenTwo: a call that is canceled as one model fails asks nobody
-// else, and says that it was canceled.
+// TestCanceledBetweenTwo: a call that is canceled while one model fails calls no other model,
+// and reports the cancellation.
 func TestCanceledBetweenTwo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

@@ -8,12 +8,10 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// noKey stands for no key: the library wants one, also for an endpoint that does
-// not. It is not sent.
+// noKey replaces an empty key, because the library requires one. It is not sent.
 const noKey = "none"
 
-// httpClient is what the library calls: each request is made by the Call of its
-// context.
+// httpClient returns the client for the library. Each request is made by the Call in its context.
 func httpClient() *http.Client {
 	return &http.Client{
 		Transport:     transport{},
@@ -23,20 +21,21 @@ func httpClient() *http.Client {
 
 type callKey struct{}
 
-// through returns a context whose request c makes.
-func through(ctx context.Context, c *model.Call) context.Context {
+// withCall returns a context whose request is made by c.
+func withCall(ctx context.Context, c *model.Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
+// transport makes requests through the Call in their context.
 type transport struct{}
 
-// RoundTrip implements http.RoundTripper. The library gets an empty answer in the
-// place of a stream: it panics where a piece is not as it should be, and writes
-// what breaks to the log of the process. The stream is read from the Call.
+// RoundTrip implements http.RoundTripper. It gives the library an empty response instead of the
+// stream, because the library panics on malformed events and writes errors to the log of the
+// process. The stream is read from the Call.
 func (transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*model.Call)
 	if !ok {
-		return nil, errors.New("a request that belongs to no turn")
+		return nil, errors.New("request outside of a turn")
 	}
 	req = req.Clone(req.Context())
 	if req.Header.Get("X-Goog-Api-Key") == noKey {

@@ -28,24 +28,24 @@ func said(parts, finish string) string {
 	return data(`{"candidates":[{"index":0,"content":{"role":"model","parts":[` + parts + `]},"finishReason":"` + finish + `"}]}`)
 }
 
-// The outcome of what the endpoint answers is known, so that a repetition is a
-// new effect; after a broken connection nobody knows.
+// The outcome is known if the endpoint responds, so the error is Fresh; after a broken
+// connection it is unknown.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn         fakellm.Turn
 		retry, fresh bool
 		says         string
 	}{
-		"busy":                   {fakellm.Turn{Status: 429}, true, true, "no more calls for now (HTTP 429)"},
-		"broken endpoint":        {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "does not work (HTTP 500)"},
+		"busy":                   {fakellm.Turn{Status: 429}, true, true, "limits the rate of calls (HTTP 429)"},
+		"broken endpoint":        {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "failed (HTTP 500)"},
 		"bad request":            {fakellm.Turn{Status: 400, Message: "The input is too long."}, false, true, "refused the request (HTTP 400): The input is too long."},
 		"bad key":                {fakellm.Turn{Status: 401, Message: "invalid key: " + key}, false, true, "check the model's api_key"},
-		"broken before":          {fakellm.Turn{Broken: true}, true, false, "broke off"},
-		"broken mid-way":         {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "broke off"},
-		"broken at end":          {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "broke off"},
-		"no finish reason":       {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "broke off"},
-		"not JSON":               {fakellm.Turn{Raw: data("{oops")}, true, false, "broke off"},
-		"no data":                {fakellm.Turn{Raw: "\n"}, true, false, "broke off"},
+		"broken before":          {fakellm.Turn{Broken: true}, true, false, "was interrupted"},
+		"broken mid-way":         {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
+		"broken at end":          {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
+		"no finish reason":       {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
+		"not JSON":               {fakellm.Turn{Raw: data("{oops")}, true, false, "was interrupted"},
+		"no data":                {fakellm.Turn{Raw: "\n"}, true, false, "was interrupted"},
 		"error in the stream":    {fakellm.Turn{Raw: said(`{"text":"a"}`, "") + data(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`)}, true, true, "(HTTP 503)"},
 		"refused in stream":      {fakellm.Turn{Raw: data(`{"error":{"code":400,"message":"Bad tool","status":"INVALID_ARGUMENT"}}`)}, false, true, "(HTTP 400): Bad tool"},
 		"blocked":                {fakellm.Turn{Raw: data(`{"promptFeedback":{"blockReason":"SAFETY"}}`)}, false, true, "the prompt was blocked: SAFETY"},

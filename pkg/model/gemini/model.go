@@ -1,4 +1,4 @@
-// Package gemini talks to Google's Gemini models through the Gemini API.
+// Package gemini calls Google's Gemini models through the Gemini API.
 package gemini
 
 import (
@@ -14,19 +14,18 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// DefaultBaseURL is the provider's own address. One of your own goes up to and
-// without /v1beta.
+// DefaultBaseURL is the provider's address. A BaseURL does not include /v1beta.
 const DefaultBaseURL = "https://generativelanguage.googleapis.com"
 
-// provider marks the state of turns.
+// provider identifies the state of turns.
 const provider = "gemini"
 
-// Config is what a model is made of. The key is sent as X-Goog-Api-Key.
+// Config configures a Model. The key is sent as X-Goog-Api-Key.
 type Config = model.Config
 
-// Model is a model of the provider. A turn is one HTTP request: nothing is
-// repeated and nothing continued here. Thoughts are not shown; what the provider
-// signed of them travels in Turn.state. Safe for concurrent use.
+// Model is a Gemini model. A turn is one HTTP request, which is neither repeated nor continued.
+// Thoughts are not part of the text; their signatures are stored in Turn.state. A Model is safe for
+// concurrent use.
 type Model struct {
 	config Config
 	client *genai.Client
@@ -38,8 +37,7 @@ var (
 	_ agent.OutputLimiter = (*Model)(nil)
 )
 
-// New returns a model. It makes no call. The error lists every fault, and never
-// the key.
+// New returns a model. It makes no request. The error lists all faults and never contains the key.
 func New(c Config) (*Model, error) {
 	c, err := c.Complete(DefaultBaseURL)
 	if err != nil {
@@ -54,7 +52,7 @@ func New(c Config) (*Model, error) {
 		HTTPOptions: genai.HTTPOptions{BaseURL: c.BaseURL},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the client of model %q: %w", c.Name, err)
+		return nil, fmt.Errorf("creating the client of model %q: %w", c.Name, err)
 	}
 	return &Model{config: c, client: client}, nil
 }
@@ -68,14 +66,14 @@ func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
-// Generate implements agent.Model. Tokens that were thought count as tokens
-// written. Arguments of calls are JSON always: the provider sends no others.
+// Generate implements agent.Model. Tokens of thoughts count as output tokens. The provider sends
+// arguments of calls as JSON objects only.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
 			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		}, said)
+		}, endpointError)
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
@@ -86,8 +84,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	}
 }
 
-// turn is the whole answer. Calls without an id get one that is unique in the
-// conversation.
+// turn converts a complete answer. Calls without an id get one that is unique in the conversation.
 func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
 	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, Model: a.model}
 	if t.Model == "" {

@@ -138,8 +138,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestSignaturesGoBack: what the provider signed comes back to it as it was, and
-// to nobody else.
+// TestSignaturesGoBack: signed parts are sent back to the provider unchanged, and to no
+// other provider.
 func TestSignaturesGoBack(t *testing.T) {
 	llm, m := serve(t, fakellm.Turn{Reasoning: "Hmm.", Signature: "signed", Text: "Looking.", Calls: []fakellm.Call{{Name: "look", Arguments: `{"q":1}`}, {Name: "look", Arguments: `{"q":2}`}}}, fakellm.Turn{Text: "ok", Signature: "too", Forever: true})
 	first := modeltest.Turn(t, m)

@@ -13,21 +13,20 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// unnamed begins the ids of calls that the provider gave none: they are not sent
-// to it.
+// unnamed is the prefix of ids for calls that the provider gave none. Such ids are not sent.
 const unnamed = "unnamed-"
 
-// unsigned stands for the signature of a call that another model made: the
-// provider refuses calls without one. It is the provider's word for that.
+// unsigned replaces the signature of a call that another model made, because the provider rejects
+// calls without a signature. The provider defines this value.
 const unsigned = "skip_thought_signature_validator"
 
-// lenient matches the provider's models that want no signatures.
+// lenient matches the models that do not require signatures.
 var lenient = regexp.MustCompile(`^(models/)?gemini-[12]\b`)
 
 func (m *Model) options(req *agent.ModelRequest) *genai.GenerateContentConfig {
 	c := &genai.GenerateContentConfig{
 		MaxOutputTokens:       int32(m.config.Output(req.MaxOutput)), //nolint:gosec // G115: at most MaxInt32
-		AutomaticContinuation: new(bool),                             // it would be a second request
+		AutomaticContinuation: new(bool),                             // a continuation would be a second request
 	}
 	if req.Instructions != "" {
 		c.SystemInstruction = &genai.Content{Parts: []*genai.Part{{Text: model.Text(req.Instructions)}}}
@@ -47,7 +46,7 @@ func (m *Model) options(req *agent.ModelRequest) *genai.GenerateContentConfig {
 	return c
 }
 
-// declaration hands the schema on as it is.
+// declaration converts a tool. The schema is passed on unchanged.
 func declaration(t agent.ToolSpec) *genai.FunctionDeclaration {
 	d := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
 	if len(t.Parameters) > 0 {
@@ -56,8 +55,8 @@ func declaration(t agent.ToolSpec) *genai.FunctionDeclaration {
 	return d
 }
 
-// contents are the conversation. The results of a turn's calls stand together,
-// and the first word is the user's.
+// contents converts the conversation. The results of the calls of a turn form one message, and the
+// first message is the user's.
 func (m *Model) contents(req *agent.ModelRequest) []*genai.Content {
 	var out []*genai.Content
 	names := map[string]string{}
@@ -96,14 +95,14 @@ func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.
 			ID: sentID(msg.CallID), Name: name, Response: map[string]any{"output": msg.Text},
 		}}}
 	case agent.RoleAssistant:
-		return m.said(msg)
+		return m.modelParts(msg)
 	default:
 		return []*genai.Part{{Text: model.Text(msg.Text)}}
 	}
 }
 
-// said is a turn: as the model itself made it, where that is known.
-func (m *Model) said(msg agent.ModelMessage) []*genai.Part {
+// modelParts returns the parts of a turn, unchanged if this model made it.
+func (m *Model) modelParts(msg agent.ModelMessage) []*genai.Part {
 	var parts []*genai.Part
 	if model.UnpackState(msg.State, provider, m.config.Name, &parts) && len(parts) > 0 {
 		return parts
@@ -122,6 +121,7 @@ func (m *Model) said(msg agent.ModelMessage) []*genai.Part {
 	return parts
 }
 
+// sentID returns the id of a call as the provider knows it, or "".
 func sentID(id string) string {
 	if strings.HasPrefix(id, unnamed) {
 		return ""
@@ -129,9 +129,9 @@ func sentID(id string) string {
 	return id
 }
 
-// readable reports whether every schema is JSON: the library sends an empty
-// request otherwise.
-func readable(tools []agent.ToolSpec) bool {
+// validSchemas reports whether all schemas are valid JSON. With an invalid one, the library would
+// send an empty request.
+func validSchemas(tools []agent.ToolSpec) bool {
 	for _, t := range tools {
 		if len(t.Parameters) > 0 && !json.Valid(t.Parameters) {
 			return false
@@ -140,7 +140,7 @@ func readable(tools []agent.ToolSpec) bool {
 	return true
 }
 
-// toolCall is a call as the loop knows it.
+// toolCall converts a call.
 func toolCall(c *genai.FunctionCall, turn, n int) *teamv1.ToolCall {
 	out := &teamv1.ToolCall{Id: c.ID, Name: c.Name, Arguments: "{}"}
 	if out.Id == "" {

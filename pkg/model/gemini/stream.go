@@ -17,10 +17,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-var errSchema = errors.New("the parameters of a tool are no JSON")
+var errSchema = errors.New("the parameters of a tool are not valid JSON")
 
-// receive makes the request and puts the answer together, handing on each piece
-// of text.
+// receive makes the request, assembles the answer and calls text with each piece of text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	if err := m.send(ctx, c, req); err != nil {
 		return err
@@ -42,42 +41,42 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 
 // send makes the request.
 func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest) error {
-	if !readable(req.Tools) {
+	if !validSchemas(req.Tools) {
 		return errSchema
 	}
-	for _, err := range m.client.Models.GenerateContentStream(through(ctx, c), m.config.Name, m.contents(req), m.options(req)) {
+	for _, err := range m.client.Models.GenerateContentStream(withCall(ctx, c), m.config.Name, m.contents(req), m.options(req)) {
 		if err != nil {
 			return err
 		}
 	}
 	if c.Status() == 0 {
-		return errors.New("the library made no request")
+		return errors.New("the library sent no request")
 	}
 	return c.Streams()
 }
 
-// answer is put together from the pieces of the stream.
+// answer is an answer that is assembled from the events of the stream.
 type answer struct {
 	text    strings.Builder
-	parts   []*growing
+	parts   []*partialPart
 	finish  string
 	model   string
 	in, out int64
 }
 
-// growing is a part of which pieces come: only plain text does.
-type growing struct {
+// partialPart is a part that is still being received. Only text parts arrive in pieces.
+type partialPart struct {
 	part *genai.Part
 	text strings.Builder
 }
 
-// blocked: the provider does not answer such a prompt.
-type blocked struct{ reason string }
+// blockedError is the error for a prompt that the provider does not answer.
+type blockedError struct{ reason string }
 
-func (b *blocked) Error() string { return "the prompt was blocked: " + b.reason }
+func (b *blockedError) Error() string { return "the prompt was blocked: " + b.reason }
 
-// piece is what is read of a message of the stream. The library's own type panics
-// on some JSON.
+// piece is an event of the stream. It is used instead of the library's type, which panics on some
+// JSON.
 type piece struct {
 	Error         *genai.APIError                             `json:"error"`
 	ModelVersion  string                                      `json:"modelVersion"`
@@ -94,7 +93,7 @@ type piece struct {
 	} `json:"candidates"`
 }
 
-// part is what is read of a part.
+// part is a part of an event.
 type part struct {
 	Text             string              `json:"text"`
 	Thought          bool                `json:"thought"`
@@ -102,7 +101,7 @@ type part struct {
 	FunctionCall     *genai.FunctionCall `json:"functionCall"`
 }
 
-// add takes a message of the stream and returns the text it adds.
+// add adds an event and returns the text it contains.
 func (a *answer) add(data []byte) (string, error) {
 	var r piece
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -114,6 +113,7 @@ func (a *answer) add(data []byte) (string, error) {
 	return a.fold(&r)
 }
 
+// fold applies an event to the answer.
 func (a *answer) fold(r *piece) (string, error) {
 	if r.ModelVersion != "" {
 		a.model = r.ModelVersion
@@ -123,7 +123,7 @@ func (a *answer) fold(r *piece) (string, error) {
 		a.out = int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount)
 	}
 	if f := r.Feedback; f != nil && f.BlockReason != "" && len(r.Candidates) == 0 {
-		return "", &blocked{f.BlockReason}
+		return "", &blockedError{f.BlockReason}
 	}
 	text := ""
 	for _, c := range r.Candidates {
@@ -141,19 +141,19 @@ func (a *answer) fold(r *piece) (string, error) {
 	return text, nil
 }
 
-// part keeps a part and returns the text for the reader. What holds nothing but a
-// signature cannot be sent back: no part may be empty.
+// part adds a part and returns the text for the reader. A part that consists only of a signature is
+// dropped, because it could not be sent back: parts must not be empty.
 func (a *answer) part(p *part) string {
 	switch {
 	case p == nil || p.Text == "" && p.FunctionCall == nil:
 		return ""
 	case p.FunctionCall != nil:
-		a.parts = append(a.parts, &growing{part: &genai.Part{FunctionCall: p.FunctionCall, ThoughtSignature: p.ThoughtSignature}})
+		a.parts = append(a.parts, &partialPart{part: &genai.Part{FunctionCall: p.FunctionCall, ThoughtSignature: p.ThoughtSignature}})
 		return ""
 	}
 	last := len(a.parts) - 1
-	if last < 0 || !plain(a.parts[last].part) || p.Thought || len(p.ThoughtSignature) > 0 {
-		a.parts = append(a.parts, &growing{part: &genai.Part{Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
+	if last < 0 || !isText(a.parts[last].part) || p.Thought || len(p.ThoughtSignature) > 0 {
+		a.parts = append(a.parts, &partialPart{part: &genai.Part{Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
 		last++
 	}
 	a.parts[last].text.WriteString(p.Text)
@@ -163,11 +163,12 @@ func (a *answer) part(p *part) string {
 	return p.Text
 }
 
-func plain(p *genai.Part) bool {
+// isText reports whether a part is text without a signature.
+func isText(p *genai.Part) bool {
 	return p.FunctionCall == nil && !p.Thought && len(p.ThoughtSignature) == 0
 }
 
-// content is the turn as it goes back, and whether the provider signed it.
+// content returns the parts of the turn, and whether the provider signed any of them.
 func (a *answer) content() (parts []*genai.Part, signed bool) {
 	for _, g := range a.parts {
 		g.part.Text = g.text.String()
@@ -177,12 +178,11 @@ func (a *answer) content() (parts []*genai.Part, signed bool) {
 	return parts, signed
 }
 
-// end judges how the stream ended. An answer is whole once its finish reason is
-// there, whatever becomes of the connection then; a call that the model could not
-// write is none.
+// end returns the error of a stream that ended with err. An answer is complete once its finish
+// reason was received, whatever happens to the connection afterwards. A malformed call is an error.
 func (a *answer) end(err error) error {
 	switch {
-	case slices.Contains(broken, genai.FinishReason(a.finish)):
+	case slices.Contains(brokenReasons, genai.FinishReason(a.finish)):
 		return model.ErrBroken
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
@@ -192,23 +192,24 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-var broken = []genai.FinishReason{genai.FinishReasonMalformedFunctionCall, genai.FinishReasonUnexpectedToolCall, genai.FinishReasonContinuation}
+// brokenReasons are the finish reasons of answers that cannot be used.
+var brokenReasons = []genai.FinishReason{genai.FinishReasonMalformedFunctionCall, genai.FinishReasonUnexpectedToolCall, genai.FinishReasonContinuation}
 
-// said finds what the provider reports of a failure.
-func said(err error) *model.Said {
+// endpointError returns what the provider reports in an error, or nil.
+func endpointError(err error) *model.EndpointError {
 	var api genai.APIError
-	var no *blocked
+	var no *blockedError
 	switch {
 	case errors.As(err, &no):
-		return &model.Said{Status: http.StatusBadRequest, Message: no.Error()}
+		return &model.EndpointError{Status: http.StatusBadRequest, Message: no.Error()}
 	case errors.As(err, &api):
-		s := &model.Said{Status: api.Code, Message: api.Message}
+		s := &model.EndpointError{Status: api.Code, Message: api.Message}
 		for _, d := range api.Details {
 			if d["reason"] == "API_KEY_INVALID" {
 				s.KeyRefused = true
 			}
 			if after, ok := d["retryDelay"].(string); ok {
-				s.After, _ = time.ParseDuration(after) // else it is unknown
+				s.RetryAfter, _ = time.ParseDuration(after) // 0 if malformed
 			}
 		}
 		return s

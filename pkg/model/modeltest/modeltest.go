@@ -1,5 +1,5 @@
-// Package modeltest is the contract of agent.Model as a suite of tests. Every
-// implementation runs it.
+// Package modeltest is a test suite for implementations of agent.Model. Every implementation runs
+// it.
 package modeltest
 
 import (
@@ -17,24 +17,24 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Agent is the id under which the scripts of the suite answer.
+// Agent is the id of the agent in the scripts of the suite.
 const Agent = "writer"
 
 // Subject is a model under test that answers from a script.
 type Subject struct {
 	Model agent.Model
-	// Arrived returns when n requests have reached what answers them; nil where
-	// they do so at once.
+	// Arrived returns when n requests have reached the endpoint; nil means that they do so
+	// immediately.
 	Arrived func(ctx context.Context, n int) error
-	// Parsed: the provider sends arguments of calls as JSON, so that no others come.
+	// Parsed reports that the provider sends arguments of calls only as JSON objects.
 	Parsed bool
 }
 
-// Start returns a model that answers from a script: the file of a scripted
-// model with the one agent Agent. What it starts ends with the test.
+// Start returns a model that answers from a script for Agent. What it starts must end with the
+// test.
 type Start func(t *testing.T, script string) Subject
 
-// Run runs the suite. Each test checks that no goroutine is left.
+// Run runs the suite. Each test checks that it leaves no goroutine running.
 func Run(t *testing.T, start Start) {
 	for name, test := range map[string]func(*testing.T, Start){
 		"a turn with text":                      testText,
@@ -60,7 +60,7 @@ func Run(t *testing.T, start Start) {
 	}
 }
 
-// Ask returns a request of Agent with one message.
+// Ask returns a request with one message.
 func Ask(text string) *agent.ModelRequest {
 	return &agent.ModelRequest{
 		Agent: Agent, Instructions: "Write clearly.", Key: "key-1",
@@ -76,8 +76,7 @@ type Answer struct {
 	Err    error
 }
 
-// Collect reads a sequence to its end, and fails the test where it is none that
-// the contract allows.
+// Collect reads a sequence to its end. It fails the test if the sequence violates the contract.
 func Collect(ctx context.Context, t *testing.T, m agent.Model, req *agent.ModelRequest) Answer {
 	t.Helper()
 	var a Answer
@@ -108,7 +107,7 @@ func (a *Answer) text() (s string) {
 	return s
 }
 
-// succeeded fails the test unless the answer is a turn that its pieces make up.
+// succeeded fails the test unless the answer is a turn whose text equals the pieces.
 func (a *Answer) succeeded(t *testing.T) {
 	t.Helper()
 	if a.Err != nil {
@@ -255,7 +254,7 @@ func testNoMatch(t *testing.T, start Start) {
 	}
 }
 
-// slow answers long after every test.
+// slow is a script whose answer takes longer than any test.
 const slow = `agents: {writer: [{delay_ms: 600000, text: "late"}]}`
 
 func testCanceledBefore(t *testing.T, start Start) {

@@ -15,8 +15,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Played runs the suite for a provider: serve starts a fake endpoint and a model
-// that asks it. parsed is Subject.Parsed.
+// Played runs the suite for a provider. serve starts a fake endpoint and returns it with a model
+// that calls it. parsed is Subject.Parsed.
 func Played(t *testing.T, parsed bool, serve func(t *testing.T) (*fakellm.Server, agent.Model)) {
 	t.Helper()
 	Run(t, func(t *testing.T, script string) Subject {
@@ -39,20 +39,20 @@ func Played(t *testing.T, parsed bool, serve func(t *testing.T) (*fakellm.Server
 	})
 }
 
-// Client returns a client of its own whose connections end with the test.
+// Client returns a client whose connections are closed at the end of the test.
 func Client(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-// Transport is a func that answers requests.
+// Transport is a function that implements http.RoundTripper.
 type Transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f Transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Answering returns a client that is answered with a body, whatever it sends.
+// Answering returns a client that answers every request with the given body.
 func Answering(contentType, body string) *http.Client {
 	return &http.Client{Transport: Transport(func(*http.Request) (*http.Response, error) {
 		return &http.Response{
@@ -61,13 +61,13 @@ func Answering(contentType, body string) *http.Client {
 	})}
 }
 
-// Tides asks a model something and collects what it answers.
+// Tides sends a request to a model and collects the answer.
 func Tides(t *testing.T, m agent.Model) Answer {
 	t.Helper()
 	return Collect(t.Context(), t, m, Ask("tides"))
 }
 
-// Turn asks a model something and returns its turn; an error fails the test.
+// Turn sends a request to a model and returns its turn. An error fails the test.
 func Turn(t *testing.T, m agent.Model) *teamv1.Turn {
 	t.Helper()
 	a := Tides(t, m)
@@ -77,8 +77,8 @@ func Turn(t *testing.T, m agent.Model) *teamv1.Turn {
 	return a.Turn
 }
 
-// Failure asks a model something and returns its error; anything but an
-// *agent.Error fails the test.
+// Failure sends a request to a model and returns its error. Anything but an *agent.Error fails the
+// test.
 func Failure(t *testing.T, m agent.Model) *agent.Error {
 	t.Helper()
 	var e *agent.Error

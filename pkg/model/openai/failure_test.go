@@ -14,27 +14,27 @@ import (
 	"github.com/agentteams/team-server/pkg/model/openai"
 )
 
-// The outcome of what the endpoint answers is known, so that a repetition is a
-// new effect; after a broken connection nobody knows.
+// The outcome is known if the endpoint responds, so the error is Fresh; after a broken
+// connection it is unknown.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		turn         fakellm.Turn
 		retry, fresh bool
 		says         string
 	}{
-		"busy":                        {fakellm.Turn{Status: 429}, true, true, "no more calls for now (HTTP 429)"},
+		"busy":                        {fakellm.Turn{Status: 429}, true, true, "limits the rate of calls (HTTP 429)"},
 		"quota":                       {fakellm.Turn{Status: 429, Code: "insufficient_quota"}, false, true, "quota"},
-		"broken endpoint":             {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "does not work (HTTP 500)"},
+		"broken endpoint":             {fakellm.Turn{Status: 500, Message: "stack trace"}, true, true, "failed (HTTP 500)"},
 		"overloaded":                  {fakellm.Turn{Status: 529}, true, true, "(HTTP 529)"},
 		"bad request":                 {fakellm.Turn{Status: 400, Message: "The context is too long."}, false, true, "refused the request (HTTP 400): The context is too long."},
 		"bad key":                     {fakellm.Turn{Status: 401, Message: "Incorrect API key: " + key}, false, true, "check the model's api_key"},
-		"broken before":               {fakellm.Turn{Broken: true}, true, false, "broke off"},
-		"broken mid-way":              {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "broke off"},
-		"broken at end":               {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "broke off"},
-		"no finish reason":            {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "broke off"},
-		"no finish reason but [DONE]": {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), "[DONE]")}, true, false, "broke off"},
-		"not JSON":                    {fakellm.Turn{Raw: events("{oops")}, true, false, "broke off"},
-		"no data":                     {fakellm.Turn{Raw: "\n"}, true, false, "broke off"},
+		"broken before":               {fakellm.Turn{Broken: true}, true, false, "was interrupted"},
+		"broken mid-way":              {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
+		"broken at end":               {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
+		"no finish reason":            {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
+		"no finish reason but [DONE]": {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), "[DONE]")}, true, false, "was interrupted"},
+		"not JSON":                    {fakellm.Turn{Raw: events("{oops")}, true, false, "was interrupted"},
+		"no data":                     {fakellm.Turn{Raw: "\n"}, true, false, "was interrupted"},
 		"error in the stream":         {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), `{"error":{"message":"Provider gone","code":502}}`)}, true, true, "(HTTP 502)"},
 		"error in a chunk":            {fakellm.Turn{Raw: events(`{"id":"1","error":{"message":"slow down","type":"rate_limit_error"},"choices":[]}`)}, true, true, "(HTTP 429)"},
 		"error after a comment":       {fakellm.Turn{Raw: ": processing\n\nevent: error\n" + events(`{"error":{"message":"Provider gone","code":502}}`)}, true, true, "(HTTP 502)"},

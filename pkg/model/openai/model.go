@@ -1,5 +1,5 @@
-// Package openai talks to models behind OpenAI-compatible chat completions:
-// OpenAI itself, Ollama, vLLM, gateways.
+// Package openai calls models with an OpenAI-compatible chat completions API: OpenAI, Ollama, vLLM
+// and gateways.
 package openai
 
 import (
@@ -14,18 +14,17 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// DefaultBaseURL is the provider's own address. One of your own goes up to and
-// without /chat/completions.
+// DefaultBaseURL is the address of OpenAI. A BaseURL does not include /chat/completions.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// Config is what a model is made of. The key is sent as a bearer token.
+// Config configures a Model. The key is sent as a bearer token.
 type Config = model.Config
 
-// Price is what a model costs.
+// Price is the price of a model.
 type Price = model.Price
 
-// Model is a model behind an endpoint. A turn is one HTTP request: nothing is
-// repeated here. Safe for concurrent use.
+// Model is a model behind an endpoint. A turn is one HTTP request, which is not repeated. A Model
+// is safe for concurrent use.
 type Model struct {
 	config Config
 	client openai.ClientConfig
@@ -37,8 +36,7 @@ var (
 	_ agent.OutputLimiter = (*Model)(nil)
 )
 
-// New returns a model. It makes no call. The error lists every fault, and never
-// the key.
+// New returns a model. It makes no request. The error lists all faults and never contains the key.
 func New(c Config) (*Model, error) {
 	c, err := c.Complete(DefaultBaseURL)
 	if err != nil {
@@ -58,14 +56,14 @@ func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
-// Generate implements agent.Model. Usage that the endpoint does not report is
-// not counted. Reasoning that it streams beside the answer is left out.
+// Generate implements agent.Model. If the endpoint reports no usage, none is counted. Reasoning
+// that it streams beside the answer is ignored.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
 			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		}, said)
+		}, endpointError)
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
@@ -76,7 +74,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	}
 }
 
-// spent is what the endpoint counted.
+// spent converts the usage that the endpoint reports; u may be nil.
 func (m *Model) spent(u *openai.Usage) *teamv1.Spent {
 	if u == nil {
 		u = &openai.Usage{}

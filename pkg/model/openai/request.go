@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
+// request converts a request.
 func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	r := openai.ChatCompletionRequest{
 		Model: m.config.Name, Stream: true, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
@@ -20,7 +21,7 @@ func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	if n := int(m.config.Output(req.MaxOutput)); m.completionTokens() {
 		r.MaxCompletionTokens = n
 	} else {
-		r.MaxTokens = n //nolint:staticcheck // SA1019: many endpoints know no other name
+		r.MaxTokens = n //nolint:staticcheck // SA1019: many endpoints support only this name
 	}
 	if req.Instructions != "" {
 		r.Messages = append(r.Messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleSystem, Content: req.Instructions})
@@ -37,15 +38,15 @@ func (m *Model) request(req *agent.ModelRequest) openai.ChatCompletionRequest {
 	return r
 }
 
-// completionTokens reports whether the limit of an answer is max_completion_tokens:
-// the provider itself wants it, also of its models behind a gateway. Other
-// endpoints know max_tokens, and not all of them the new name.
+// completionTokens reports whether the limit is sent as max_completion_tokens. OpenAI requires
+// that, also for its models behind a gateway. All other endpoints support max_tokens, and some of
+// them only that.
 func (m *Model) completionTokens() bool {
 	name := m.config.Name[strings.LastIndex(m.config.Name, "/")+1:]
 	return strings.HasPrefix(m.config.BaseURL, DefaultBaseURL) || reasoning.MatchString(name)
 }
 
-// reasoning matches the provider's models that refuse max_tokens.
+// reasoning matches the models of OpenAI that reject max_tokens.
 var reasoning = regexp.MustCompile(`^(o\d|gpt-[5-9])`)
 
 func message(m agent.ModelMessage) openai.ChatCompletionMessage {

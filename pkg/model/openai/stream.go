@@ -15,9 +15,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request and puts the answer together, handing on each piece
-// of text. The library makes the request; its reader is not used: it loses what
-// an endpoint reports within the stream once a comment came before it.
+// receive makes the request, assembles the answer and calls text with each piece of text. The
+// library makes the request, but its stream reader is not used, because it misses an error in the
+// stream if a comment precedes it.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
 	config := m.client
 	config.HTTPClient = c
@@ -42,23 +42,23 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	}
 }
 
-// chunk is one message of the stream; gateways report what fails behind them in it.
+// chunk is an event of the stream. Gateways use it to report errors of the services behind them.
 type chunk struct {
 	openai.ChatCompletionStreamResponse
 	Error *openai.APIError `json:"error"`
 }
 
-// answer is put together from chunks.
+// answer is an answer that is assembled from chunks.
 type answer struct {
 	text   strings.Builder
 	calls  []*teamv1.ToolCall
-	places map[int]int // index of a call in the stream, place in calls
+	places map[int]int // index in calls by the index in the stream
 	finish string
 	model  string
 	usage  *openai.Usage
 }
 
-// add takes a chunk and returns the text it adds.
+// add adds a chunk and returns the text it contains.
 func (a *answer) add(data []byte) (string, error) {
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -90,8 +90,8 @@ func (a *answer) add(data []byte) (string, error) {
 	return text, nil
 }
 
-// call adds a piece of a tool call. Pieces belong together by their index;
-// endpoints that send none, or the same for all, begin each call with an id.
+// call adds a piece of a tool call. Pieces with the same index belong together. Endpoints that send
+// no index, or always the same one, begin each call with an id.
 func (a *answer) call(d openai.ToolCall) {
 	at := len(a.calls) - 1
 	if d.Index != nil {
@@ -114,14 +114,14 @@ func (a *answer) call(d openai.ToolCall) {
 	if d.ID != "" {
 		c.Id = d.ID
 	}
-	if c.Name != d.Function.Name { // some repeat it with every piece
+	if c.Name != d.Function.Name { // some endpoints repeat it in every piece
 		c.Name += d.Function.Name
 	}
 	c.Arguments += d.Function.Arguments
 }
 
-// end judges how the stream ended. An answer is whole once its finish reason is
-// there, whatever becomes of the connection then.
+// end returns the error of a stream that ended with err. An answer is complete once its finish
+// reason was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {
 	switch {
 	case a.finish == "error":
@@ -134,14 +134,14 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// turn is the whole answer.
+// turn converts a complete answer.
 func (a *answer) turn(name string) *teamv1.Turn {
 	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, Model: a.model}
 	if t.Model == "" {
 		t.Model = name
 	}
 	for i, c := range t.ToolCalls {
-		if c.Id == "" { // its result must name one
+		if c.Id == "" { // the result of the call needs an id
 			c.Id = fmt.Sprintf("call_%d", i+1)
 		}
 	}

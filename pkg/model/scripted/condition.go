@@ -12,14 +12,14 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// What an expression may cost: reading an input of a megabyte, not more.
+// Bounds on expressions, which allow reading an input of a megabyte.
 const (
 	maxExpression = 4096
 	maxCost       = 1_000_000
 )
 
-// words are the variables of a condition.
-func words() []cel.EnvOption {
+// variables returns the variables of conditions.
+func variables() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Variable("input", cel.StringType),
 		cel.Variable("inputs", cel.ListType(cel.StringType)),
@@ -31,21 +31,20 @@ func words() []cel.EnvOption {
 }
 
 func newEnv() (*cel.Env, error) {
-	env, err := cel.NewEnv(append(words(), cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(50))...)
+	env, err := cel.NewEnv(append(variables(), cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(50))...)
 	if err != nil {
 		return nil, fmt.Errorf("setting up expressions: %w", err)
 	}
 	return env, nil
 }
 
-// problem is what is wrong with an expression, and where in its text: both
-// count from 0.
+// problem is an error in an expression. line and col are its position in the text, from 0.
 type problem struct {
 	line, col     int
 	message, hint string
 }
 
-// compile checks an expression; all its problems at once.
+// compile compiles an expression, or returns all errors in it.
 func compile(env *cel.Env, text string) (cel.Program, []problem) {
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
@@ -56,7 +55,7 @@ func compile(env *cel.Env, text string) (cel.Program, []problem) {
 		return nil, ps
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) {
-		return nil, []problem{{message: fmt.Sprintf("when is %s, it must be true or false", t), hint: "for example: turn == 1"}}
+		return nil, []problem{{message: fmt.Sprintf("when must be true or false, not %s", t), hint: "for example: turn == 1"}}
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost))
 	if err != nil {
@@ -67,28 +66,29 @@ func compile(env *cel.Env, text string) (cel.Program, []problem) {
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']+)'`)
 
+// explain converts an error of the compiler.
 func explain(e *common.Error) problem {
 	p := problem{line: max(e.Location.Line()-1, 0), col: max(e.Location.Column(), 0), message: strings.Join(strings.Fields(e.Message), " ")}
 	if m := undeclared.FindStringSubmatch(p.message); m != nil {
 		p.message = fmt.Sprintf("no such variable or function %q", m[1])
-		p.hint = meant(m[1], "input", "inputs", "turn", "tools", "results", "result")
+		p.hint = suggest(m[1], "input", "inputs", "turn", "tools", "results", "result")
 		return p
 	}
-	p.message, p.hint = plain(p.message), "check names, types, brackets and quotes; equal is =="
+	p.message, p.hint = withoutParserDetail(p.message), "check names, types, brackets and quotes; equal is =="
 	return p
 }
 
-// plain takes the parser's words out of a syntax error.
-func plain(message string) string {
+// withoutParserDetail removes the parser's details from a syntax error.
+func withoutParserDetail(message string) string {
 	message, _, _ = strings.Cut(message, " expecting ")
 	message = strings.TrimPrefix(message, "Syntax error: ")
-	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value belongs")
+	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value is expected")
 }
 
 var errCost = errors.New("the condition costs too much to evaluate")
 
-// holds reports whether the condition is true. What reads something that is not
-// there (results[0] before there is one) is not.
+// holds reports whether a condition is true. It is false if it reads something that does not exist,
+// such as results[0] before the first result.
 func holds(p cel.Program, v map[string]any) (bool, error) {
 	out, _, err := p.Eval(v)
 	var stopped interpreter.EvalCancelledError

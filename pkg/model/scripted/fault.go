@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a script.
+// Fault is an error in a script.
 type Fault struct {
-	// File is the name that Parse was given.
+	// File is the name that was given to Parse.
 	File string
 	// Line and Col count from 1, Col in characters.
 	Line, Col int
 	// Message says what is wrong.
 	Message string
-	// Hint says what to do about it; may be empty.
+	// Hint says what to do about it; may be "".
 	Hint string
 }
 
-// String is the fault in one line: file:line:col  message (hint).
+// String returns the fault on one line: file:line:col  message (hint).
 func (f Fault) String() string {
 	s := fmt.Sprintf("%s:%d:%d  %s", f.File, f.Line, f.Col, f.Message)
 	if f.Hint != "" {
@@ -29,11 +29,10 @@ func (f Fault) String() string {
 	return s
 }
 
-// Faults is the error of Parse: everything that is wrong with a script, sorted
-// by place.
+// Faults holds all errors in a script, sorted by position.
 type Faults []Fault
 
-// Error returns one line a fault.
+// Error returns the faults, one per line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -48,8 +47,8 @@ func (fs Faults) sort() {
 	})
 }
 
-// meant words a hint for a name that is not among the known ones.
-func meant(name string, known ...string) string {
+// suggest returns a hint for a name that is not among the known ones.
+func suggest(name string, known ...string) string {
 	slices.Sort(known)
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -66,8 +65,8 @@ func meant(name string, known ...string) string {
 	return ""
 }
 
-// edits counts the insertions, deletions, replacements and swaps of neighbours
-// between two names; names too long to be typos of each other are just far apart.
+// edits returns the edit distance of two names: the number of insertions, deletions, replacements
+// and swaps of neighbors. Names that are too long to be misspellings are given a large distance.
 func edits(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return max(len(a), len(b))

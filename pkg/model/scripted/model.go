@@ -11,17 +11,17 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// Config is what a scripted model is made of.
+// Config configures a scripted Model.
 type Config struct {
-	// Script says what it answers. Required.
+	// Script is the script to answer from. Required.
 	Script *Script
-	// Name is its name; default: scripted.
+	// Name is the name of the model; "" means scripted.
 	Name string
-	// Price is what it is said to cost; nil is nothing.
+	// Price is the price to account for; nil counts no cost.
 	Price *teamv1.Price
 }
 
-// Model answers from a script. Safe for concurrent use.
+// Model answers from a script. It is safe for concurrent use.
 type Model struct {
 	name   string
 	script *Script
@@ -71,13 +71,13 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	}
 }
 
-// Price is what a million tokens cost that are read and that are written, in
-// millionths of a USD.
+// Price implements agent.Pricer.
 func (m *Model) Price() (input, output int64) {
 	return int64(math.Round(m.price.GetInput() * 1e6)), int64(math.Round(m.price.GetOutput() * 1e6))
 }
 
-// cost of a turn in millionths of a USD: USD per million tokens are those per token.
+// cost returns the cost of a turn in millionths of a USD. Prices are in USD per million tokens,
+// which is the same as millionths of a USD per token.
 func (m *Model) cost(s *teamv1.Spent) int64 {
 	return int64(math.Round(float64(s.GetInputTokens())*m.price.GetInput() + float64(s.GetOutputTokens())*m.price.GetOutput()))
 }

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// is reports whether a node is of a kind; if not, that is a fault.
+// is reports whether a node has the given kind, and adds a fault if it does not.
 func (p *parser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
 	if n.Kind == kind {
 		return true
 	}
 	if n.Kind == yaml.AliasNode {
-		p.fault(n, "write the value out", "a script has no aliases")
+		p.fault(n, "write the value out", "aliases are not supported")
 		return false
 	}
 	p.fault(n, "", "%s must be %s, not %s", what, expected, kindOf(n))
@@ -38,7 +38,7 @@ func kindOf(n *yaml.Node) string {
 	return strconv.Quote(short(n.Value))
 }
 
-// short cuts a value for a message.
+// short truncates a value for a message.
 func short(s string) string {
 	if r := []rune(s); len(r) > 40 {
 		return string(r[:40]) + "…"
@@ -46,7 +46,7 @@ func short(s string) string {
 	return s
 }
 
-// pairs iterates over a mapping. A key that is there twice, or is no text, is a fault.
+// pairs iterates over a mapping. Duplicate keys, and keys that are not text, are faults.
 func (p *parser) pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		lines := map[string]int{}
@@ -57,7 +57,7 @@ func (p *parser) pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 			case !p.is(k, yaml.ScalarNode, "a key", "text"):
 				continue
 			case twice:
-				p.fault(k, "remove one of them", "%q is here a second time, first in line %d", short(k.Value), first)
+				p.fault(k, "remove one of them", "key %q is set twice, first in line %d", short(k.Value), first)
 				continue
 			case k.Value == "":
 				p.fault(k, "", "a key is empty")
@@ -71,7 +71,8 @@ func (p *parser) pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// fields returns the values of a mapping with known keys; nil where it is none.
+// fields returns the values of a mapping by key, or nil if n is not a mapping. Unknown keys are
+// faults.
 func (p *parser) fields(n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
 	if !p.is(n, yaml.MappingNode, what, "keys and values") {
 		return nil
@@ -82,7 +83,7 @@ func (p *parser) fields(n *yaml.Node, what string, known ...string) map[string]*
 	}
 	for k := range f {
 		if !slices.Contains(known, k) {
-			p.fault(keyOf(n, k), meant(k, slices.Clone(known)...), "%s has no key %q", what, short(k))
+			p.fault(keyOf(n, k), suggest(k, slices.Clone(known)...), "%s has no key %q", what, short(k))
 			delete(f, k)
 		}
 	}
@@ -98,7 +99,7 @@ func keyOf(n *yaml.Node, key string) *yaml.Node {
 	return n
 }
 
-// text is a scalar as it is written.
+// text returns a scalar as text.
 func (p *parser) text(n *yaml.Node, what string) string {
 	if !p.is(n, yaml.ScalarNode, what, "text") {
 		return ""
@@ -110,15 +111,16 @@ func (p *parser) text(n *yaml.Node, what string) string {
 	return n.Value
 }
 
-// template is a text whose placeholders are known.
+// template returns a text with placeholders. Unknown placeholders are faults.
 func (p *parser) template(n *yaml.Node, what string) string {
 	s := p.text(n, what)
 	if name, bad := unknownPlaceholder(s); bad {
-		p.fault(n, meant(name, append(slices.Clone(placeholders), resultOf+"TOOL")...), "%s has no placeholder {{%s}}", what, short(name))
+		p.fault(n, suggest(name, append(slices.Clone(placeholders), resultOf+"TOOL")...), "%s has no placeholder {{%s}}", what, short(name))
 	}
 	return s
 }
 
+// number returns an integer from least to most.
 func (p *parser) number(n *yaml.Node, what string, least, most int) int {
 	if !p.is(n, yaml.ScalarNode, what, "a number") {
 		return 0
@@ -135,7 +137,7 @@ func (p *parser) millis(n *yaml.Node, what string) time.Duration {
 	return time.Duration(p.number(n, what, 0, int(maxDelay.Milliseconds()))) * time.Millisecond
 }
 
-// arguments are keys and values, or a text that is sent as it is.
+// arguments returns the arguments of a call: a mapping as value, or a text as raw.
 func (p *parser) arguments(n *yaml.Node) (raw string, value map[string]any) {
 	switch {
 	case n == nil:
@@ -156,7 +158,7 @@ func (p *parser) object(n *yaml.Node) map[string]any {
 	return object
 }
 
-// value is what a node says in JSON.
+// value converts a node to a JSON value.
 func (p *parser) value(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -183,7 +185,7 @@ func (p *parser) value(n *yaml.Node) any {
 func (p *parser) scalar(n *yaml.Node) any {
 	var v any
 	if err := n.Decode(&v); err != nil {
-		p.fault(n, "put it in quotes", "%s is no %s", kindOf(n), n.Tag[2:])
+		p.fault(n, "put it in quotes", "%s is not a valid %s", kindOf(n), n.Tag[2:])
 		return nil
 	}
 	if f, ok := v.(float64); ok && (math.IsInf(f, 0) || math.IsNaN(f)) {
@@ -191,10 +193,10 @@ func (p *parser) scalar(n *yaml.Node) any {
 		return nil
 	}
 	if n.Tag == "!!int" && json.Valid([]byte(n.Value)) {
-		return json.Number(n.Value) // as it is written, however long
+		return json.Number(n.Value) // keeps all digits
 	}
 	if _, err := json.Marshal(v); err != nil {
-		p.fault(n, "put it in quotes", "%s cannot be said in JSON", fmt.Sprint(v))
+		p.fault(n, "put it in quotes", "%s cannot be represented in JSON", fmt.Sprint(v))
 		return nil
 	}
 	return v

@@ -15,21 +15,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What a script may hold.
+// Bounds on scripts.
 const (
 	maxFile   = 1 << 20 // bytes
 	maxDelay  = 10 * time.Minute
 	maxChunks = 10_000
 )
 
-// Parse reads a script; file is its name in faults. The error is Faults: all of
-// them at once, except that nothing is looked for behind broken YAML.
+// Parse parses a script; file is its name in faults. The error is of type Faults and holds all
+// faults. If the YAML syntax is broken, only that is reported.
 func Parse(file string, data []byte) (*Script, error) {
 	return parse(file, func(p *parser) *yaml.Node { return p.root(data) })
 }
 
-// ParseNode is Parse for a script that is a part of another YAML file: n is its
-// node, data the whole file.
+// ParseNode is like Parse for a script that is part of another YAML file: n is its node, data the
+// content of that file.
 func ParseNode(file string, data []byte, n *yaml.Node) (*Script, error) {
 	return parse(file, func(p *parser) *yaml.Node {
 		p.lines = strings.Split(string(data), "\n")
@@ -54,7 +54,7 @@ func parse(file string, read func(*parser) *yaml.Node) (*Script, error) {
 	return s, nil
 }
 
-// parser walks the nodes of a file and collects what is wrong.
+// parser visits the nodes of a file and collects faults.
 type parser struct {
 	file   string
 	lines  []string
@@ -91,7 +91,7 @@ func (p *parser) root(data []byte) *yaml.Node {
 		return nil
 	}
 	if err := dec.Decode(&second); err == nil {
-		p.fault(&second, "", "a second document begins here; a script is one")
+		p.fault(&second, "", "a second document begins here; a script must contain only one")
 	} else if !errors.Is(err, io.EOF) {
 		p.syntax(err)
 	}
@@ -100,7 +100,7 @@ func (p *parser) root(data []byte) *yaml.Node {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax reports where the YAML parser stopped; it knows the line only.
+// syntax reports where the YAML parser stopped, for which only the line is known.
 func (p *parser) syntax(err error) {
 	line, message := 1, err.Error()
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
@@ -112,7 +112,7 @@ func (p *parser) syntax(err error) {
 	p.faultAt(line, indent(p.lines[line-1])+1, "check the indentation, brackets and quotes here and in the line above", "not YAML: %s", message)
 }
 
-// script reads the root: agents, and for each a list of entries.
+// script reads the root, which maps agents to lists of entries.
 func (p *parser) script(root *yaml.Node, s *Script) {
 	agents := p.fields(root, "a script", "agents")["agents"]
 	switch {
@@ -154,7 +154,7 @@ func (p *parser) entries(id string, list *yaml.Node) []*entry {
 	return entries
 }
 
-// entry reads one entry. What is wrong with it is a fault, so that it is never played.
+// entry reads an entry.
 func (p *parser) entry(n *yaml.Node) *entry {
 	e := &entry{line: n.Line, chunks: 1}
 	before := len(p.faults)
@@ -181,17 +181,17 @@ func (p *parser) entry(n *yaml.Node) *entry {
 	return e
 }
 
-// combination refuses keys that mean nothing together.
+// combination reports keys that contradict each other.
 func (p *parser) combination(n *yaml.Node, f map[string]*yaml.Node, sound bool) {
 	switch {
 	case f["error"] != nil:
 		for _, k := range []string{"text", "tool_calls", "chunks"} {
 			if f[k] != nil {
-				p.fault(f[k], "make it an entry of its own", "an entry with an error has no %s", k)
+				p.fault(f[k], "make it an entry of its own", "an entry with an error cannot have %s", k)
 			}
 		}
 	case f["chunks"] != nil && f["text"] == nil:
-		p.fault(f["chunks"], "", "chunks without a text")
+		p.fault(f["chunks"], "", "chunks needs a text")
 	case f["text"] == nil && f["tool_calls"] == nil && sound:
 		p.fault(n, "", "an entry needs a text, tool_calls or an error")
 	}
@@ -209,8 +209,8 @@ func (p *parser) condition(n *yaml.Node) cel.Program {
 	return program
 }
 
-// inside finds the place of a problem in the file, as far as the quoting lets
-// it be known; else it is where the expression begins.
+// inside returns the position of a problem in the file. If quoting makes it uncertain, it returns
+// the position of the expression.
 func (p *parser) inside(n *yaml.Node, pr problem) (line, col int) {
 	if n.Style&yaml.LiteralStyle != 0 {
 		if line = n.Line + 1 + pr.line; line <= len(p.lines) {
@@ -227,7 +227,7 @@ func (p *parser) inside(n *yaml.Node, pr problem) (line, col int) {
 	return n.Line, n.Column + pr.col
 }
 
-// verbatim reports whether a quoted value stands in its line as it is.
+// verbatim reports whether the line contains a quoted value literally.
 func (p *parser) verbatim(n *yaml.Node) bool {
 	line := []rune(p.lines[n.Line-1])
 	return n.Column <= len(line) && strings.HasPrefix(string(line[n.Column:]), n.Value)
@@ -266,7 +266,7 @@ func (p *parser) failure(n *yaml.Node) *Failure {
 	}
 	if v := f["reason"]; v != nil {
 		if e.Reason = p.text(v, "reason"); !reason.MatchString(e.Reason) {
-			p.fault(v, "for example: UNAVAILABLE", "a reason is a word in capitals")
+			p.fault(v, "for example: UNAVAILABLE", "a reason consists of upper-case letters, digits and _")
 		}
 	}
 	if v := f["message"]; v != nil {

@@ -1,27 +1,27 @@
-// Package scripted is a model that needs no provider: it answers what a script
-// says. A script is a YAML file:
+// Package scripted implements a model that answers from a script, without a provider.
+// A script is a YAML file:
 //
 //	agents:
-//	  writer:                                    # the id of the agent that asks
+//	  writer:                                    # id of the agent that calls the model
 //	    - when: turn == 1 && "search" in tools   # CEL; without it the entry always matches
 //	      tool_calls: [{name: search, arguments: {query: "{{input}}"}}]
 //	    - when: input.contains("fail")
 //	      error: {status: 429, retry_after_ms: 500}
 //	    - text: "About {{input}}: {{results}}"
 //	      delay_ms: 50                           # before the answer
-//	      chunks: 3                              # the text is streamed in so many pieces
+//	      chunks: 3                              # number of pieces in which the text is streamed
 //
-// The first entry that matches is played. A condition knows input (the last
-// user message), inputs (all of them), turn (assistant messages in the request, plus one), tools (the
-// names on offer), results (the texts of tool messages) and result (the last of
-// each tool, by its name). One that reads what is not there is not true; an
-// unknown name is a fault of the file. Texts, also those in arguments, may hold
-// {{input}}, {{inputs}} and {{results}} (one a line) and {{result.TOOL}} (nothing where that tool
-// has not answered), nothing else. Arguments that are text themselves are sent as
-// they are, JSON or not.
+// The first entry that matches a request is the answer. Conditions can use these
+// variables: input (the last user message), inputs (all user messages), turn (the
+// number of assistant messages in the request, plus one), tools (the names of the
+// tools), results (the texts of all tool messages) and result (the last text of each
+// tool, by its name). A condition that reads something that does not exist is false; an
+// unknown variable is a fault. Texts, including those in arguments, can contain
+// {{input}}, {{inputs}} and {{results}} (one per line), and {{result.TOOL}} (empty if
+// that tool has not answered). Arguments given as text are sent unchanged, even if they
+// are not JSON.
 //
-// The script keeps no state, so a run that continues after a crash gets the
-// same answers.
+// A script has no state, so a run that continues after a crash gets the same answers.
 package scripted
 
 import (
@@ -39,16 +39,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Script says what the model answers to whom. Made by Parse; safe for concurrent use.
+// Script is a parsed script. It is safe for concurrent use.
 type Script struct {
 	file   string
 	agents map[string][]*entry
 }
 
-// entry is one answer and when it is given.
+// entry is an answer with its condition.
 type entry struct {
 	line   int
-	when   cel.Program // nil matches always
+	when   cel.Program // nil always matches
 	text   string
 	calls  []call
 	fail   *Failure
@@ -56,40 +56,40 @@ type entry struct {
 	chunks int
 }
 
-// call is a wish to call a tool. Arguments are raw where value is nil.
+// call is a tool call. Its arguments are raw if value is nil.
 type call struct {
 	name  string
 	raw   string
 	value map[string]any
 }
 
-// Answer is what a script says to one request.
+// Answer is the answer to a request.
 type Answer struct {
-	// Text of the turn; the model streams it as Pieces.
+	// Text is the text of the turn, which the model streams as Pieces.
 	Text string
-	// ToolCalls of the turn; their ids are the same each time.
+	// ToolCalls are the tool calls of the turn. Their ids do not depend on chance.
 	ToolCalls []*teamv1.ToolCall
-	// Failure is set where the turn fails instead.
+	// Failure makes the turn fail; nil means that it succeeds.
 	Failure *Failure
-	// Delay comes before the answer.
+	// Delay is the time to wait before the answer.
 	Delay time.Duration
-	// Chunks is how many pieces the text is streamed in, at least 1.
+	// Chunks is the number of pieces of the text, at least 1.
 	Chunks int
 }
 
-// Failure is a turn that fails as an endpoint's HTTP status does.
+// Failure is a turn that fails as if an endpoint had responded with an HTTP status.
 type Failure struct {
 	// Status is the HTTP status, 400 to 599.
 	Status int
-	// Reason replaces UNAVAILABLE.
+	// Reason overrides the reason UNAVAILABLE.
 	Reason string
-	// Message replaces the usual text.
+	// Message overrides the message of the error.
 	Message string
-	// RetryAfter is what the endpoint asks to wait; 0 is nothing.
+	// RetryAfter is the delay that the endpoint asks for; 0 means none.
 	RetryAfter time.Duration
 }
 
-// Agents returns the ids that the script answers for, sorted.
+// Agents returns the ids of the agents in the script, sorted.
 func (s *Script) Agents() []string {
 	ids := make([]string, 0, len(s.agents))
 	for id := range s.agents {
@@ -99,26 +99,26 @@ func (s *Script) Agents() []string {
 	return ids
 }
 
-// Answer returns what the script says to req.Agent. The error, an *agent.Error,
-// names the agent, the turn and what to add to the script.
+// Answer returns the answer to a request of req.Agent. The error is an *agent.Error that names the
+// agent, the turn and what to add to the script.
 func (s *Script) Answer(req *agent.ModelRequest) (*Answer, error) {
 	entries, ok := s.agents[req.Agent]
 	if !ok {
-		return nil, noAnswer("the script %s has nothing for agent %q (%s); add an entry under agents.%s",
-			s.name(), req.Agent, meant(req.Agent, s.Agents()...), req.Agent)
+		return nil, noAnswer("the script %s has no entries for agent %q (%s); add an entry under agents.%s",
+			s.name(), req.Agent, suggest(req.Agent, s.Agents()...), req.Agent)
 	}
-	said := listen(req)
+	conversation := newConversation(req)
 	for _, e := range entries {
-		ok, err := e.matches(said)
+		ok, err := e.matches(conversation)
 		if err != nil {
-			return nil, noAnswer("%s:%d, agent %q, turn %d: %w; shorten it", s.name(), e.line, req.Agent, said.turn, err)
+			return nil, noAnswer("%s:%d, agent %q, turn %d: %w; shorten it", s.name(), e.line, req.Agent, conversation.turn, err)
 		}
 		if ok {
-			return e.answer(said), nil
+			return e.answer(conversation), nil
 		}
 	}
-	return nil, noAnswer("no entry of the script %s matches agent %q, turn %d; add one under agents.%s, without when it always matches",
-		s.name(), req.Agent, said.turn, req.Agent)
+	return nil, noAnswer("no entry of the script %s matches agent %q, turn %d; add one under agents.%s; an entry without when always matches",
+		s.name(), req.Agent, conversation.turn, req.Agent)
 }
 
 func (s *Script) name() string { return filepath.Base(s.file) }
@@ -128,8 +128,8 @@ func noAnswer(format string, args ...any) *agent.Error {
 	return &agent.Error{Code: agent.CodeFailedPrecondition, Reason: agent.ReasonUnavailable, Message: err.Error(), Fresh: true}
 }
 
-// said is what conditions and texts see of a request.
-type said struct {
+// conversation is what conditions and templates can refer to.
+type conversation struct {
 	input   string
 	inputs  []string
 	turn    int
@@ -138,9 +138,10 @@ type said struct {
 	result  map[string]string
 }
 
-func listen(req *agent.ModelRequest) *said {
-	s := &said{turn: 1, inputs: []string{}, tools: []string{}, results: []string{}, result: map[string]string{}}
-	called := map[string]string{} // tools by the ids of their calls
+// newConversation extracts the variables from a request.
+func newConversation(req *agent.ModelRequest) *conversation {
+	s := &conversation{turn: 1, inputs: []string{}, tools: []string{}, results: []string{}, result: map[string]string{}}
+	called := map[string]string{} // tools by the id of the call
 	for _, m := range req.Messages {
 		switch m.Role {
 		case agent.RoleUser:
@@ -161,7 +162,7 @@ func listen(req *agent.ModelRequest) *said {
 	return s
 }
 
-func (e *entry) matches(s *said) (bool, error) {
+func (e *entry) matches(s *conversation) (bool, error) {
 	if e.when == nil {
 		return true, nil
 	}
@@ -170,7 +171,7 @@ func (e *entry) matches(s *said) (bool, error) {
 	})
 }
 
-func (e *entry) answer(s *said) *Answer {
+func (e *entry) answer(s *conversation) *Answer {
 	a := &Answer{Text: s.fill(e.text), Failure: e.fail, Delay: e.delay, Chunks: e.chunks}
 	for i, c := range e.calls {
 		a.ToolCalls = append(a.ToolCalls, &teamv1.ToolCall{
@@ -180,19 +181,19 @@ func (e *entry) answer(s *said) *Answer {
 	return a
 }
 
-func (c *call) arguments(s *said) string {
+func (c *call) arguments(s *conversation) string {
 	if c.value == nil {
 		return c.raw
 	}
 	b, err := json.Marshal(s.fillAll(c.value))
-	if err != nil { // the parser lets in only what JSON can say
+	if err != nil { // impossible: the parser accepts only JSON values
 		return c.raw
 	}
 	return string(b)
 }
 
-// Pieces returns the text in Chunks pieces of about the same size, none of them
-// empty: fewer where the text has fewer characters.
+// Pieces returns the text in Chunks pieces of about the same size. It returns fewer pieces if the
+// text has fewer characters, because no piece is empty.
 func (a *Answer) Pieces() []string {
 	runes := []rune(a.Text)
 	n := min(max(a.Chunks, 1), len(runes))
@@ -203,7 +204,7 @@ func (a *Answer) Pieces() []string {
 	return pieces
 }
 
-// Estimate is what a turn costs where no provider counts: a token a word.
+// Estimate returns the consumption of a turn, counting each word as a token.
 func Estimate(req *agent.ModelRequest, turn *teamv1.Turn) *teamv1.Spent {
 	in := wordsIn(req.Instructions)
 	for _, m := range req.Messages {

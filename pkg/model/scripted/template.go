@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// placeholder is {{name}}.
+// placeholder matches {{name}}.
 var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
 
-// placeholders are those that are a name alone.
+// placeholders are the placeholders without a parameter.
 var placeholders = []string{"input", "inputs", "results"}
 
-// resultOf begins the name of a placeholder for what a tool answered.
+// resultOf is the prefix of placeholders for the result of a tool.
 const resultOf = "result."
 
-// unknownPlaceholder returns the first placeholder of a text that has no meaning.
+// unknownPlaceholder returns the first unknown placeholder of a text.
 func unknownPlaceholder(text string) (string, bool) {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
 		tool, named := strings.CutPrefix(m[1], resultOf)
@@ -26,8 +26,8 @@ func unknownPlaceholder(text string) (string, bool) {
 	return "", false
 }
 
-// fill puts what was said into a text.
-func (s *said) fill(text string) string {
+// fill replaces the placeholders of a text.
+func (s *conversation) fill(text string) string {
 	if !strings.Contains(text, "{{") {
 		return text
 	}
@@ -45,8 +45,8 @@ func (s *said) fill(text string) string {
 	})
 }
 
-// fillAll does so in every text of a JSON value, and leaves the value as it is.
-func (s *said) fillAll(v any) any {
+// fillAll returns a JSON value with the placeholders in all texts replaced. v is not modified.
+func (s *conversation) fillAll(v any) any {
 	switch v := v.(type) {
 	case string:
 		return s.fill(v)

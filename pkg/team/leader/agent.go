@@ -62,7 +62,10 @@ type Agent struct {
 	info *teamv1.AgentInfo
 }
 
-var _ agent.Rememberer = (*Agent)(nil)
+var (
+	_ agent.Rememberer = (*Agent)(nil)
+	_ agent.Describer  = (*Agent)(nil)
+)
 
 // NewAgent returns a model-backed agent. The error lists every fault.
 func NewAgent(c AgentConfig) (*Agent, error) {
@@ -97,6 +100,9 @@ func infoOf(c *AgentConfig) *teamv1.AgentInfo {
 
 // Info implements agent.Agent.
 func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info, nil }
+
+// KnownInfo implements agent.Describer.
+func (a *Agent) KnownInfo() *teamv1.AgentInfo { return a.info }
 
 // HealthCheck implements agent.Agent: an agent that can describe itself is
 // healthy. It makes no model call.

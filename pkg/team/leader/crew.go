@@ -251,16 +251,13 @@ func taskOf(args map[string]json.RawMessage) (string, error) {
 
 // specs are the tools that stand for the enabled members.
 func (k *crew) specs(s *team.State) []agent.ToolSpec {
-	if k == nil || !k.anyEnabled() {
-		return nil
-	}
 	if k.style == Single {
 		return []agent.ToolSpec{{
 			Name: delegateTool, Description: "Gives a task to a member of the team and returns its result." + k.note(k.async),
 			Parameters: delegateSchema(k.enabled()),
 		}}
 	}
-	specs := make([]agent.ToolSpec, 0, len(k.members)+2) // and what leaders have besides
+	specs := make([]agent.ToolSpec, 0, len(k.members))
 	known := s.Infos()
 	schema := delegateSchema(nil)
 	for i := range k.members {

@@ -3,7 +3,9 @@
 package leader
 
 import (
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -37,6 +39,8 @@ type leader struct {
 	maxTurns     int
 	maxDelegated int
 	output       OutputFormat // what answers must fit; nil is anything
+
+	described atomic.Pointer[description] // of the members, for the last prompt
 }
 
 var _ team.Scheduler = (*leader)(nil)
@@ -346,14 +350,9 @@ func calledBy(steps []*team.StepState) string {
 	return strings.Join(ids, ", ")
 }
 
-// knows reports whether there is a tool of that name that is no member.
+// knows reports whether there is a tool of that name that stands for no member.
 func (l *leader) knows(s *team.State, name string) bool {
-	for _, t := range l.specs(s) {
-		if t.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.own(s), func(t agent.ToolSpec) bool { return t.Name == name })
 }
 
 func (l *leader) toolList(s *team.State) string {

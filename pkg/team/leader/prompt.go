@@ -124,7 +124,10 @@ func unstaffed(st *team.StepState) bool {
 // specs are the tools that the model sees: the members, its own, and those by
 // which it looks at what the team has.
 func (l *leader) specs(s *team.State) []agent.ToolSpec {
-	return append(l.crew.specs(s), l.own(s)...)
+	if l.crew == nil || !l.crew.anyEnabled() {
+		return l.own(s)
+	}
+	return append(slices.Clip(l.describe(s).tools), l.own(s)...)
 }
 
 // own are the tools on offer that stand for no member.
@@ -153,6 +156,40 @@ func (l *leader) system(s *team.State) string {
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.instructions
 	}
+	text := l.describe(s).system
+	if past := team.PastDelegations(s.History); len(past) > 0 {
+		text += "\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n"
+	}
+	return strings.TrimRight(text, "\n")
+}
+
+// description is what a leader is told of the members. Read only: runs with the same
+// roster share it.
+type description struct {
+	team   *team.Config
+	roster []*teamv1.Observed_Member // that it was made of
+	system string                    // the system text
+	tools  []agent.ToolSpec          // those that stand for members
+}
+
+// describe returns what a leader is told of the members that the roster of a run has.
+func (l *leader) describe(s *team.State) *description {
+	if d := l.described.Load(); d != nil && d.team == s.Team && sameRoster(d.roster, s.Roster) {
+		return d
+	}
+	d := &description{team: s.Team, roster: s.Roster, system: l.lead(s), tools: l.crew.specs(s)}
+	l.described.Store(d)
+	return d
+}
+
+// sameRoster reports whether two rosters are one. A roster never changes.
+func sameRoster(a, b []*teamv1.Observed_Member) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// lead is the system text of a leader: the instructions, the members, and how to work
+// with them.
+func (l *leader) lead(s *team.State) string {
 	var b strings.Builder
 	if l.instructions != "" {
 		b.WriteString(l.instructions + "\n\n")
@@ -168,8 +205,5 @@ func (l *leader) system(s *team.State) string {
 			prompt.Member(&b, team.MemberID(m.Member), m.Role, team.DescriptionOf(m.Member, info), info.GetSkills())
 		}
 	}
-	if past := team.PastDelegations(s.History); len(past) > 0 {
-		b.WriteString("\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n")
-	}
-	return strings.TrimRight(b.String(), "\n")
+	return b.String()
 }

@@ -17,12 +17,12 @@ import (
 func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
-		begun, ok := w.by.Run.Enter()
+		ok := w.by.Run.Enter()
 		if !ok && (w.Target.Leaf || !w.Open) {
 			return Result{held: true, unbegun: true}
 		}
 		if ok {
-			if res, over := w.commence(begun); over {
+			if res, over := w.commence(); over {
 				return res
 			}
 		}
@@ -37,12 +37,13 @@ func begin(next Attempt) Attempt {
 
 // commence counts the attempt and makes its start durable. If over is true, no attempt is
 // made, and res is the result.
-func (w *Work) commence(begun func()) (res Result, over bool) {
-	if err := w.by.Counters.take(w); err != nil {
-		begun()
+func (w *Work) commence() (res Result, over bool) {
+	err := w.by.Counters.take(w)
+	if err != nil {
+		w.by.Run.Entered()
 		return w.refused(err), true
 	}
-	err := w.commitStart(begun)
+	err = w.commitStart()
 	switch {
 	case err == nil && w.by.Run.HeldBack(): // the pause did not wait for it
 		return Result{held: true, unbegun: true}, true
@@ -54,9 +55,9 @@ func (w *Work) commence(begun func()) (res Result, over bool) {
 	return stopped(err), true
 }
 
-// commitStart makes the start durable; begun is called also when the consumer panics.
-func (w *Work) commitStart(begun func()) error {
-	defer begun()
+// commitStart makes the start durable.
+func (w *Work) commitStart() error {
+	defer w.by.Run.Entered() // also when the consumer panics
 	if !w.Open {
 		if err := w.start(); err != nil {
 			return err
@@ -74,15 +75,26 @@ func (w *Work) commitStart(begun func()) error {
 // start records that an attempt begins.
 func (w *Work) start() error {
 	w.Attempts++
-	started := &teamv1.Started{Attempt: w.Attempts, Key: w.key(), Input: w.Checks.given(), Reserved: w.Reserved}
+	e := &startedEvent{}
+	e.started.Attempt, e.started.Key, e.started.Input, e.started.Reserved = w.Attempts, w.key(), w.Checks.given(), w.Reserved
 	if w.Target.Model != nil {
-		started.Model = w.Target.Model.Name()
+		e.started.Model = w.Target.Model.Name()
 	}
 	if !w.Deadline.IsZero() {
-		started.Deadline = timestamppb.New(w.Deadline)
+		e.deadline.Seconds, e.deadline.Nanos = w.Deadline.Unix(), int32(w.Deadline.Nanosecond()) //nolint:gosec // less than 1e9
+		e.started.Deadline = &e.deadline
 	}
 	w.Open = true
-	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Started{Started: started}}))
+	e.kind.Started, e.event.Kind = &e.started, &e.kind
+	return w.emit(w.event(&e.event))
+}
+
+// startedEvent is a Started event in one allocation: each attempt makes one.
+type startedEvent struct {
+	event    teamv1.Event
+	kind     teamv1.Event_Started
+	started  teamv1.Started
+	deadline timestamppb.Timestamp
 }
 
 // refused is the result of a step that is not begun, or not again: a limit does not cover
@@ -96,6 +108,9 @@ func (w *Work) refused(err error) Result {
 // logCause logs why the target of an attempt failed, with its address. A2A callers do
 // not see these details.
 func (w *Work) logCause(err error) {
+	if err == nil {
+		return
+	}
 	var e *agent.Error
 	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
 		w.by.Log.Warn("attempt failed", zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Error(err))

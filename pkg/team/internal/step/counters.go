@@ -31,7 +31,8 @@ func (c *Counters) take(w *Work) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	each := agent.CountersOf(w.Step, !c.begun[w.Round])
+	var room [2]agent.Counter
+	each := agent.AppendCounters(room[:0], w.Step, !c.begun[w.Round])
 	if err := c.allowance.Take(each...); err != nil {
 		return err
 	}

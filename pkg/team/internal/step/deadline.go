@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/agentteams/team-server/pkg/agent"
@@ -17,25 +18,43 @@ func deadline(next Attempt) Attempt {
 		if w.Deadline.IsZero() && w.Target.Timeout > 0 {
 			w.Deadline = w.Begins.Add(w.Target.Timeout)
 		}
-		ctx, stop := w.context(ctx)
-		defer stop()
-		return next(ctx, w)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		w.by.Run.Cancellable(w.Scope, cancel)
+		defer w.by.Run.Over(w.Scope)
+		if w.Deadline.IsZero() {
+			return next(ctx, w)
+		}
+		left := w.Deadline.Sub(w.by.Run.Now())
+		expire := time.AfterFunc(left, func() { cancel(errTimeout) })
+		defer expire.Stop()
+		if left <= 0 {
+			cancel(errTimeout)
+		}
+		return next(&bounded{ctx, time.Now().Add(left)}, w)
 	}
 }
 
-// context is the context a step works in: its time, and its cancel by id.
-func (w *Work) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	release := w.by.Run.Cancellable(w.Scope, cancel)
-	stop := func() { release(); cancel(nil) }
-	if w.Deadline.IsZero() {
-		return ctx, stop
+// bounded is a context with the deadline of a step. That of the run may be earlier, and
+// may move: the context has no timer of its own.
+type bounded struct {
+	context.Context
+	at time.Time
+}
+
+// Deadline implements context.Context.
+func (b *bounded) Deadline() (time.Time, bool) {
+	if at, ok := b.Context.Deadline(); ok && at.Before(b.at) {
+		return at, true
 	}
-	left := w.Deadline.Sub(w.by.Run.Now())
-	tctx, tstop := context.WithTimeoutCause(ctx, left, errTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(time.Now().Add(left)) { // the deadline of the run, which may move; tctx has no timer
-		late := time.AfterFunc(left, func() { cancel(errTimeout) })
-		return tctx, func() { late.Stop(); tstop(); stop() }
+	return b.at, true
+}
+
+// Err implements context.Context.
+func (b *bounded) Err() error {
+	err := b.Context.Err()
+	if err != nil && errors.Is(context.Cause(b.Context), errTimeout) {
+		return context.DeadlineExceeded
 	}
-	return tctx, func() { tstop(); stop() }
+	return err
 }

@@ -74,13 +74,16 @@ func EndedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
 
 // endOf is the end of a step that replied.
 func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
-	e := &teamv1.Ended{Outcome: reply.GetOutcome(), Spent: reply.GetSpent(), Evidence: reply.GetEvidence(), Warnings: reply.GetWarnings()}
+	end := &endWithReply{}
+	e := &end.ended
+	e.Outcome, e.Spent, e.Evidence, e.Warnings = reply.GetOutcome(), reply.GetSpent(), reply.GetEvidence(), reply.GetWarnings()
 	switch k := reply.GetResult().(type) {
 	case *teamv1.Reply_Message:
 		if reply.GetRef() > 0 {
 			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: reply.GetRef()}
 		} else {
-			e.Result = &teamv1.Ended_Reply{Reply: w.by.Run.Completed(w.Scope, k.Message)}
+			end.reply.Reply = w.by.Run.Completed(w.Scope, k.Message)
+			e.Result = &end.reply
 		}
 		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && prompt.OnlyText(k.Message) {
 			e.Outcome = teamv1.Outcome_OUTCOME_EMPTY
@@ -101,10 +104,24 @@ func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
 	return e
 }
 
+// endWithReply is the end of a step, with the reply that most have, in one allocation.
+type endWithReply struct {
+	ended teamv1.Ended
+	reply teamv1.Ended_Reply
+}
+
 // end records the end of a step.
 func (w *Work) end(e *teamv1.Ended) error {
 	w.logFailure(e)
-	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Ended{Ended: w.costs(e)}}))
+	ended := &endedEvent{}
+	ended.kind.Ended, ended.event.Kind = w.costs(e), &ended.kind
+	return w.emit(w.event(&ended.event))
+}
+
+// endedEvent is an Ended event in one allocation.
+type endedEvent struct {
+	event teamv1.Event
+	kind  teamv1.Event_Ended
 }
 
 // logFailure writes down why a member did not succeed: the scheduler may make

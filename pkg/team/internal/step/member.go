@@ -2,7 +2,6 @@ package step
 
 import (
 	"context"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -54,21 +53,26 @@ func (w *Work) delegate(ctx context.Context) (res Result) {
 // what its history scope shows.
 func (w *Work) request() *teamv1.ProcessRequest {
 	of, key := w.by.Request, w.key()
-	req := &teamv1.ProcessRequest{
-		AgentId: w.Step.GetMember(),
-		Message: &a2av1.Message{
-			MessageId: key, ContextId: w.Input.GetContextId(), Role: a2av1.Role_ROLE_USER,
-			Parts: w.Input.GetParts(), Metadata: w.Input.GetMetadata(),
-		},
-		ContextId: of.GetContextId(), Key: key, History: w.History, Transfers: w.Transfers,
-		Path: append(slices.Clip(of.GetPath()), of.GetAgentId()), Depth: of.GetDepth() + 1,
-		Brief: of.GetBrief(), Scope: w.Scope, Recorded: w.Recorded, Branch: w.Branch,
-	}
+	given := &given{}
+	m, req := &given.message, &given.request
+	m.MessageId, m.ContextId, m.Role = key, w.Input.GetContextId(), a2av1.Role_ROLE_USER
+	m.Parts, m.Metadata = w.Input.GetParts(), w.Input.GetMetadata()
+	req.AgentId, req.Message, req.ContextId, req.Key = w.Step.GetMember(), m, of.GetContextId(), key
+	req.History, req.Transfers, req.Branch = w.History, w.Transfers, w.Branch
+	req.Path, req.Depth, req.Brief = w.by.Above, of.GetDepth()+1, of.GetBrief()
+	req.Scope, req.Recorded, req.Envelope = w.Scope, w.Recorded, w.cost.hold.Envelope()
 	if !w.Deadline.IsZero() {
-		req.Deadline = timestamppb.New(w.Deadline)
+		given.deadline.Seconds, given.deadline.Nanos = w.Deadline.Unix(), int32(w.Deadline.Nanosecond()) //nolint:gosec // less than 1e9
+		req.Deadline = &given.deadline
 	}
-	req.Envelope = w.cost.hold.Envelope()
 	return req
+}
+
+// given is what a member is given, in one allocation.
+type given struct {
+	request  teamv1.ProcessRequest
+	message  a2av1.Message
+	deadline timestamppb.Timestamp
 }
 
 // DetachedID is the task of a step that was begun as a task of its own.

@@ -71,6 +71,8 @@ type Runner struct {
 	Scope string
 	// Request of the call.
 	Request *teamv1.ProcessRequest
+	// Above are the ids of the agents above the members: the path of their requests.
+	Above []string
 	// Guards are the middlewares of the team.
 	Guards *agent.Guards
 	// Tools that TOOL steps call.
@@ -129,9 +131,14 @@ func (r *Runner) End(w *Work, e *teamv1.Ended) error {
 
 // Event completes an event of a step. Its path ends with the member.
 func (r *Runner) Event(step *teamv1.Step, scope string, ev *teamv1.Event) *teamv1.Event {
-	ev.Scope, ev.Agent = scope, r.Path
-	if agent.IsDelegation(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE {
-		ev.Agent += "/" + step.GetMember()
-	}
+	ev.Scope, ev.Agent = scope, r.path(step)
 	return ev
+}
+
+// path is that of a step's events.
+func (r *Runner) path(step *teamv1.Step) string {
+	if agent.IsDelegation(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE {
+		return r.Path + "/" + step.GetMember()
+	}
+	return r.Path
 }

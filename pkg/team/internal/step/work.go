@@ -47,6 +47,7 @@ type Work struct {
 	Past
 
 	by       *Runner
+	path     string          // of the step's events, once there was one
 	run      context.Context // of the run: it may go on when the step's has ended
 	yielding bool            // control is with the loop or its consumer: a panic is theirs
 	effect   string          // key of the effect under way, once it is known
@@ -122,7 +123,13 @@ func (w *Work) emit(ev *teamv1.Event) error {
 }
 
 // event completes an event of the step.
-func (w *Work) event(ev *teamv1.Event) *teamv1.Event { return w.by.Event(w.Step, w.Scope, ev) }
+func (w *Work) event(ev *teamv1.Event) *teamv1.Event {
+	if w.path == "" {
+		w.path = w.by.path(w.Step)
+	}
+	ev.Scope, ev.Agent = w.Scope, w.path
+	return ev
+}
 
 // key is the key of the step's effect: the same until an attempt's failure is known.
 func (w *Work) key() string {

@@ -11,16 +11,16 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// said finds what the endpoint reports of a failure.
-func said(err error) *model.Said {
+// endpointError returns what the endpoint reports in an error, or nil.
+func endpointError(err error) *model.EndpointError {
 	var api *openai.APIError
 	if !errors.As(err, &api) {
 		return nil
 	}
-	return &model.Said{Status: statusOf(api), Message: api.Message, UsedUp: api.Code == "insufficient_quota"}
+	return &model.EndpointError{Status: statusOf(api), Message: api.Message, QuotaExhausted: api.Code == "insufficient_quota"}
 }
 
-// statusOf is the HTTP status that an error within a stream would have had.
+// statusOf returns the HTTP status for an error within a stream.
 func statusOf(e *openai.APIError) int {
 	if code, err := strconv.Atoi(fmt.Sprint(e.Code)); err == nil && code >= 400 && code <= 599 {
 		return code

@@ -9,37 +9,37 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// pause is how long a scenario waits between attempts, whatever the
-// configuration says: nobody needs time to recover.
+// pause is the backoff between attempts in scenarios. It overrides the configuration, because
+// scripted agents need no time to recover.
 const pause = time.Millisecond
 
-// hurry shortens the pauses between attempts.
-func hurry(c *teamv1.ServerConfig) {
+// shortenBackoff sets the backoff between attempts to pause.
+func shortenBackoff(c *teamv1.ServerConfig) {
 	for _, t := range c.GetTeams() {
 		if t.GetLimits() == nil {
 			t.Limits = &teamv1.Limits{}
 		}
-		shorten(t.Limits)
+		addRetry(t.Limits)
 	}
 	for _, a := range c.GetAgents() {
 		if a.GetModel() != "" || a.GetInstructions() != "" {
 			if a.GetLimits() == nil {
 				a.Limits = &teamv1.Limits{}
 			}
-			shorten(a.Limits)
+			addRetry(a.Limits)
 		}
 	}
 	shortenAll(c.ProtoReflect())
 }
 
-// shorten gives limits something to shorten.
-func shorten(l *teamv1.Limits) {
+// addRetry adds a retry policy to limits without one, so that it can be shortened.
+func addRetry(l *teamv1.Limits) {
 	if l.GetRetry() == nil {
 		l.Retry = &teamv1.Retry{}
 	}
 }
 
-// shortenAll shortens every pause that is set somewhere below a message.
+// shortenAll sets the backoff of all retry policies in a message.
 func shortenAll(m protoreflect.Message) {
 	if r, ok := m.Interface().(*teamv1.Retry); ok {
 		r.Backoff = durationpb.New(pause)

@@ -27,8 +27,8 @@ func (s *slow) CatalogVersion(ctx context.Context) (int64, error) {
 	return s.Memory.CatalogVersion(ctx)
 }
 
-// TestR_003_17_LooksAreShared: those who ask for what is not there while somebody looks
-// share the next look, and there are few of them however many ask one after the other.
+// TestR_003_17_LooksAreShared: requests for unknown ids during a sync share the next sync, and
+// the rate of syncs is limited however many requests there are.
 func TestR_003_17_LooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
@@ -36,7 +36,7 @@ func TestR_003_17_LooksAreShared(t *testing.T) {
 		look := func(n int) {
 			errs := make(chan error, n)
 			for range n {
-				go func() { errs <- m.Look(t.Context()) }()
+				go func() { errs <- m.Sync(t.Context()) }()
 			}
 			for range n {
 				if err := <-errs; !errors.Is(err, s.err) {
@@ -54,7 +54,7 @@ func TestR_003_17_LooksAreShared(t *testing.T) {
 		for range 100 {
 			look(1)
 		}
-		if took := time.Since(start); took < 99*lookGap {
+		if took := time.Since(start); took < 99*syncGap {
 			t.Errorf("100 looks in %s", took)
 		}
 		s.err = errors.New("down")
@@ -63,7 +63,7 @@ func TestR_003_17_LooksAreShared(t *testing.T) {
 		if look(3); s.asked != 3 { // what failed is no answer for others
 			t.Errorf("%d looks, want 3", s.asked)
 		}
-		if err := m.Look(t.Context()); agent.AsError(err).Reason != agent.ReasonStoreUnavailable {
+		if err := m.Sync(t.Context()); agent.AsError(err).Reason != agent.ReasonStoreUnavailable {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,66 @@
+package manage
+
+import (
+	"context"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// syncGap is the minimum time between two syncs: requests for unknown ids cost the store at most a
+// hundred small queries a second, however many there are.
+const syncGap = 10 * time.Millisecond
+
+// Sync serves the changes that other replicas had made when it was called. Concurrent callers share
+// one sync. The error is STORE_UNAVAILABLE if the store fails.
+func (m *Manager) Sync(ctx context.Context) error {
+	called := m.syncs.Load()
+	unlock, err := lock(ctx, m.syncing)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if m.syncs.Load() > called {
+		return nil // another sync has begun since the call and succeeded
+	}
+	if err := agent.Sleep(ctx, syncGap-time.Since(m.lastSync)); err != nil {
+		return err
+	}
+	m.syncs.Add(1)
+	m.lastSync = time.Now()
+	if err := m.catchUp(ctx); err != nil {
+		m.syncs.Add(-1)
+		return err
+	}
+	return nil
+}
+
+// catchUp is like Refresh, but does not wait for a change in progress if the catalog is unchanged.
+func (m *Manager) catchUp(ctx context.Context) error {
+	version, err := m.c.Store.CatalogVersion(ctx)
+	if err != nil || version == m.served.Load().version {
+		return storeError(err)
+	}
+	return m.Refresh(ctx, nil)
+}
+
+// seek calls Sync if an id is not known, because another replica may have created it.
+func (m *Manager) seek(ctx context.Context, id string) error {
+	if m.c.Live.Definition().Used[id] || m.served.Load().entries[id] != nil {
+		return nil
+	}
+	return m.Sync(ctx)
+}
+
+// Served returns the configuration of a team that is served. The error is TEAM_NOT_FOUND if there
+// is no such team.
+func (m *Manager) Served(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
+	if err := m.seek(ctx, id); err != nil {
+		return nil, err
+	}
+	if t := m.c.Live.Definition().Server.GetTeams()[id]; t != nil {
+		return t, nil
+	}
+	return nil, teamNotFound(id)
+}

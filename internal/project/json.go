@@ -1,0 +1,109 @@
+package project
+
+import (
+	"encoding/base64"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// structOf returns a message as the Struct that its JSON form would be parsed to, and
+// false where it has none, such as for a text that is not UTF-8.
+func structOf(m protoreflect.Message) (s *structpb.Struct, ok bool) {
+	s, ok = &structpb.Struct{Fields: map[string]*structpb.Value{}}, true
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		s.Fields[fd.JSONName()], ok = fieldValue(fd, v)
+		return ok
+	})
+	return s, ok
+}
+
+func fieldValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *structpb.Value, ok bool) {
+	switch {
+	case fd.IsList():
+		list := v.List()
+		values := make([]*structpb.Value, list.Len())
+		for i := range values {
+			if values[i], ok = jsonValue(fd, list.Get(i)); !ok {
+				return nil, false
+			}
+		}
+		return structpb.NewListValue(&structpb.ListValue{Values: values}), true
+	case fd.IsMap():
+		fields := make(map[string]*structpb.Value, v.Map().Len())
+		ok = true
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			if ok = utf8.ValidString(k.String()); ok {
+				fields[k.String()], ok = jsonValue(fd.MapValue(), v)
+			}
+			return ok
+		})
+		return structpb.NewStructValue(&structpb.Struct{Fields: fields}), ok
+	}
+	return jsonValue(fd, v)
+}
+
+// jsonValue returns a single value of a field.
+func jsonValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *structpb.Value, ok bool) {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		return structpb.NewBoolValue(v.Bool()), true
+	case protoreflect.StringKind:
+		return structpb.NewStringValue(v.String()), utf8.ValidString(v.String())
+	case protoreflect.BytesKind:
+		return structpb.NewStringValue(base64.StdEncoding.EncodeToString(v.Bytes())), true
+	case protoreflect.EnumKind:
+		return enumValue(fd.Enum(), v.Enum()), true
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return structpb.NewNumberValue(float64(v.Int())), true
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return structpb.NewNumberValue(float64(v.Uint())), true
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		return structpb.NewStringValue(strconv.FormatInt(v.Int(), 10)), true
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return structpb.NewStringValue(strconv.FormatUint(v.Uint(), 10)), true
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return floatValue(v.Float()), true
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+	}
+	if fd.Message().ParentFile().Package() == "google.protobuf" {
+		return wellKnownValue(v.Message())
+	}
+	s, ok := structOf(v.Message())
+	return structpb.NewStructValue(s), ok
+}
+
+// floatValue returns a number, or the name of one that JSON has no number for.
+func floatValue(f float64) *structpb.Value {
+	switch {
+	case math.IsNaN(f):
+		return structpb.NewStringValue("NaN")
+	case math.IsInf(f, 1):
+		return structpb.NewStringValue("Infinity")
+	case math.IsInf(f, -1):
+		return structpb.NewStringValue("-Infinity")
+	}
+	return structpb.NewNumberValue(f)
+}
+
+// enumValue returns the name of an enum's value, or the number of one without a name.
+func enumValue(ed protoreflect.EnumDescriptor, n protoreflect.EnumNumber) *structpb.Value {
+	if value := ed.Values().ByNumber(n); value != nil {
+		return structpb.NewStringValue(string(value.Name()))
+	}
+	return structpb.NewNumberValue(float64(n))
+}
+
+// wellKnownValue returns a message whose JSON form is not an object of its fields.
+func wellKnownValue(m protoreflect.Message) (*structpb.Value, bool) {
+	b, err := protojson.Marshal(m.Interface())
+	if err != nil {
+		return nil, false
+	}
+	v := &structpb.Value{}
+	return v, protojson.Unmarshal(b, v) == nil
+}
