@@ -198,9 +198,9 @@ func (r *Run) deliver(in *teamv1.Inbound) bool {
 	}
 }
 
-// Cancellable registers the running step of scope, so that Cancel reaches it, until Over
-// is called with the scope.
-func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) {
+// RegisterCancel registers the cancel function of the running step of a scope, so that
+// Cancel reaches the step until UnregisterCancel is called with the scope.
+func (r *Run) RegisterCancel(scope string, cancel context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancels == nil {
@@ -212,8 +212,8 @@ func (r *Run) Cancellable(scope string, cancel context.CancelCauseFunc) {
 	}
 }
 
-// Over takes a step that was registered with Cancellable out again.
-func (r *Run) Over(scope string) {
+// UnregisterCancel removes what RegisterCancel registered for a scope.
+func (r *Run) UnregisterCancel(scope string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.cancels, scope)

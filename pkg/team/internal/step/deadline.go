@@ -20,8 +20,8 @@ func deadline(next Attempt) Attempt {
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		w.by.Run.Cancellable(w.Scope, cancel)
-		defer w.by.Run.Over(w.Scope)
+		w.by.Run.RegisterCancel(w.Scope, cancel)
+		defer w.by.Run.UnregisterCancel(w.Scope)
 		if w.Deadline.IsZero() {
 			return next(ctx, w)
 		}
