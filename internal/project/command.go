@@ -49,7 +49,7 @@ func (f *Fold) Switches() int { return f.view.Switches }
 func (f *Fold) Paused() bool { return f.view.Paused && f.ended == nil }
 
 // Stop is the command that the run was stopped with; nil: it was not. Shared: read only.
-func (f *Fold) Stop() *teamv1.Commanded { return f.view.Control.Stop }
+func (f *Fold) Stop() *teamv1.Commanded { return f.view.Stop }
 
 // canceling reports whether the task itself was told to end, and has not.
 func (f *Fold) canceling() bool {
