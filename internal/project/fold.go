@@ -32,21 +32,20 @@ type Fold struct {
 
 	failed   []*journal.Node // delegations that did not succeed, as they ended
 	warnings []string        // problems that did not stop the run
-	answers  []answer        // to questions that are not open any more, in order
 	streamed string          // the artifact that the scope's own text went into
 	joins    []string        // ids of the steps whose results the answer joins
 	handedIn *a2av1.Message  // the last result that was given to a judge; nil: readers are shown it already, or must not be
 	kept     *a2av1.Message  // of these, what is shown in place of an answer
 
-	forgets func(*teamv1.Question) bool // nil: nothing is forgotten
-
+	questions
 	memberWork
 }
 
 // New returns the fold of a scope of a root task, before its first event.
 func New(root, scope string) *Fold {
 	f := &Fold{}
-	f.memberWork = memberWork{view: journal.New(root, journal.Messages), scope: scope}
+	v := journal.New(root, journal.Messages)
+	f.questions, f.memberWork = questions{tree: v, top: scope}, memberWork{view: v, scope: scope}
 	return f
 }
 

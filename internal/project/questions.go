@@ -10,24 +10,32 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// questions are what a task, and what is below it, asks people, and what they answered.
+type questions struct {
+	tree    *journal.View
+	top     string                      // the scope of the task
+	answers []answer                    // to questions that are not open any more, in order
+	forgets func(*teamv1.Question) bool // nil: nothing is forgotten
+}
+
 // open returns the open questions of the task, of what is below it too.
-func (f *Fold) open() []*journal.Question {
-	list := f.view.Questions(f.scope)
-	if f.forgets == nil {
+func (s *questions) open() []*journal.Question {
+	list := s.tree.Questions(s.top)
+	if s.forgets == nil {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return f.forgets(QuestionOf(f.view.Root, q.Event)) })
+	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.tree.Root, q.Event)) })
 }
 
 // Questions returns the open questions of the task, of what is below it too.
-func (f *Fold) Questions() []*teamv1.Question { return f.Named("") }
+func (s *questions) Questions() []*teamv1.Question { return s.Named("") }
 
 // Named returns the open questions that an answer may mean: those with the id that it
 // names, or of the delegation; for an empty name all.
-func (f *Fold) Named(named string) []*teamv1.Question {
+func (s *questions) Named(named string) []*teamv1.Question {
 	var fit []*teamv1.Question
-	for _, q := range f.open() {
-		if q := QuestionOf(f.view.Root, q.Event); names(named, q) {
+	for _, q := range s.open() {
+		if q := QuestionOf(s.tree.Root, q.Event); names(named, q) {
 			fit = append(fit, q)
 		}
 	}
@@ -36,9 +44,9 @@ func (f *Fold) Named(named string) []*teamv1.Question {
 
 // Forget has the fold say nothing of the questions for which is returns true, nor of their
 // answers.
-func (f *Fold) Forget(is func(*teamv1.Question) bool) {
-	f.forgets = is
-	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return is(a.question) })
+func (s *questions) Forget(is func(*teamv1.Question) bool) {
+	s.forgets = is
+	s.answers = slices.DeleteFunc(s.answers, func(a answer) bool { return is(a.question) })
 }
 
 // expire folds that nobody has answered in time.
@@ -56,8 +64,8 @@ func (f *Fold) resume(ev *teamv1.Event) {
 }
 
 // ask folds a question. An answer to an earlier one with the same id does not count for it.
-func (f *Fold) ask(ev *teamv1.Event) {
-	f.answers = slices.DeleteFunc(f.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
+func (s *questions) ask(ev *teamv1.Event) {
+	s.answers = slices.DeleteFunc(s.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
 }
 
 // QuestionOf is the question of a root that an Asked event puts on record.
@@ -91,11 +99,11 @@ type answer struct {
 // FirstAnswer returns the latest answer to a question that is named by its id or its
 // delegation's, or to any question if named is empty. It returns nil if no answer is on record,
 // or if named is an open question.
-func (f *Fold) FirstAnswer(named string) *teamv1.Answered {
-	if named != "" && len(f.Named(named)) > 0 {
+func (s *questions) FirstAnswer(named string) *teamv1.Answered {
+	if named != "" && len(s.Named(named)) > 0 {
 		return nil
 	}
-	for _, a := range slices.Backward(f.answers) {
+	for _, a := range slices.Backward(s.answers) {
 		if names(named, a.question) {
 			return a.first
 		}
