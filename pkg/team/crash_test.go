@@ -205,6 +205,23 @@ func (w *world) answer() int {
 func (w *world) effect(name, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hadEffect(name, key)
+}
+
+// effectWithin is effect for a tool: nobody waits for a call whose context has ended, so
+// it may get here when the end of its step is on record, or when a new process has begun.
+func (w *world) effectWithin(ctx context.Context, name, key string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	w.hadEffect(name, key)
+	return nil
+}
+
+// hadEffect counts an effect, with mu held.
+func (w *world) hadEffect(name, key string) {
 	w.effects[name]++
 	scope, started, at := "", false, int64(0)
 	for _, ev := range w.events[:w.committed] {
@@ -380,8 +397,10 @@ func (m *fakeModel) Generate(_ context.Context, req *agent.ModelRequest) iter.Se
 type clockTool struct{ w *world }
 
 func (c *clockTool) Spec() agent.ToolSpec { return agent.ToolSpec{Name: "clock"} }
-func (c *clockTool) Call(_ context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	c.w.effect("tool", key)
+func (c *clockTool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	if err := c.w.effectWithin(ctx, "tool", key); err != nil {
+		return nil, err
+	}
 	return &teamv1.ToolResult{Text: string(arguments)}, nil
 }
 
@@ -391,8 +410,10 @@ type payTool struct{ w *world }
 func (*payTool) Spec() agent.ToolSpec {
 	return agent.ToolSpec{Name: "pay", Effect: agent.EffectUnsafe}
 }
-func (c *payTool) Call(_ context.Context, _ json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	c.w.effect("pay", key)
+func (c *payTool) Call(ctx context.Context, _ json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	if err := c.w.effectWithin(ctx, "pay", key); err != nil {
+		return nil, err
+	}
 	return &teamv1.ToolResult{Text: "paid"}, nil
 }
 
