@@ -202,6 +202,10 @@ func TestParseSchema_Faults(t *testing.T) {
 		{"of the old draft", `{"dependencies": {"a": ["b"]}}`, "dependencies is only supported in draft-07"},
 		{"too deep", strings.Repeat(`{"not": `, 200) + "{}" + strings.Repeat("}", 200), "the schema is nested more than 100 levels deep"},
 		{"too large", `{"title": "` + strings.Repeat("x", maxSchema) + `"}`, "a schema has at most 262144"},
+		{"a name twice", `{"required": ["a", "a"]}`, "s.json:1:14  does not fit (uniqueItems): items at 0 and 1 are equal (correct the schema)"},
+		{"no alternatives", `{"properties": {"a": {"allOf": []}}}`, "s.json:1:32  does not fit (minItems): 0 items, fewer than 1"},
+		{"an anchor twice", `{"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}}`, "s.json:1:1  not a valid JSON Schema: duplicate anchor"},
+		{"another host", `{"$ref": "http://127.0.0.1:1/a"}`, "s.json:1:10  this file has no schema http://127.0.0.1:1/a"},
 		{"two", `{"minLength": "a", "maxLength": "b"}`, "s.json:1:15  minLength must be a number, got a text\ns.json:1:33"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -61,20 +61,20 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 		return nil
 	}
 	compiled, err := compile(root)
+	if err == nil {
+		return &Schema{compiled: compiled}
+	}
 	var invalid *jsonschema.SchemaValidationError
 	var violations *jsonschema.ValidationError
-	switch {
-	case errors.As(err, &invalid) && errors.As(invalid.Err, &violations):
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &violations) {
 		for _, v := range sorted(flatten(nil, violations)) {
 			k.fault(root.find(v.at), "correct the schema", "%s", v.text)
 		}
-	case err != nil:
+	}
+	if sound {
 		k.fault(root, "correct the schema", "not a valid JSON Schema: %s", err)
 	}
-	if !sound {
-		return nil
-	}
-	return &Schema{compiled: compiled}
+	return nil
 }
 
 // Fit returns the data of an answer: its first data part, or its text if that is JSON, optionally
