@@ -81,7 +81,7 @@ func TestWhyUnreachable(t *testing.T) {
 
 // TestIsOversized pins the text of gRPC for an answer that is too large.
 func TestIsOversized(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func dial(t *testing.T, address string, creds credentials.TransportCredentials) 
 // nothing listens there any more.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
