@@ -120,22 +120,22 @@ func flatten(to []violation, e *jsonschema.ValidationError) []violation {
 	case *kinds.PropertyNames: // nameChecker reports it
 		return to
 	case *kinds.Required:
-		return missing(to, e, k.Missing, "is missing")
+		return appendNames(to, e.InstanceLocation, "required", k.Missing, "is missing")
 	case *kinds.DependentRequired:
-		return missing(to, e, k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
+		return appendNames(to, e.InstanceLocation, "dependentRequired", k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
 	case *kinds.Dependency:
-		return missing(to, e, k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
+		return appendNames(to, e.InstanceLocation, "dependencies", k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
 	case *kinds.AdditionalProperties:
-		return missing(to, e, k.Properties, "is not expected")
+		return appendNames(to, e.InstanceLocation, "additionalProperties", k.Properties, "is not expected")
 	}
 	keyword, text := describe(e.ErrorKind)
 	return append(to, violation{e.InstanceLocation, keyword, "does not fit (" + keyword + "): " + cut(text)})
 }
 
-// missing appends one violation for each name.
-func missing(to []violation, e *jsonschema.ValidationError, names []string, text string) []violation {
+// appendNames appends one violation for each name.
+func appendNames(to []violation, at []string, keyword string, names []string, text string) []violation {
 	for _, name := range names {
-		to = append(to, violation{e.InstanceLocation, e.ErrorKind.KeywordPath()[0], fmt.Sprintf("%q %s", cut(name), text)})
+		to = append(to, violation{at, keyword, fmt.Sprintf("%q %s", cut(name), text)})
 	}
 	return to
 }

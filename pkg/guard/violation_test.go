@@ -19,6 +19,19 @@ func TestSchema_NotJSON(t *testing.T) {
 	}
 }
 
+// TestSchema_Keywords names the keywords of a schema to readers who may not see the data.
+func TestSchema_Keywords(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"dependentRequired": {"a": ["b"]}, "required": ["c"], "additionalProperties": false}`: "at the top (additionalProperties), at the top (dependentRequired), at the top (required)",
+		`{"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"a": ["b"]}}`:  "at the top (dependencies)",
+		`{"properties": {"a": {"type": "string"}}}`:                                            "at /a (type)",
+	} {
+		if got := schema(t, text).describeViolations(message(`{"a": 1}`)); got != "its data violates the schema "+want+"; correct it" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 // TestSchema_Violations reports every violation, with its place, in a fixed order.
 func TestSchema_Violations(t *testing.T) {
 	for _, c := range []struct{ name, schema, data, want string }{
