@@ -24,7 +24,7 @@ func TestSchema_Keywords(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"dependentRequired": {"a": ["b"]}, "required": ["c"], "additionalProperties": false}`: "at the top (additionalProperties), at the top (dependentRequired), at the top (required)",
 		`{"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"a": ["b"]}}`:  "at the top (dependencies)",
-		`{"properties": {"a": {"type": "string"}}}`:                                            "at /a (type)",
+		`{"properties": {"a": {"type": "string"}}}`:                                             "at /a (type)",
 	} {
 		if got := schema(t, text).describeViolations(message(`{"a": 1}`)); got != "its data violates the schema "+want+"; correct it" {
 			t.Errorf("%s: %s", text, got)
