@@ -121,13 +121,22 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 		}
 		f.visible = true
 		f.seq = ev.GetSeq()
-		m := n.Given
-		if given := n.Step.GetInput(); given.GetMessage() == nil && given.GetRef() == 0 {
-			m = f.view.Accepted.GetMessage() // with the id that the caller has given it
-		}
-		f.say(m)
+		f.say(f.firstMessage(in, n))
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
+}
+
+// firstMessage returns the message that the task of a step in a node begins with. A step
+// whose input names no message works on that of the node; for the root it is shown with the
+// id that the caller has given it.
+func (f *Fold) firstMessage(in, n *journal.Node) *a2av1.Message {
+	switch given := n.Step.GetInput(); {
+	case given.GetMessage() != nil || given.GetRef() != 0:
+		return n.Given
+	case in.Parent == nil:
+		return f.view.Accepted.GetMessage()
+	}
+	return in.Input()
 }
 
 // own folds an event of the scope itself.
