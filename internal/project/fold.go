@@ -345,15 +345,6 @@ func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 	return t
 }
 
-// Collaboration is the brief of the run that Start began; nil: it is no collaboration,
-// or only part of one. Shared: read only.
-func (f *Fold) Collaboration() *teamv1.Brief {
-	if len(f.view.Accepted.GetPath()) > 0 || f.view.Accepted.GetDetached() != nil {
-		return nil
-	}
-	return f.view.Accepted.GetCollaboration()
-}
-
 // Answer is the message that the run ended with, nil without one. Shared: read only.
 func (f *Fold) Answer() *a2av1.Message { return f.answer }
 
