@@ -218,8 +218,8 @@ func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
 	}
 }
 
-// stepEnded shows what became of a delegation. One that did not succeed is told, whatever
-// the answer claims.
+// stepEnded shows how a delegation ended. The task lists one that did not succeed, whatever
+// its answer says.
 func (f *Fold) stepEnded(n *journal.Node) {
 	if n == nil || !f.has(n) {
 		return
@@ -371,8 +371,8 @@ func (f *Fold) warn(texts ...string) {
 	}
 }
 
-// given puts in place of the message that was decided on the one that a child was
-// given, where a middleware has changed it.
+// given replaces the first message of the history with the one that the task was given,
+// if a middleware has changed it.
 func (f *Fold) given(in *teamv1.Input) {
 	m := in.GetMessage()
 	if m == nil {
