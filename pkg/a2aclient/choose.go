@@ -85,12 +85,25 @@ func (cfg Config) wanted() string {
 
 // Choose returns the interface of a card that New calls; address is the URL of the card.
 // It prefers 1.0 to 0.3, then an interface that leads to Config.Tenant, then the order of
-// Config.Bindings, then that of the card. The error is an *InterfaceError.
+// Config.Bindings, then that of the card. The error is an *InterfaceError if the card has
+// no interface that can be used.
 func Choose(card *a2av1.AgentCard, address string, cfg Config) (*a2av1.AgentInterface, error) {
-	from, err := url.Parse(address)
+	from, err := parseCardURL(address)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.choose(card, from)
+}
+
+func parseCardURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
 	if err != nil {
 		return nil, noAddress(address, "that of the card")
 	}
+	return u, nil
+}
+
+func (cfg Config) choose(card *a2av1.AgentCard, from *url.URL) (*a2av1.AgentInterface, error) {
 	var best *a2av1.AgentInterface
 	var rank int
 	none := &InterfaceError{cfg: cfg}
@@ -131,7 +144,7 @@ func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 		return UnknownBinding
 	case !cfg.trusts(i, card):
 		return Elsewhere
-	case binding != GRPC && !isHTTP(i.GetUrl()):
+	case !hasAddress(i):
 		return BadAddress
 	case len(cfg.Bindings) > 0 && !slices.Contains(cfg.Bindings, binding):
 		return OtherBinding
@@ -147,8 +160,13 @@ func (cfg Config) speaks(i *a2av1.AgentInterface) bool {
 	return cfg.Version != V03 && strings.HasPrefix(i.GetProtocolVersion(), "1.")
 }
 
-func isHTTP(address string) bool {
-	u, err := url.Parse(address)
+// hasAddress reports whether the URL of an interface is one that its binding can call.
+func hasAddress(i *a2av1.AgentInterface) bool {
+	if i.GetProtocolBinding() == GRPC {
+		hostPort, _ := grpcAddress(i.GetUrl(), &url.URL{})
+		return hostPort != ""
+	}
+	u, err := url.Parse(i.GetUrl())
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
@@ -158,7 +176,7 @@ func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	if cfg.Token == "" && len(cfg.Header) == 0 {
 		return true
 	}
-	at, secure := place(i, card.Scheme)
+	at, secure := place(i, card)
 	if at == "" || card.Scheme == "https" && !secure {
 		return false
 	}
@@ -178,10 +196,9 @@ func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 
 // place returns the host and port of an interface, and whether it is called with TLS;
 // empty if it has none.
-func place(i *a2av1.AgentInterface, cardScheme string) (hostPort string, secure bool) {
+func place(i *a2av1.AgentInterface, card *url.URL) (hostPort string, secure bool) {
 	if i.GetProtocolBinding() == GRPC {
-		address, secure := grpcAddress(i.GetUrl(), cardScheme+"://")
-		return strings.ToLower(address), secure
+		return grpcAddress(i.GetUrl(), card)
 	}
 	u, err := url.Parse(i.GetUrl())
 	if err != nil {
@@ -190,34 +207,33 @@ func place(i *a2av1.AgentInterface, cardScheme string) (hostPort string, secure 
 	return wire.HostPort(u), u.Scheme == "https"
 }
 
-// grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: if
-// it does not say so itself, it is as the card was, of which card is the URL.
-func grpcAddress(address, card string) (hostPort string, secure bool) {
-	hostPort, secure = address, strings.HasPrefix(card, "https://")
-	port := "443"
-	if rest, ok := cutScheme(address, "https", "grpcs"); ok {
-		hostPort, secure = rest, true
+// grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: an
+// address without a scheme is called as the card was. hostPort is empty if address leads to
+// anything other than a host, such as a socket of this machine: gRPC knows more kinds of
+// addresses, which a card must not choose.
+func grpcAddress(address string, card *url.URL) (hostPort string, secure bool) {
+	address = strings.TrimPrefix(address, "dns:///")
+	bare := !strings.Contains(address, "://")
+	if bare {
+		address = "//" + address
 	}
-	if rest, ok := cutScheme(address, "http", "grpc"); ok {
-		hostPort, secure = rest, false
-		if strings.HasPrefix(address, "http:") {
-			port = "80"
-		}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil, u.Hostname() == "", u.User != nil, bare && strings.Trim(u.Path, "/") != "":
+		return "", false
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["): // no IPv6 address
+		return "", false
 	}
-	hostPort = strings.TrimSuffix(hostPort, "/")
-	if _, _, err := net.SplitHostPort(hostPort); err != nil && hostPort != "" {
-		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), port)
+	switch u.Scheme {
+	case "":
+		secure = card.Scheme == "https"
+	case "https", "grpcs":
+		secure = true
+	case "http", "grpc":
+	default:
+		return "", false
 	}
-	return hostPort, secure
-}
-
-func cutScheme(target string, schemes ...string) (string, bool) {
-	for _, s := range schemes {
-		if rest, ok := strings.CutPrefix(target, s+"://"); ok {
-			return rest, true
-		}
-	}
-	return "", false
+	return wire.HostPort(u), secure
 }
 
 // boundTo returns the tenant of a card that is part of an interface's URL; empty if the

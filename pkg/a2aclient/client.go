@@ -111,12 +111,13 @@ type Client struct {
 // one below which its card is at /.well-known/agent-card.json, or grpc://HOST:PORT/TENANT
 // and grpcs://HOST:PORT/TENANT, which need no card.
 func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
-	if rest, ok := cutScheme(target, "grpc", "grpcs"); ok {
+	if scheme, rest, _ := strings.Cut(target, "://"); scheme == "grpc" || scheme == "grpcs" {
 		host, tenant, _ := strings.Cut(rest, "/")
-		if u, err := url.Parse("grpc://" + host); err != nil || u.Host == "" {
+		address, secure := grpcAddress(scheme+"://"+host, nil)
+		if address == "" {
 			return nil, noAddress(target, "grpc://HOST:PORT/TENANT")
 		}
-		via, err := newGRPC(newWeb(cfg, V1), host, strings.HasPrefix(target, "grpcs"))
+		via, err := newGRPC(newWeb(cfg, V1), address, secure)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +140,11 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 // New returns a client of the agent with a card, which was read from a URL. It uses the
 // card as it is, without Config.Verifier. It connects at the first call.
 func New(card *a2av1.AgentCard, address string, cfg Config) (*Client, error) {
-	at, err := Choose(card, address, cfg)
+	from, err := parseCardURL(address)
+	if err != nil {
+		return nil, err
+	}
+	at, err := cfg.choose(card, from)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +152,14 @@ func New(card *a2av1.AgentCard, address string, cfg Config) (*Client, error) {
 	if a2av03.Is(at.GetProtocolVersion()) {
 		c.version, c.tenant = V03, "" // the tenant is part of the address
 	}
-	c.via, err = newWeb(cfg, c.version).connect(at, address)
-	return c, err
+	if c.via, err = newWeb(cfg, c.version).connect(at, from); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// connect returns the binding of an interface.
-func (w *web) connect(i *a2av1.AgentInterface, card string) (transport, error) {
+// connect returns the binding of an interface; card is the URL of its card.
+func (w *web) connect(i *a2av1.AgentInterface, card *url.URL) (transport, error) {
 	base := strings.TrimSuffix(i.GetUrl(), "/")
 	switch binding := i.GetProtocolBinding(); {
 	case w.version == V03 && binding == REST:

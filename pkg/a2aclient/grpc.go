@@ -56,7 +56,7 @@ func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 		// Many servers close connections with pings more often than every 5 minutes.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}),
 	}
-	target := address
+	target := "dns:///" + address // with the scheme no address is read as another one
 	if dial := w.cfg.Dial; dial != nil {
 		target = "passthrough:///" + address
 		options = append(options, grpc.WithNoProxy(), grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
