@@ -86,8 +86,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 		return nil, noAddress(target, "http://HOST/…")
 	}
 	req.Header.Set("Accept", wire.TypeA2A+", "+wire.TypeJSON)
-	within := *w
-	within.http = &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}
+	within := &web{cfg: w.cfg, version: w.version, http: &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}}
 	status, data, err := within.answer(req, nil, MaxCard)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@
 package a2aclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -23,6 +24,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/wire"
 )
 
 // The bindings, as cards name them.
@@ -112,6 +114,9 @@ type Client struct {
 // and grpcs://HOST:PORT/TENANT, which need no card.
 func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	if scheme, rest, _ := strings.Cut(target, "://"); scheme == "grpc" || scheme == "grpcs" {
+		if cfg.Verifier != nil {
+			return nil, &kindError{text: wire.WithoutUser(target) + " has no card to verify; open the agent by the URL of its card", kind: ErrUntrusted}
+		}
 		host, tenant, _ := strings.Cut(rest, "/")
 		address, secure := grpcAddress(scheme+"://"+host, nil)
 		if address == "" {
@@ -122,7 +127,7 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 			return nil, err
 		}
 		at := &a2av1.AgentInterface{Url: host, ProtocolBinding: GRPC, ProtocolVersion: V1, Tenant: tenant}
-		return &Client{at: at, version: V1, tenant: tenant, cfg: cfg, via: via}, nil
+		return &Client{at: at, version: V1, tenant: cmp.Or(cfg.Tenant, tenant), cfg: cfg, via: via}, nil
 	}
 	cfg.Transport = cfg.transport() // the same for the card and for calls
 	card, _, err := ReadCard(ctx, target, cfg)
@@ -148,7 +153,7 @@ func New(card *a2av1.AgentCard, address string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{card: card, at: at, version: V1, tenant: at.GetTenant(), bound: boundTo(card, at), cfg: cfg}
+	c := &Client{card: card, at: at, version: V1, tenant: cmp.Or(cfg.Tenant, at.GetTenant()), bound: boundTo(card, at), cfg: cfg}
 	if a2av03.Is(at.GetProtocolVersion()) {
 		c.version, c.tenant = V03, "" // the tenant is part of the address
 	}

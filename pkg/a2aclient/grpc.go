@@ -194,4 +194,5 @@ func (g *grpcTransport) extendedCard(ctx context.Context, req *a2av1.GetExtended
 	return unary(ctx, g, "GetExtendedAgentCard", g.client.GetExtendedAgentCard, req)
 }
 
-func (g *grpcTransport) close() error { return g.conn.Close() }
+// close closes the connection, and those over HTTP on which the card was read.
+func (g *grpcTransport) close() error { return errors.Join(g.web.close(), g.conn.Close()) }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -30,6 +31,7 @@ type web struct {
 	cfg     Config
 	version string // of the protocol
 	http    *http.Client
+	lines   sync.Mutex // held while a line is written to Config.Raw
 }
 
 func newWeb(cfg Config, version string) *web {
@@ -74,7 +76,9 @@ func (w *web) service(ctx context.Context) http.Header {
 	if w.cfg.Token != "" {
 		h.Set("Authorization", "Bearer "+w.cfg.Token)
 	}
-	maps.Copy(h, w.cfg.Header)
+	for name, values := range w.cfg.Header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
 	return h
 }
 
@@ -211,6 +215,15 @@ func responses(events iter.Seq2[wire.Event, error], read func(wire.Event) (*a2av
 			}
 		}
 	}
+}
+
+// inEvent returns the error that an event of a stream is. It has no HTTP status.
+func inEvent(err error) error {
+	var e *ServerError
+	if errors.As(err, &e) {
+		e.HTTPStatus = 0
+	}
+	return err
 }
 
 // failing is a stream that fails at once.

@@ -74,7 +74,7 @@ func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage
 	case err != nil, env.JSONRPC != "2.0" && !r.cfg.Lenient:
 		return nil, badAnswer("the answer is not a JSON-RPC 2.0 response")
 	case !bytes.Equal(env.ID, id) && !r.cfg.Lenient:
-		return nil, badAnswer("the answer is to another request: its id is %s, not %s", cmp.Or(string(env.ID), "missing"), id)
+		return nil, badAnswer("the answer is to another request: its id is %.100s, not %s", cmp.Or(string(env.ID), "missing"), id)
 	}
 	return env.Result, nil
 }
@@ -92,7 +92,7 @@ func (r *rpc) follow(ctx context.Context, method string, params []byte, err erro
 	return responses(r.events(req, body, r.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		result, err := r.result(id, http.StatusOK, ev.Data)
 		if err != nil {
-			return nil, err
+			return nil, inEvent(err)
 		}
 		return parse(result)
 	})

@@ -63,7 +63,7 @@ func (c *Client) askedFor(id string, t *a2av1.Task, err error) (*a2av1.Task, err
 }
 
 func otherTask(id, got string) error {
-	return badAnswer("the server was asked for task %s, and answers with %s", id, cmp.Or(got, "none"))
+	return badAnswer("the server was asked for task %s, and answers with %.100s", id, cmp.Or(got, "none"))
 }
 
 // SubscribeToTask yields what comes of a task, until the task ends or asks for something.

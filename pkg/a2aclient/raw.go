@@ -6,11 +6,15 @@ import (
 	"strings"
 )
 
-// raw shows a line.
+// raw writes a line to Config.Raw.
 func (w *web) raw(format string, args ...any) {
-	if w.cfg.Raw != nil {
-		fmt.Fprintln(w.cfg.Raw, inner.ReplaceAllString(fmt.Sprintf(format, args...), `$1"***"`))
+	if w.cfg.Raw == nil {
+		return
 	}
+	line := inner.ReplaceAllString(fmt.Sprintf(format, args...), `$1"***"`)
+	w.lines.Lock()
+	defer w.lines.Unlock()
+	fmt.Fprintln(w.cfg.Raw, line)
 }
 
 // inner matches the secrets of push notifications, in JSON.

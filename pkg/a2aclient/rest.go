@@ -59,7 +59,7 @@ func (h *httpJSON) follow(req *http.Request, body []byte, parse func([]byte) (*a
 	req.Header.Set("Accept", wire.TypeSSE)
 	return responses(h.events(req, body, h.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		if ev.Failed() {
-			return nil, h.failed(http.StatusInternalServerError, ev.Data)
+			return nil, inEvent(h.failed(http.StatusInternalServerError, ev.Data))
 		}
 		return parse(ev.Data)
 	})
@@ -128,6 +128,16 @@ func taskPath(id string, more ...string) string {
 const webhooks = "/pushNotificationConfigs"
 
 func webhookPath(task, id string) string { return taskPath(task, webhooks, "/", url.PathEscape(id)) }
+
+// webhooksPath is the path and query of a page of a task's webhooks.
+func webhooksPath(req *a2av1.ListTaskPushNotificationConfigsRequest) string {
+	q := query{}
+	q.text("pageToken", req.GetPageToken())
+	if req.GetPageSize() != 0 {
+		q.text("pageSize", strconv.Itoa(int(req.GetPageSize())))
+	}
+	return q.on(taskPath(req.GetTaskId(), webhooks))
+}
 
 // query is a query of what is set.
 type query url.Values
@@ -240,13 +250,7 @@ func (r *rest) push(ctx context.Context, req *a2av1.GetTaskPushNotificationConfi
 }
 
 func (r *rest) pushes(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
-	q := query{}
-	q.text("pageToken", req.GetPageToken())
-	if req.GetPageSize() != 0 {
-		q.text("pageSize", strconv.Itoa(int(req.GetPageSize())))
-	}
-	path := q.on(r.path(req.GetTenant(), taskPath(req.GetTaskId(), webhooks)))
-	return get(ctx, r, path, &a2av1.ListTaskPushNotificationConfigsResponse{})
+	return get(ctx, r, r.path(req.GetTenant(), webhooksPath(req)), &a2av1.ListTaskPushNotificationConfigsResponse{})
 }
 
 func (r *rest) deletePush(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) error {

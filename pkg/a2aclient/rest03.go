@@ -80,9 +80,7 @@ func (r *rest03) push(ctx context.Context, req *a2av1.GetTaskPushNotificationCon
 }
 
 func (r *rest03) pushes(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
-	q := query{}
-	q.text("pageToken", req.GetPageToken())
-	data, err := r.call(ctx, http.MethodGet, q.on(taskPath(req.GetTaskId(), webhooks)), nil, nil)
+	data, err := r.call(ctx, http.MethodGet, webhooksPath(req), nil, nil)
 	return read03(data, err, a2av03.REST.ReadPushes)
 }
 
