@@ -76,9 +76,10 @@ type Config struct {
 	Extensions []string
 	// Verifier decides which cards are used; nil uses every card.
 	Verifier Verifier
-	// Resumes is how many times in a row the client tries to resume a stream that broke,
-	// before the stream yields its error; each event that arrives makes it begin anew.
-	// 0 is 5; a negative number resumes none.
+	// Resumes is how many times in a row the client tries to resume a stream that ended
+	// early, before the stream yields its error. Each response with a newer cursor resets
+	// the count. 0 means 5; a negative number turns resuming off. The first try is made at
+	// once, the next after 200 ms; the pause doubles up to 5 s.
 	Resumes int
 	// Lenient accepts answers that are faulty but can be understood: JSON-RPC responses
 	// with another version or id, tasks without a status. It skips updates of other

@@ -56,18 +56,22 @@ func taskOf(r *a2av1.StreamResponse) (id string, ok bool) {
 // position is how far a stream has been read.
 type position struct {
 	tenant, task string
-	cursor       int64 // newest one; 0 for none
+	cursor       int64 // the newest one; 0 if there is none
 	beyond       int   // responses since the cursor
-	read         int   // responses in all
+	begun        bool  // a response has arrived
 	state        a2av1.TaskState
 }
 
-// add notes a response.
+// add records a response. One about another task changes nothing.
 func (p *position) add(r *a2av1.StreamResponse) {
-	p.read++
-	if id, ok := taskOf(r); ok && p.task == "" {
+	id, ok := taskOf(r)
+	if ok && p.task == "" {
 		p.task = id
 	}
+	if ok && id != p.task {
+		return
+	}
+	p.begun = true
 	if s := max(r.GetTask().GetStatus().GetState(), r.GetStatusUpdate().GetStatus().GetState()); s != 0 {
 		p.state = s
 	}
@@ -80,10 +84,10 @@ func (p *position) add(r *a2av1.StreamResponse) {
 // ended reports whether the task has ended: nothing more follows.
 func (p *position) ended() bool { return taskstate.Final(p.state) }
 
-// resumable reports whether a stream goes on that ended with err, nil for its regular end.
+// resumable reports whether a stream is resumed that ended with err, nil for its regular end.
 func (p *position) resumable(err error) bool {
 	switch {
-	case p.cursor == 0 || p.task == "" || p.read == 0 || p.ended():
+	case p.cursor == 0 || p.task == "" || !p.begun || p.ended():
 		return false
 	case err == nil: // a proxy may have closed it
 		return p.state == a2av1.TaskState_TASK_STATE_SUBMITTED || p.state == a2av1.TaskState_TASK_STATE_WORKING
@@ -100,12 +104,12 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 	}
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		for tries := 0; ; tries++ {
-			read := p.read
+			before := p.cursor
 			more, err := p.follow(stream, yield)
 			if !more {
 				return
 			}
-			if p.read > read {
+			if p.cursor > before {
 				tries = 0
 			}
 			if tries >= most || !p.resumable(err) || sleep(ctx, tries) != nil {
@@ -119,19 +123,16 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 	}
 }
 
-// follow yields the responses of a stream, except those since the cursor that come again,
-// until it ends. more reports whether the reader wants more.
+// follow yields the responses of a stream until it ends, except those since the cursor,
+// which come again. more reports whether the reader wants more.
 func (p *position) follow(stream iter.Seq2[*a2av1.StreamResponse, error], yield func(*a2av1.StreamResponse, error) bool) (more bool, _ error) {
 	again := p.beyond
-	if p.read == 0 {
-		again = 0
-	}
 	for r, err := range stream {
 		if err != nil {
 			return true, err
 		}
-		if r.GetTask() != nil {
-			again = 0 // the server begins anew: with the task as it is
+		if r.GetTask() != nil || Cursor(r) != 0 {
+			again = 0 // the server begins with the task as it is, or this is new
 		}
 		if again > 0 {
 			again--
