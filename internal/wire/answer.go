@@ -20,8 +20,8 @@ import (
 // error.
 func UnmarshalAnswer(b []byte, m proto.Message) error {
 	err := Unmarshal(b, m)
-	if err == nil {
-		return nil
+	if err == nil || ScanJSON(b) != nil { // too much to read it a second time
+		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.UseNumber()

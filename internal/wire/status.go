@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -241,16 +242,23 @@ func encodeDetails(st *status.Status) json.RawMessage {
 	return b
 }
 
-// decodeDetails reads what encodeDetails wrote; other types are left out.
+// maxDetails bounds the details that are read of an error. Ours have at most three.
+const maxDetails = 16
+
+// decodeDetails reads what encodeDetails wrote, up to maxDetails; other types are left out.
 func decodeDetails(b json.RawMessage) []*anypb.Any {
-	var list []json.RawMessage
-	if json.Unmarshal(b, &list) != nil {
+	list := json.NewDecoder(bytes.NewReader(b))
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
 		return nil
 	}
+	o := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: scanWireDepth, Resolver: detailTypes()}
 	var details []*anypb.Any
-	for _, raw := range list {
+	for n := 0; n < maxDetails && list.More(); n++ {
+		var raw json.RawMessage
+		if list.Decode(&raw) != nil {
+			return nil
+		}
 		d := &anypb.Any{}
-		o := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: scanWireDepth, Resolver: detailTypes()}
 		if o.Unmarshal(raw, d) == nil {
 			details = append(details, d)
 		}
