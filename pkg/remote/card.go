@@ -163,7 +163,10 @@ func (a *A2A) noCard(err error) error {
 	case errors.As(err, &unreachable):
 		return failure(a.cfg.ID, err)
 	case errors.Is(err, a2aclient.ErrMoved):
-		return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q shows no card: its address redirects elsewhere", a.cfg.ID).Because(err)
+		return &agent.Error{
+			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
+			Message: fmt.Sprintf("agent %q shows no card: its address redirects elsewhere", a.cfg.ID), Err: err,
+		}
 	case errors.As(err, &answer):
 		problem := strings.TrimPrefix(answer.Problem, "the answer cannot be read: ")
 		return senseless(a.cfg.ID, "has a card that cannot be read: "+clip(problem), err)
