@@ -12,39 +12,39 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Why an interface of a card is not used.
+// Reasons for not using an interface.
 const (
-	// UnknownVersion: it is one of a version that is not spoken over its binding, or was
-	// not asked for.
+	// UnknownVersion means that the version of the interface is not supported over its
+	// binding, or is not Config.Version.
 	UnknownVersion Why = iota + 1
-	// UnknownBinding: this package does not know its binding.
+	// UnknownBinding means that the binding is not supported.
 	UnknownBinding
-	// Elsewhere: it must not see the credentials.
+	// Elsewhere means that the credentials must not be sent to the interface.
 	Elsewhere
-	// BadAddress: its URL is none, or has a user.
+	// BadAddress means that the binding cannot call the URL, or that the URL has a user.
 	BadAddress
-	// OtherBinding: Config.Bindings does not name its binding.
+	// OtherBinding means that the binding is not among Config.Bindings.
 	OtherBinding
 )
 
 // Why is the reason for which an interface is not used.
 type Why int
 
-// Refusal is an interface of a card that is not used.
+// Refusal is an interface of a card that is not used, and the reason.
 type Refusal struct {
 	Interface *a2av1.AgentInterface
 	Why       Why
 }
 
-// InterfaceError is the error for a card that offers nothing that can be used.
+// InterfaceError is the error for a card that has no interface that can be used.
 type InterfaceError struct {
-	// Refusals are the interfaces of the card, in its order.
+	// Refusals has all interfaces of the card, in its order.
 	Refusals []Refusal
 
 	cfg Config
 }
 
-// Error lists what the card offers, and what was wanted.
+// Error lists the interfaces of the card, and describes those that were wanted.
 func (e *InterfaceError) Error() string {
 	var offered []string
 	var hint string
@@ -67,7 +67,7 @@ func (e *InterfaceError) Error() string {
 	return fmt.Sprintf("card read, but it offers %s; wanted %s%s", offers, e.cfg.wanted(), hint)
 }
 
-// wanted describes what a card has to offer.
+// wanted describes the interfaces that a Client with cfg can use.
 func (cfg Config) wanted() string {
 	current, old := "protocol 1.0 over GRPC, HTTP+JSON or JSONRPC", "0.3 over HTTP+JSON or JSONRPC"
 	if len(cfg.Bindings) > 0 {
@@ -122,7 +122,8 @@ func (cfg Config) choose(card *a2av1.AgentCard, from *url.URL) (*a2av1.AgentInte
 	return best, nil
 }
 
-// rank orders the interfaces of a card: the smallest is the best.
+// rank returns the rank of an interface of a card. The interface with the lowest rank is
+// the best.
 func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
 	rank := max(0, slices.Index(cfg.Bindings, i.GetProtocolBinding()))
 	if to := boundTo(card, i); cfg.Tenant != "" && to != "" && to != cfg.Tenant {
@@ -134,7 +135,7 @@ func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
 	return rank
 }
 
-// refuses returns why an interface is not used; 0 if it can be.
+// refuses returns the reason for not using an interface; 0 if there is none.
 func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 	binding := i.GetProtocolBinding()
 	switch {
@@ -152,7 +153,7 @@ func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 	return 0
 }
 
-// speaks reports whether the version of an interface is spoken over its binding.
+// speaks reports whether the version of an interface is supported over its binding.
 func (cfg Config) speaks(i *a2av1.AgentInterface) bool {
 	if a2av03.Is(i.GetProtocolVersion()) {
 		return cfg.Version != V1 && i.GetProtocolBinding() != GRPC
@@ -170,8 +171,8 @@ func hasAddress(i *a2av1.AgentInterface) bool {
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// trusts reports whether an interface may see the credentials, if there are any: it is at
-// one of the trusted origins, and no less protected than the card.
+// trusts reports whether the credentials may be sent to an interface: there are none, or it
+// is at one of the trusted origins and uses TLS if the card was read over TLS.
 func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	if cfg.Token == "" && len(cfg.Header) == 0 {
 		return true

@@ -17,12 +17,13 @@ func (w *web) raw(format string, args ...any) {
 	fmt.Fprintln(w.cfg.Raw, line)
 }
 
-// inner matches the secrets of push notifications, in JSON.
+// inner matches the secrets of webhooks in JSON.
 var inner = regexp.MustCompile(`("(?:credentials|token)"\s*:\s*)"(?:[^"\\]|\\.)*"`)
 
-// secret matches names of headers whose value is not shown.
+// secret matches the names of headers whose values are replaced by ***.
 var secret = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|password|credential`)
 
+// rawHeader writes the named headers to Config.Raw.
 func (w *web) rawHeader(direction string, h map[string][]string, names ...string) {
 	for _, name := range names {
 		for _, value := range h[name] {
