@@ -60,16 +60,18 @@ func (r *record) all() []*teamv1.Event {
 // pack encodes the events of a record that nothing is added to any more. One that cannot
 // be encoded, as it has a text that is not UTF-8, stays as it is.
 func (r *record) pack() {
-	size := 0
-	for _, ev := range r.events {
-		n := proto.Size(ev)
-		size += n + protowire.SizeVarint(uint64(n)) //nolint:gosec // not negative
+	sizes := make([]uint64, len(r.events))
+	total := 0
+	for i, ev := range r.events {
+		sizes[i] = uint64(proto.Size(ev)) //nolint:gosec // not negative
+		total += int(sizes[i]) + protowire.SizeVarint(sizes[i])
 	}
-	packed := make([]byte, 0, size)
-	for _, ev := range r.events {
-		packed = binary.AppendUvarint(packed, uint64(proto.Size(ev))) //nolint:gosec // not negative
+	packed := make([]byte, 0, total)
+	encode := proto.MarshalOptions{UseCachedSize: true} // events on record do not change
+	for i, ev := range r.events {
+		packed = binary.AppendUvarint(packed, sizes[i])
 		var err error
-		if packed, err = (proto.MarshalOptions{}).MarshalAppend(packed, ev); err != nil {
+		if packed, err = encode.MarshalAppend(packed, ev); err != nil {
 			return
 		}
 	}
