@@ -36,13 +36,13 @@ func TestA_21_SchemesInCapitals(t *testing.T) {
 		if err != nil {
 			return
 		}
-		defer conn.Close() //nolint:errcheck // nothing was sent
+		defer conn.Close()
 		b := make([]byte, 1)
 		if _, err := conn.Read(b); err == nil {
 			first <- b[0]
 		}
 	}()
-	defer l.Close() //nolint:errcheck // nothing was written
+	defer l.Close()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		data, err := wire.Marshal(grpcAt(l.Addr().String()))
 		if err != nil {
