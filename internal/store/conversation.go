@@ -109,7 +109,7 @@ func (s *Memory) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error
 	for _, by := range e.By {
 		c.entries += v.add(e.Task, by)
 	}
-	for _, by := range e.By { // at the number of the exchange's last entry, so that readers see all of it or nothing
+	for _, by := range e.By { // numbered like the last entry, so that readers see all or nothing
 		if len(by.State) > 0 {
 			v.paths[by.Path].set(v.last, by.State)
 		}

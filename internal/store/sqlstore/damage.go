@@ -130,7 +130,7 @@ func putRight(name string, flips []flip) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// maxListed is the most tasks that are listed as possibly damaged.
+// maxListed is the maximum number of tasks that are listed as possibly damaged.
 const maxListed = 50
 
 // err returns why the store accepts no writes and what to do. It lists what the
@@ -252,7 +252,7 @@ func records(page []byte) (list []record) {
 func recordAt(page []byte, at int) (r record, ok bool) {
 	defer func() {
 		if recover() != nil { // past the end of the page
-			ok = false
+			ok = false // beyond the end of the page
 		}
 	}()
 	_, at = varint(page, at) // length
