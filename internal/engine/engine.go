@@ -77,6 +77,7 @@ func New(cfg Config) *Engine {
 // in the store. It does not block, and calls in quick succession count as one.
 func (e *Engine) Wake(string) { e.signal() }
 
+// signal makes Serve claim again. It does not block.
 func (e *Engine) signal() {
 	select {
 	case e.wake <- struct{}{}:

@@ -40,6 +40,7 @@ type View struct {
 	gaps bool // see teller
 }
 
+// view returns what the feed knows of its task now.
 func (f *feed) view() View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,6 +101,7 @@ func (r *Reader) Latest(ctx context.Context, after int64) (View, error) {
 	return r.feed.view(), nil
 }
 
+// latest joins a feed for Latest.
 func (r *Reader) latest(ctx context.Context, after int64) error {
 	shut, err := r.line.open(ctx)
 	if err != nil {

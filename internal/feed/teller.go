@@ -20,6 +20,7 @@ type teller struct {
 	taken   map[int64]int64            // sequence numbers of the events that record inbox rows, by row
 }
 
+// newTeller returns a teller that has folded no events.
 func newTeller(k Key, closes func(a2av1.TaskState) bool) teller {
 	return teller{fold: project.New(k.Root, k.Scope), details: k.Details, closes: closes}
 }

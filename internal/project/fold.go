@@ -282,6 +282,7 @@ func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	return t
 }
 
+// taskStatus returns the status of the task.
 func (f *Fold) taskStatus() *a2av1.TaskStatus {
 	return &a2av1.TaskStatus{State: f.state, Message: f.status, Timestamp: timestamppb.New(f.statusAt)}
 }

@@ -24,6 +24,7 @@ type known struct {
 	cancel, paused    bool
 }
 
+// known returns what readers know after the last event.
 func (f *Fold) known() known {
 	return known{f.state, f.statusAt, f.status, len(f.open()), len(f.failed), len(f.warnings), f.canceling(), f.Paused()}
 }
@@ -75,6 +76,7 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 	return out
 }
 
+// statusUpdate returns an update with the current status, about an event.
 func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
 	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
 		TaskId: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(ev, details),

@@ -48,6 +48,7 @@ type memoryFault struct {
 	err  error
 }
 
+// errUnread is the fault of every path if the position in the conversation is a2a.Unread.
 var errUnread = errors.New("its place could not be read when the run was accepted")
 
 // remembering gives the run its memory. Without a conversation or a store for it, the run has none.

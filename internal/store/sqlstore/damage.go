@@ -176,6 +176,7 @@ func (l *damagedLog) ofSource(file string) {
 	}
 }
 
+// exists reports whether a file exists.
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -426,6 +427,7 @@ func checkIndexes(ctx context.Context, db *sql.DB, file string) error {
 		a2a.ErrStorage, file, strings.Join(found, "; "), file)
 }
 
+// structureDamaged returns the error for a file with the given findings.
 func structureDamaged(file string, found []string) error {
 	return fmt.Errorf("%w: more than single records of %s are damaged: %s. Check the disk. "+
 		"Restore a backup; or save what can be read: sqlite3 %s .recover | sqlite3 NEW, and serve sqlite:NEW",

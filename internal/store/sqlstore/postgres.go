@@ -128,6 +128,7 @@ func (d *postgresDB) skip() string               { return " FOR UPDATE SKIP LOCK
 func (d *postgresDB) tell(root, audience string) { d.bell.ring(change{root, audience}) }
 func (d *postgresDB) state() *health             { return d.health }
 
+// now implements database.
 func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 	var t time.Time
 	start := time.Now()
@@ -302,6 +303,7 @@ func passing(err error) bool {
 		pgconn.SafeToRetry(err) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, sql.ErrConnDone)
 }
 
+// close implements database. It first writes what is queued.
 func (d *postgresDB) close() error {
 	d.writer.close()
 	d.stop()

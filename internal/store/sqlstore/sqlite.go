@@ -420,6 +420,7 @@ func (d *sqliteDB) failed(err error) error {
 	return err
 }
 
+// close implements database. It first writes what is queued.
 func (d *sqliteDB) close() error {
 	d.writer.close()
 	d.stop()
