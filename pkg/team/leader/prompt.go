@@ -44,7 +44,8 @@ type promptWriter struct {
 
 func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
 
-// turn writes the input of a turn, its answer, and the answers to its calls.
+// turn writes the input of a turn, its answer, and the answers to its calls. i is the index of the
+// turn's step.
 func (w *promptWriter) turn(i int, st *team.StepState) {
 	for ; w.received < st.ReceivedBefore; w.received++ {
 		w.add(prompt.Said(w.state.Received[w.received]))
