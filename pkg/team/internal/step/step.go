@@ -72,7 +72,8 @@ type Runner struct {
 	Scope string
 	// Request that the call was made with.
 	Request *teamv1.ProcessRequest
-	// Above are the ids of the agents above the members, outermost first.
+	// Above are the ids of the agents above the members, outermost first. It is the path of
+	// their requests, which share the slice, so its capacity must equal its length.
 	Above []string
 	// Guards are the middlewares of the team.
 	Guards *agent.Guards
