@@ -35,8 +35,8 @@ type voice struct {
 
 // memberWork is the output of the steps below the scope of a fold.
 type memberWork struct {
-	view  *journal.View // the scope of the fold
-	scope string        // of the fold
+	view  *journal.View
+	scope string // the scope of the fold
 
 	output
 	members []*journal.Node          // the delegations below the scope, in the order of their decisions

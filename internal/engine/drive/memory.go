@@ -32,10 +32,10 @@ const (
 // memory reads the conversation of a run, one path at a time when it is first needed. It implements
 // agent.Memory and is safe for concurrent use.
 type memory struct {
-	ctx    context.Context // history before this sequence is read; 0 means none
+	ctx    context.Context // of the drive; recall has no context of its own
 	from   a2a.Conversations
 	thread a2a.Thread
-	upTo   int64
+	upTo   int64 // position up to which the conversation is read; 0 means that it is empty
 
 	mu     sync.Mutex
 	paths  map[string]a2a.Recollection // guarded by mu

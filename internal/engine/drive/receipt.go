@@ -14,11 +14,11 @@ import (
 // reach collects what the cancel of a scope reached: each step below the scope that was open when
 // the cancel was recorded.
 type reach struct {
-	scope string
-	order []*reached          // the scope that was canceled
-	found map[string]*reached // of order, by scope
-	spent *teamv1.Spent       // the steps in order, by scope
-} // total spent after the cancel
+	scope string              // the scope that was canceled
+	order []*reached          // in the order in which the steps were decided
+	found map[string]*reached // the steps in order, by scope
+	spent *teamv1.Spent       // total spent after the cancel
+}
 
 // reached is one step that a cancel reached, with its last action before the cancel.
 type reached struct {

@@ -252,8 +252,8 @@ func records(page []byte) (list []record) {
 // recordAt reads the row in a cell; the cell's header has the column types.
 func recordAt(page []byte, at int) (r record, ok bool) {
 	defer func() {
-		if recover() != nil { // past the end of the page
-			ok = false // beyond the end of the page
+		if recover() != nil { // beyond the end of the page
+			ok = false
 		}
 	}()
 	_, at = varint(page, at) // length
