@@ -9,7 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -23,7 +23,7 @@ var jumps = []time.Duration{time.Hour, -time.Hour, -10 * 365 * 24 * time.Hour, 1
 func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) storetest.Store {
 	t.Helper()
 	if !at.Durable {
-		return store.NewMemory(store.MemoryConfig{Clock: clock.Now})
+		return memory.New(memory.Config{Clock: clock.Now})
 	}
 	s, err := sqlstore.Open(t.Context(), at.URL, sqlstore.Config{Clock: clock.Now, Retention: 100 * 365 * 24 * time.Hour})
 	if err != nil {

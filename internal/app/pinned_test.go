@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -230,7 +231,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 		return nil, n.err
 	}
 	if n.bodies[revision] == nil {
-		return store.NewMemory(store.MemoryConfig{}).Definition(context.Background(), revision)
+		return memory.New(memory.Config{}).Definition(context.Background(), revision)
 	}
 	return n.bodies[revision], nil
 }

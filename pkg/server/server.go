@@ -25,7 +25,7 @@ import (
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -243,7 +243,7 @@ func (c *Config) complete() error {
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
-		c.Store = store.NewMemory(store.MemoryConfig{})
+		c.Store = memory.New(memory.Config{})
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
@@ -62,7 +63,7 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (OpenedStore, err
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
 	}
 	if url == store.MemoryURL {
-		return memory{store.NewMemory(store.MemoryConfig{Deduplicate: c.Deduplicate})}, nil
+		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
 	}
 	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Log: c.Log})
 	if err != nil {
@@ -80,12 +81,6 @@ type openError struct {
 
 func (e openError) Error() string { return e.text }
 func (e openError) Unwrap() error { return e.cause }
-
-// memory is a store in the memory of this process.
-type memory struct{ *store.Memory }
-
-// Close does nothing.
-func (memory) Close() error { return nil }
 
 // faulty is a store that may fail before it is closed.
 type faulty interface {

@@ -18,8 +18,8 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -196,7 +196,7 @@ type rig struct {
 }
 
 func start(t *testing.T, plan faulty.Plan) *rig {
-	r := &rig{T: t, store: faulty.New(store.NewMemory(store.MemoryConfig{})), calls: map[string]int{}}
+	r := &rig{T: t, store: faulty.New(memory.New(memory.Config{})), calls: map[string]int{}}
 	m := manager.New(manager.Config{})
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, m.Register(id, r.member(id)))

@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type definition struct {
 
 // PutDefinition keeps the content of a definition under its name, as long as runs
 // are tied to it and for an hour after it was last put. What is known is not changed.
-func (s *Memory) PutDefinition(_ context.Context, revision string, body []byte) error {
+func (s *Store) PutDefinition(_ context.Context, revision string, body []byte) error {
 	now := s.clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Memory) PutDefinition(_ context.Context, revision string, body []byte) 
 }
 
 // Definition returns the content of a definition. a2a.ErrNotFound.
-func (s *Memory) Definition(_ context.Context, revision string) ([]byte, error) {
+func (s *Store) Definition(_ context.Context, revision string) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	d := s.definitions[revision]
@@ -52,7 +52,7 @@ func (s *Memory) Definition(_ context.Context, revision string) ([]byte, error) 
 }
 
 // tie counts a new run for the definition that it is tied to. The caller holds mu.
-func (s *Memory) tie(r *run, acc *teamv1.Accepted) {
+func (s *Store) tie(r *run, acc *teamv1.Accepted) {
 	if r.tied = s.definitions[acc.GetPins().GetRevisions()[acc.GetAgent()]]; r.tied != nil {
 		r.tied.runs++
 	}

@@ -1,11 +1,11 @@
-package store
+package memory
 
 import (
 	"bytes"
-	"cmp"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -27,17 +27,13 @@ type expiry struct {
 	at  time.Time
 }
 
-// Sender is whose the key of an input for a task of owner is: an answer's is that of
-// who gives it.
-func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
-
 // putKey is the key of an input. One with a digest is its sender's, as the id of a
 // message is; another one's is the root's.
 func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
 	}
-	return requestKey{owner: Sender(r.owner, in), agent: AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
+	return requestKey{owner: store.Sender(r.owner, in), agent: store.AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
 }
 
 // again returns what became of a request that is made again; root, where set,
@@ -50,7 +46,7 @@ func (q request) again(root string, digest []byte) (string, int64, error) {
 }
 
 // known returns what became of an input that was put before.
-func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
+func (s *Store) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	q, known := s.request(key, now)
@@ -62,15 +58,15 @@ func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n 
 }
 
 // request finds a request within its window. The caller holds mu.
-func (s *Memory) request(key requestKey, now time.Time) (request, bool) {
+func (s *Store) request(key requestKey, now time.Time) (request, bool) {
 	q, ok := s.requests[key]
-	return q, ok && key.id != "" && now.Sub(q.at) < Window(key.id, s.deduplicate)
+	return q, ok && key.id != "" && now.Sub(q.at) < store.Window(key.id, s.deduplicate)
 }
 
 // remember keeps a request for its window, and forgets those whose is over. The
 // caller holds mu.
-func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
-	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(RequestWindow, s.deduplicate) {
+func (s *Store) remember(r *run, key requestKey, q request, now time.Time) {
+	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(store.RequestWindow, s.deduplicate) {
 		s.expire(s.expiries[0])
 		s.expiries[0] = expiry{}
 		s.expiries = s.expiries[1:]
@@ -85,7 +81,7 @@ func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
 }
 
 // expire forgets a request unless it was made anew since. The caller holds mu.
-func (s *Memory) expire(e expiry) {
+func (s *Store) expire(e expiry) {
 	if q, ok := s.requests[e.key]; ok && q.at.Equal(e.at) {
 		delete(s.requests, e.key)
 	}
@@ -93,7 +89,7 @@ func (s *Memory) expire(e expiry) {
 
 // retire counts a run as finished, packs one that finished before, and drops the oldest
 // beyond what is kept.
-func (s *Memory) retire(r *run) {
+func (s *Store) retire(r *run) {
 	if old := s.finish(r); old != nil {
 		old.pack()
 	}
@@ -101,7 +97,7 @@ func (s *Memory) retire(r *run) {
 
 // finish counts a run as finished and drops the oldest beyond what is kept. It returns the
 // run whose events are to be packed, nil if there is none.
-func (s *Memory) finish(r *run) *run {
+func (s *Store) finish(r *run) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = append(s.finished, r)
@@ -117,7 +113,7 @@ func (s *Memory) finish(r *run) *run {
 }
 
 // drop forgets a finished run with everything. The caller holds mu.
-func (s *Memory) drop(r *run) {
+func (s *Store) drop(r *run) {
 	delete(s.runs, r.root)
 	s.pushes.drop(r.root)
 	if r.tied != nil {

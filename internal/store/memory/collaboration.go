@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 // Collaborations returns those of an agent that have not ended, of all owners.
-func (s *Memory) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
+func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.busy[agent]), nil
@@ -16,7 +16,7 @@ func (s *Memory) Collaborations(_ context.Context, agent string) ([]a2a.Key, err
 
 // free lets the agent of a collaboration that has ended have another one. The caller
 // holds r.mu, so that nobody sees the end before.
-func (s *Memory) free(r *run) {
+func (s *Store) free(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := slices.DeleteFunc(s.busy[r.agent], func(k a2a.Key) bool { return k.ID == r.root })
