@@ -9,6 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
@@ -20,7 +21,7 @@ import (
 var jumps = []time.Duration{time.Hour, -time.Hour, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
 
 // onClock is a store that tells the time by a clock.
-func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) storetest.Store {
+func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) store.Store {
 	t.Helper()
 	if !at.Durable {
 		return memory.New(memory.Config{Clock: clock.Now})
@@ -84,7 +85,7 @@ type handled struct {
 	ctx context.Context
 }
 
-func driven(t *testing.T, s storetest.Store, agents a2a.Agents, clock *storetest.Clock) *handled {
+func driven(t *testing.T, s store.Store, agents a2a.Agents, clock *storetest.Clock) *handled {
 	t.Helper()
 	e := engine.New(engine.Config{Leases: s, Replica: "r1"})
 	runner := &drive.Runner{Agent: agents.Get, Clock: clock.Now}

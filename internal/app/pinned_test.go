@@ -239,7 +239,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 // live serves a definition without a server.
 func live(t *testing.T, def *config.Config, n *notes) *Live {
 	t.Helper()
-	l, err := NewLive(def, n, zap.NewNop())
+	l, err := NewLive(def, n, nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestR_001_30_StartOrDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		replica := func() *Service {
-			h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+			h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 			return New(Config{Handler: h, Slots: st, Teams: unaware{handlerTeams{h}}})
 		}
 		remove = func(ctx context.Context) error {

@@ -23,7 +23,7 @@ func TestR_001_32_ListWithoutAStore(t *testing.T) {
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)
 	}
-	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	if _, err := h.Start(ctx, a2a.Start{Agent: "crew", Message: agent.UserMessage("m", "do it"), Brief: &teamv1.Brief{TaskDescription: "do it"}}); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)
 	}
-	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	var want []string
 	for i := range 1000 { // every second one is a plain task

@@ -29,12 +29,9 @@ type Leases interface {
 	// Release releases a claimed run that has not come to a stop, due at a time;
 	// the zero time is at once. An input makes it due earlier. ErrFenced.
 	Release(ctx context.Context, c a2a.Claim, at time.Time) error
-}
-
-// Suspender is implemented by Leases that can park a run with a reason. Without it such
-// a run is retried forever, at growing intervals.
-type Suspender interface {
 	// Suspend releases a claimed run, which is not due again until an input arrives for
 	// it. Until then readers of its task see the reason.
 	Suspend(ctx context.Context, c a2a.Claim, reason string) error
+	// Ready returns nil, or why the store accepts no writes at present.
+	Ready() error
 }

@@ -30,7 +30,7 @@ func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) 
 func TestR_003_30_WatcherSleepsWhileOthersWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &countedStore{Store: memory.New(memory.Config{})}
-		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st})
+		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st, Overview: st})
 		m := New(Config{Handler: h, Poll: time.Hour})
 		ctx, leave := context.WithCancel(a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"}))
 		told := make(chan struct{}, 100)

@@ -62,7 +62,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	s := memory.New(memory.Config{})
-	return &world{t: t, store: s, handler: a2a.NewHandler(a2a.Config{Store: s}), start: time.Now(), log: &bytes.Buffer{}}
+	return &world{t: t, store: s, handler: a2a.NewHandler(a2a.Config{Store: s, Pushes: s}), start: time.Now(), log: &bytes.Buffer{}}
 }
 
 // serve runs a dispatcher until stop is called.

@@ -1,5 +1,3 @@
-// Package store has what the stores share: the interface that they implement, the rules of their
-// records, page tokens and URLs. The stores are in its packages memory and sqlstore.
 package store
 
 import (

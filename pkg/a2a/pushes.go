@@ -132,8 +132,7 @@ type PushStep struct {
 	At   time.Time
 }
 
-// Pushes is what a store keeps so that receivers are told of tasks. A store that
-// does not implement it serves no push notifications. A configuration is due when
+// Pushes keeps the push configurations of tasks. A configuration is due when
 // it is made, and when an event is put on record of a task with an idle one, in
 // the same transaction; with its task it is deleted. Safe for concurrent use.
 type Pushes interface {

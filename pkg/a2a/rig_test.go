@@ -60,6 +60,7 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	r.add(t, agents...)
 	e := engine.New(engine.Config{Leases: r.store})
 	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
+	c.Overview, c.Approvals, c.Conversations, c.Pushes = r.store, r.store, r.store, r.store
 	r.Handler = a2a.NewHandler(c)
 	runner := &drive.Runner{Agent: r.agents.Get, Conversations: r.store, Tasks: r.Handler}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -87,13 +87,13 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	var c checker
 	c.send(req)
 	push := req.GetConfiguration().GetTaskPushNotificationConfig()
-	if push != nil && h.pushes != nil {
+	if push != nil && h.c.Pushes != nil {
 		c.inlinePush(req, push)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err
 	}
-	if push != nil && h.pushes == nil {
+	if push != nil && h.c.Pushes == nil {
 		return Caller{}, nil, PushNotificationNotSupported()
 	}
 	who, err := caller(ctx)
@@ -171,7 +171,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if fresh {
 		acc.Message.ContextId = newID()
 	}
-	acc.Conversation = conversation(ctx, h.c.Store, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
+	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
 	push, err := inlinePush(s)
 	if err != nil {
 		return sent{}, err
@@ -376,7 +376,7 @@ func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *t
 	if err != nil {
 		return 0, err
 	}
-	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
+	if n, _, err = h.c.Pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
 		return 0, storeError(f.ID(), err)
 	}
 	return n, nil

@@ -71,7 +71,7 @@ type New struct {
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
 	// Push is a configuration that the task begins with; nil is none. Its receiver is
-	// told from the first event on. Only of a store that is Pushes. ErrPushOwner.
+	// told from the first event on. Only if the store implements Pushes. ErrPushOwner.
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is its Push.Version.
 	PushVersion string

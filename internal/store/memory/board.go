@@ -37,8 +37,6 @@ type boardRecord struct {
 	event *teamv1.BoardEvent
 }
 
-var _ board.Store = (*Store)(nil)
-
 // at returns a board, an empty one where nothing was put on it. The caller holds mu.
 func (b *boards) at(k board.Key) *boardState {
 	if s := b.by[k]; s != nil {

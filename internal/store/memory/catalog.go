@@ -19,8 +19,6 @@ type entries struct {
 	watchers map[chan struct{}]struct{} // guarded by mu
 }
 
-var _ catalog.Store = (*Store)(nil)
-
 // Catalog implements catalog.Store.
 func (s *Store) Catalog(context.Context) (catalog.Snapshot, error) {
 	c := &s.catalog

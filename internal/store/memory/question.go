@@ -12,8 +12,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-var _ a2a.Approvals = (*Store)(nil)
-
 // Questions implements a2a.Approvals.
 func (s *Store) Questions(_ context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
 	s.mu.RLock()

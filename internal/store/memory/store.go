@@ -57,8 +57,7 @@ type Config struct {
 }
 
 // Store keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Overview, a2a.Approvals, a2a.Conversations, a2a.Pushes,
-// catalog.Store, board.Store and engine.Leases. Safe for concurrent use.
+// It implements store.Store. Safe for concurrent use.
 type Store struct {
 	clock       func() time.Time
 	maxFinished int
@@ -87,6 +86,8 @@ type Store struct {
 
 	busy map[string][]a2a.Key // collaborations that have not ended, by agent; guarded by mu
 }
+
+var _ store.Store = (*Store)(nil)
 
 // owner is what the store keeps for one owner.
 type owner struct {
@@ -325,6 +326,15 @@ func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	}
 	return r.watch()
 }
+
+// Ready returns nil: memory accepts all writes.
+func (s *Store) Ready() error { return nil }
+
+// Failed returns nil, a channel that is never closed: memory does not fail.
+func (s *Store) Failed() <-chan struct{} { return nil }
+
+// Err returns nil.
+func (s *Store) Err() error { return nil }
 
 // Close does nothing: nothing outlives the process.
 func (s *Store) Close() error { return nil }

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -20,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemory(t *testing.T) {
-	storetest.Run(t, func(_ testing.TB, clock func() time.Time) storetest.Store {
+	storetest.Run(t, func(_ testing.TB, clock func() time.Time) store.Store {
 		return memory.New(memory.Config{Clock: clock})
 	})
 }

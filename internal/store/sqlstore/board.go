@@ -21,8 +21,6 @@ import (
 // boardTopic stands for all boards where roots are watched. No root has such a name.
 const boardTopic = "~board"
 
-var _ board.Store = (*Store)(nil)
-
 // ChangeBoard implements board.Store. The row of the board is locked meanwhile.
 func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
 	var ev *teamv1.BoardEvent

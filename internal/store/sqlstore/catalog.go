@@ -16,8 +16,6 @@ import (
 // catalogTopic stands for the catalog where roots are watched. No root has such a name.
 const catalogTopic = "~catalog"
 
-var _ catalog.Store = (*Store)(nil)
-
 // Catalog implements catalog.Store.
 func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
 	var snap catalog.Snapshot

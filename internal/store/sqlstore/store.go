@@ -52,9 +52,7 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements a2a.Store, a2a.Overview, a2a.Approvals,
-// a2a.Conversations, a2a.Pushes, catalog.Store, board.Store and engine.Leases.
-// Safe for concurrent use.
+// Store is a store in a database. It implements store.Store. Safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     database
@@ -80,6 +78,8 @@ type Store struct {
 	stop context.CancelFunc // of the background work
 	work sync.WaitGroup
 }
+
+var _ store.Store = (*Store)(nil)
 
 // Open opens the store that a URL names: sqlite:FILE or postgres://…, and brings
 // its schema up to date. Errors say what to do: a file that another process has
