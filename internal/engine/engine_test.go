@@ -66,7 +66,7 @@ func (r *rig) send(id string) {
 func (r *rig) put(id string) {
 	r.Helper()
 	in := &teamv1.Inbound{Key: "f", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("f", "more")}}}
-	if _, _, err := r.Put(context.Background(), a2a.Key{Owner: me, ID: id}, in, nil); err != nil {
+	if _, _, err := r.Put(context.Background(), a2a.Key{Owner: me, ID: id}, in, nil, nil); err != nil {
 		r.Fatal(err)
 	}
 	r.Wake(id)

@@ -169,7 +169,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Put(ctx, key, in, digest)
+	_, _, err = h.c.Store.Put(ctx, key, in, digest, nil)
 	h.c.Wake(root) // also after an error: it may be on record
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none

@@ -361,22 +361,19 @@ func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 // it, so that nothing that it brings about is missed. The digest is that of the message.
 func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.ID())
-	k := Key{who.Owner(), root}
-	if s.push == nil || again {
-		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
-			return 0, storeError(f.ID(), err)
+	var push *Push
+	if s.push != nil && !again {
+		conf := proto.CloneOf(s.push)
+		if conf.GetId() == "" {
+			conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
 		}
-		return n, nil
+		p, err := h.pushFor(ctx, f, who, conf, inlineField)
+		if err != nil {
+			return 0, err
+		}
+		push = &p
 	}
-	conf := proto.CloneOf(s.push)
-	if conf.GetId() == "" {
-		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
-	}
-	p, err := h.pushFor(ctx, f, who, conf, inlineField)
-	if err != nil {
-		return 0, err
-	}
-	if n, _, err = h.c.Pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
+	if n, _, err = h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digest, push); err != nil {
 		return 0, storeError(f.ID(), err)
 	}
 	return n, nil

@@ -211,7 +211,7 @@ func (s *single) task(t *testing.T) *a2av1.Task {
 func (s *single) cancel(t *testing.T) {
 	t.Helper()
 	in := &teamv1.Inbound{Key: "cancel/", Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+	if _, _, err := s.Put(t.Context(), s.key, in, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -243,7 +243,7 @@ func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
 func (s *single) command(t *testing.T, key string, c *teamv1.Commanded) {
 	t.Helper()
 	in := &teamv1.Inbound{Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+	if _, _, err := s.Put(t.Context(), s.key, in, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -135,16 +135,12 @@ func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (strin
 }
 
 // Put implements a2a.Store.
-func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (int64, bool, error) {
-	return s.put(ctx, func() (int64, bool, error) { return s.Store.Put(ctx, k, in, digest) })
-}
-
-func (s *Store) put(ctx context.Context, do func() (int64, bool, error)) (int64, bool, error) {
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
 	after, err := s.meet(ctx, Put)
 	if err != nil {
 		return 0, false, err
 	}
-	n, existed, err := do()
+	n, existed, err := s.Store.Put(ctx, k, in, digest, p)
 	if err == nil && after != nil {
 		return 0, false, after
 	}

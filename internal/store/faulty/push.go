@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -21,11 +20,6 @@ const (
 // PutPush implements a2a.Pushes.
 func (s *Store) PutPush(ctx context.Context, p a2a.Push) error {
 	return s.do(ctx, PutPush, func() error { return s.Store.PutPush(ctx, p) })
-}
-
-// PutWithPush implements a2a.Pushes.
-func (s *Store) PutWithPush(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (int64, bool, error) {
-	return s.put(ctx, func() (int64, bool, error) { return s.Store.PutWithPush(ctx, k, in, digest, p) })
 }
 
 // Push implements a2a.Pushes.

@@ -198,18 +198,9 @@ func (s *Store) find(k a2a.Key) (*run, string, error) {
 	return r, scope, nil
 }
 
-// Put leaves an input in the inbox of a task and makes it due.
-func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
-	return s.put(k, in, digest, nil)
-}
-
-// PutWithPush does so, and keeps a configuration.
-func (s *Store) PutWithPush(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (n int64, existed bool, err error) {
-	return s.put(k, in, digest, &p)
-}
-
-// put leaves an input, with a configuration unless p is nil.
-func (s *Store) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
+// Put leaves an input in the inbox of a task and makes it due, and keeps a configuration
+// unless p is nil.
+func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}

@@ -154,7 +154,7 @@ func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
 // put leaves an input that is new.
 func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 	r.Helper()
-	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()))
+	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()), nil)
 	if err != nil || existed {
 		r.Fatalf("Put(%s) = %d, %v, %v", id, n, existed, err)
 	}
