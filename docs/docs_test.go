@@ -322,7 +322,7 @@ func TestExitCodes(t *testing.T) {
 		}
 		return all
 	}
-	want := codes(`\tExit[A-Z]\w+ += (\d+)`, read(t, "internal/app/shell.go"))
+	want := codes(`\tExit[A-Z]\w+ += (\d+)`, read(t, "internal/cli/shell.go"))
 	if got := codes(`(?m)^\| (\d+) \|`, table); len(want) == 0 || !slices.Equal(want, got) {
 		t.Errorf("exit codes of the program: %v, of the document: %v", want, got)
 	}

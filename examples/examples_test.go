@@ -18,21 +18,22 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // runExample serves a folder and runs one task; answers are given to its questions.
-func runExample(t *testing.T, folder string, env map[string]string, team, text string, answers ...string) (talk string, run *app.Transcript) {
+func runExample(t *testing.T, folder string, env map[string]string, team, text string, answers ...string) (talk string, run *transcript.Printer) {
 	t.Helper()
 	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	running, err := app.StartLocal(t.Context(), def, zaptest.NewLogger(t, zaptest.Level(zapcore.ErrorLevel)))
+	running, err := serve.Local(t.Context(), def, zaptest.NewLogger(t, zaptest.Level(zapcore.ErrorLevel)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func runExample(t *testing.T, folder string, env map[string]string, team, text s
 	}
 	defer c.Close()
 	var b strings.Builder
-	run = &app.Transcript{Talk: &b}
+	run = &transcript.Printer{Talk: &b}
 	req := &teamv1.ProcessRequest{AgentId: team, Message: agent.UserMessage(uuid.NewString(), text)}
 	tell(t.Context(), t, c, req, run)
 	for _, answer := range answers {
@@ -62,7 +63,7 @@ func runExample(t *testing.T, folder string, env map[string]string, team, text s
 	return b.String(), run
 }
 
-func tell(ctx context.Context, t *testing.T, c *client.Team, req *teamv1.ProcessRequest, run *app.Transcript) {
+func tell(ctx context.Context, t *testing.T, c *client.Team, req *teamv1.ProcessRequest, run *transcript.Printer) {
 	t.Helper()
 	for resp, err := range c.Process(ctx, req, run.Seq) {
 		if err != nil {

@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
 // callCommand returns the call command, which calls any A2A server. It has the flags of all calls
 // and those of call send, because "call URL TEXT" is short for "call send URL TEXT".
-func callCommand(s *app.Shell) *cobra.Command {
-	at := &app.CallFlags{}
-	f := &app.Send{}
+func callCommand(s *cli.Shell) *cobra.Command {
+	at := &cli.CallFlags{}
+	f := &cli.Send{}
 	c := &cobra.Command{
 		Use:   "call URL TEXT",
 		Short: "Calls any A2A server: sends messages and manages tasks",
@@ -53,7 +53,7 @@ func commandsOf(c *cobra.Command) string {
 }
 
 // addCallFlags adds the flags that all calls share.
-func addCallFlags(c *cobra.Command, f *app.CallFlags) {
+func addCallFlags(c *cobra.Command, f *cli.CallFlags) {
 	p := c.PersistentFlags()
 	p.StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: the first one in the card")
 	p.StringVar(&f.Protocol, "protocol", "", "1.0 or 0.3; default: 1.0 if the card offers it, else 0.3")
@@ -66,7 +66,7 @@ func addCallFlags(c *cobra.Command, f *app.CallFlags) {
 }
 
 // addSendFlags adds the flags of a message to send.
-func addSendFlags(c *cobra.Command, f *app.Send) {
+func addSendFlags(c *cobra.Command, f *cli.Send) {
 	p := c.Flags()
 	p.StringArrayVar(&f.Files, "file", nil, "file to send with the text; repeatable")
 	p.StringArrayVar(&f.Data, "data", nil, "JSON value to send with the text; repeatable")
@@ -127,7 +127,7 @@ func (i id) Set(text string) error {
 }
 
 // urlAndText requires URL and TEXT. TEXT may be left out if flags add other parts.
-func urlAndText(f *app.Send) cobra.PositionalArgs {
+func urlAndText(f *cli.Send) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 1 && f.Parts() {
 			return nil
@@ -136,7 +136,7 @@ func urlAndText(f *app.Send) cobra.PositionalArgs {
 	}
 }
 
-func send(s *app.Shell, c *cobra.Command, args []string, at *app.CallFlags, f *app.Send) error {
+func send(s *cli.Shell, c *cobra.Command, args []string, at *cli.CallFlags, f *cli.Send) error {
 	f.CallFlags = *at
 	text := ""
 	if len(args) > 1 {
@@ -145,8 +145,8 @@ func send(s *app.Shell, c *cobra.Command, args []string, at *app.CallFlags, f *a
 	return s.Call(c.Context(), args[0], text, f)
 }
 
-func sendCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
-	f := &app.Send{}
+func sendCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+	f := &cli.Send{}
 	c := &cobra.Command{
 		Use:   "send URL TEXT",
 		Short: "Sends a message and prints the answer",
@@ -163,8 +163,8 @@ func sendCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func streamCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
-	f := &app.Send{Stream: true}
+func streamCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+	f := &cli.Send{Stream: true}
 	c := &cobra.Command{
 		Use:   "stream URL TEXT",
 		Short: "Sends a message and prints the answer as it arrives",
@@ -179,7 +179,7 @@ func streamCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func getCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
+func getCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	var history *int32
 	c := &cobra.Command{
 		Use:     "get URL TASK",
@@ -195,8 +195,8 @@ func getCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func listCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
-	f := &app.List{}
+func listCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+	f := &cli.List{}
 	c := &cobra.Command{
 		Use:   "list URL",
 		Short: "Lists tasks",
@@ -222,7 +222,7 @@ func listCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func cancelCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
+func cancelCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel URL TASK",
 		Short:   "Cancels a task",
@@ -235,7 +235,7 @@ func cancelCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	}
 }
 
-func subscribeCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
+func subscribeCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	var after int64
 	c := &cobra.Command{
 		Use:   "subscribe URL TASK",
@@ -252,7 +252,7 @@ func subscribeCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func pushCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
+func pushCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push",
 		Short: "Manages the webhooks for updates of a task",
@@ -292,8 +292,8 @@ func pushCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func pushSetCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
-	f := &app.Push{}
+func pushSetCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+	f := &cli.Push{}
 	c := &cobra.Command{
 		Use:     "set URL TASK WEBHOOK",
 		Short:   "Registers a webhook for updates of a task",
@@ -311,7 +311,7 @@ func pushSetCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
 	return c
 }
 
-func callCardCommand(s *app.Shell, at *app.CallFlags) *cobra.Command {
+func callCardCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	var extended bool
 	c := &cobra.Command{
 		Use:   "card URL",

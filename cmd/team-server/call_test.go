@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
 // TestCallIsDocumented finds every command and every flag of call in docs/call.md, and
@@ -42,7 +42,7 @@ func TestCallIsDocumented(t *testing.T) {
 			}
 		})
 	}
-	root := newRoot(&app.Shell{})
+	root := newRoot(&cli.Shell{})
 	call, _, err := root.Find([]string{"call"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,10 +13,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
+
+	"github.com/agentteams/team-server/internal/cli"
 )
 
-func collabCommand(s *app.Shell) *cobra.Command {
+func collabCommand(s *cli.Shell) *cobra.Command {
 	return group("collab", "Starts, shows, pauses and stops collaborations",
 		"Manages collaborations on the server that --server names. A collaboration is a task with\n"+
 			"a description, an expected result and limits; its id is the id of the task.",
@@ -33,7 +34,7 @@ func collabCommand(s *app.Shell) *cobra.Command {
 		})
 }
 
-func collabStartCommand(s *app.Shell) *cobra.Command {
+func collabStartCommand(s *cli.Shell) *cobra.Command {
 	req := &teamv1.StartCollaborationRequest{}
 	bounds := &teamv1.CollaborationConstraints{}
 	var most time.Duration
@@ -44,7 +45,7 @@ func collabStartCommand(s *app.Shell) *cobra.Command {
 		Args:    usage(named("TEAM", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
 			if req.GetExpectedOutput() == "" {
-				return app.UsageError{Err: fmt.Errorf("collab start needs --expect TEXT, for example: %s", strings.TrimSpace(c.Example))}
+				return cli.UsageError{Err: fmt.Errorf("collab start needs --expect TEXT, for example: %s", strings.TrimSpace(c.Example))}
 			}
 			req.TeamId, req.TaskDescription = args[0], args[1]
 			if c.Flags().Changed("max-duration") {
@@ -94,7 +95,7 @@ func showCommand(name, short string, show func(context.Context, string) error) *
 	}
 }
 
-func collabStopCommand(s *app.Shell) *cobra.Command {
+func collabStopCommand(s *cli.Shell) *cobra.Command {
 	req := &teamv1.StopCollaborationRequest{}
 	var drop bool
 	c := &cobra.Command{

@@ -5,21 +5,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/serve"
 )
 
 // listenFlags holds the addresses to listen on.
 type listenFlags struct{ http, grpc string }
 
 func (f *listenFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+app.DefaultHTTP)
-	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+app.DefaultGRPC)
+	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+serve.DefaultHTTP)
+	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+serve.DefaultGRPC)
 }
 
 const storeHelp = "URL of the task store: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
 
-func devCommand(s *app.Shell) *cobra.Command {
-	f, listen := app.DevFlags{}, &listenFlags{}
+func devCommand(s *cli.Shell) *cobra.Command {
+	f, listen := cli.DevFlags{}, &listenFlags{}
 	c := &cobra.Command{
 		Use:   "dev [FILE|FOLDER]",
 		Short: "Serves teams on this machine and reloads them when their file changes",
@@ -44,8 +45,8 @@ func devCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func serveCommand(s *app.Shell) *cobra.Command {
-	f, listen := app.ServeConfig{}, &listenFlags{}
+func serveCommand(s *cli.Shell) *cobra.Command {
+	f, listen := serve.Config{}, &listenFlags{}
 	var file string
 	c := &cobra.Command{
 		Use:   "serve -c FILE",
@@ -57,7 +58,7 @@ func serveCommand(s *app.Shell) *cobra.Command {
 		Args: usage(byFlag("-c")),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
-				return app.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
+				return cli.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
 			}
 			f.HTTP, f.GRPC = listen.http, listen.grpc
 			return s.Serve(c.Context(), file, f)
@@ -74,7 +75,7 @@ func serveCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func migrateCommand(s *app.Shell) *cobra.Command {
+func migrateCommand(s *cli.Shell) *cobra.Command {
 	var from, to string
 	c := &cobra.Command{
 		Use:   "migrate --from URL --to URL",
@@ -92,7 +93,7 @@ func migrateCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func validateCommand(s *app.Shell) *cobra.Command {
+func validateCommand(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",
 		Short: "Checks configuration files and prints all faults",
@@ -103,8 +104,8 @@ func validateCommand(s *app.Shell) *cobra.Command {
 	}
 }
 
-func runCommand(s *app.Shell) *cobra.Command {
-	f := &app.Run{}
+func runCommand(s *cli.Shell) *cobra.Command {
+	f := &cli.Run{}
 	c := &cobra.Command{
 		Use:   "run TEAM TEXT",
 		Short: "Runs a task of a team or agent and prints its progress",
@@ -117,7 +118,7 @@ func runCommand(s *app.Shell) *cobra.Command {
 		Args: usage(named("TEAM", "TEXT")),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.File != "" && s.Server != "" {
-				return app.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
+				return cli.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
 					"give one of the two (the variable TEAM_SERVER counts as --server)")}
 			}
 			return s.Run(c.Context(), args[0], args[1], f)
@@ -132,8 +133,8 @@ func runCommand(s *app.Shell) *cobra.Command {
 
 const verifyHelp = "file with public keys to trust: JWK set, JWK or PEM; repeatable"
 
-func cardCommand(s *app.Shell) *cobra.Command {
-	f := &app.CallFlags{}
+func cardCommand(s *cli.Shell) *cobra.Command {
+	f := &cli.CallFlags{}
 	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",
@@ -150,7 +151,7 @@ func cardCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func versionCommand(s *app.Shell) *cobra.Command {
+func versionCommand(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Prints the version",

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -19,17 +19,17 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	s := &app.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
+	s := &cli.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))
 }
 
-// interrupted returns app.ErrInterrupted for an error caused by a signal, and other errors
+// interrupted returns cli.ErrInterrupted for an error caused by a signal, and other errors
 // unchanged.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		return app.ErrInterrupted
+		return cli.ErrInterrupted
 	}
 	return err
 }

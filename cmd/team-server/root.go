@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
-func newRoot(s *app.Shell) *cobra.Command {
+func newRoot(s *cli.Shell) *cobra.Command {
 	var output, level string
 	var version bool
 	root := &cobra.Command{
@@ -35,7 +35,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 			return applyShared(s, output, level)
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.UsageError{Err: wrongFlag(err)} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: wrongFlag(err)} })
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	f := root.PersistentFlags()
 	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
@@ -60,7 +60,7 @@ func newRoot(s *app.Shell) *cobra.Command {
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return app.UsageError{Err: err}
+			return cli.UsageError{Err: err}
 		}
 		return nil
 	}
@@ -150,28 +150,28 @@ func fromEnv(c *cobra.Command) error {
 			return
 		}
 		if setErr := c.Flags().Set(f.Name, value); setErr != nil {
-			err = app.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
+			err = cli.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
 		}
 	})
 	return err
 }
 
 // applyShared applies the flags that all commands share.
-func applyShared(s *app.Shell, output, level string) error {
+func applyShared(s *cli.Shell, output, level string) error {
 	switch output {
 	case "json":
 		s.JSON = true
 	case "text":
 		s.JSON = false
 	default:
-		return app.UsageError{Err: fmt.Errorf("-o %s: expected text or json", output)}
+		return cli.UsageError{Err: fmt.Errorf("-o %s: expected text or json", output)}
 	}
 	if level == "" {
 		return nil
 	}
 	l, err := zapcore.ParseLevel(level)
 	if err != nil {
-		return app.UsageError{Err: fmt.Errorf("--log-level %s: expected debug, info, warn or error", level)}
+		return cli.UsageError{Err: fmt.Errorf("--log-level %s: expected debug, info, warn or error", level)}
 	}
 	s.Level = &l
 	return nil

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
 // group returns a command that only has subcommands.
@@ -16,7 +16,7 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-func teamsCommand(s *app.Shell) *cobra.Command {
+func teamsCommand(s *cli.Shell) *cobra.Command {
 	return group("teams", "Creates, changes and deletes teams of a running server",
 		"Manages the teams of the running server that --server names. Teams defined in its\n"+
 			"configuration file are read-only here. If the server has API keys, changes need one\n"+
@@ -38,7 +38,7 @@ func teamsCommand(s *app.Shell) *cobra.Command {
 		})
 }
 
-func teamsApplyCommand(s *app.Shell) *cobra.Command {
+func teamsApplyCommand(s *cli.Shell) *cobra.Command {
 	var file string
 	var dry bool
 	c := &cobra.Command{
@@ -58,7 +58,7 @@ func teamsApplyCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func teamsDiffCommand(s *app.Shell) *cobra.Command {
+func teamsDiffCommand(s *cli.Shell) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "diff -f FILE",
@@ -71,7 +71,7 @@ func teamsDiffCommand(s *app.Shell) *cobra.Command {
 	return c
 }
 
-func agentsCommand(s *app.Shell) *cobra.Command {
+func agentsCommand(s *cli.Shell) *cobra.Command {
 	var skill, kind string
 	ls := &cobra.Command{
 		Use: "ls", Short: "Lists the agents and teams",

@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/cli"
 )
 
-func testCommand(s *app.Shell) *cobra.Command {
-	f := app.TestFlags{}
+func testCommand(s *cli.Shell) *cobra.Command {
+	f := cli.TestFlags{}
 	c := &cobra.Command{
 		Use:   "test [FILE|FOLDER...]",
 		Short: "Plays the scenarios of *_test.yaml files, without models or network",

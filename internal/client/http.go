@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// call makes one call below /team/v1; in is nil for a call without a body.
+// call makes a call below /team/v1 and reads its answer into out. A nil in means no body.
 func (t *Team) call(ctx context.Context, method, path string, in, out proto.Message) error {
 	resp, err := t.send(ctx, method, path, in, wire.TypeJSON)
 	if err != nil {
@@ -30,7 +30,8 @@ func (t *Team) call(ctx context.Context, method, path string, in, out proto.Mess
 	return decode(data, out)
 }
 
-// send makes a request and returns its answer, which the caller closes.
+// send makes a request and returns its answer, which the caller closes. A redirect is an
+// error.
 func (t *Team) send(ctx context.Context, method, path string, in proto.Message, accept string) (*http.Response, error) {
 	var body []byte
 	if in != nil {
@@ -61,7 +62,7 @@ func (t *Team) send(ctx context.Context, method, path string, in proto.Message, 
 	return resp, nil
 }
 
-// done closes an answer of which nothing more is read.
+// done closes an answer. Nothing more is read from it.
 func done(resp *http.Response) { _ = resp.Body.Close() }
 
 func (t *Team) read(resp *http.Response) ([]byte, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Team calls a team-server over REST. Safe for concurrent use.
+// Team calls a team-server over REST. It is safe for concurrent use.
 type Team struct {
 	http  *http.Client
 	token string
@@ -37,7 +37,7 @@ func NewTeam(base, token string) (*Team, error) {
 	}}, nil
 }
 
-// addressError is the error for a text that is no address of a server.
+// addressError is the error for an invalid address of a server.
 type addressError string
 
 func (e addressError) Error() string {
@@ -48,8 +48,9 @@ func (addressError) Unwrap() error { return a2aclient.ErrAddress }
 
 func (t *Team) origin() string { return t.url.Scheme + "://" + t.url.Host }
 
-// refused returns the error that an answer stands for; nil for a good answer. An error
-// that no team-server gives is from something else at its address, unless a proxy gives it.
+// refused returns the error of an answer; nil if it is a success. For an error that neither a
+// team-server nor a proxy in front of it sends, the message says that another server answers
+// at the address.
 func (t *Team) refused(httpStatus int, body []byte) error {
 	st := wire.ParseRESTError(httpStatus, body)
 	switch httpStatus {
@@ -68,8 +69,9 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(t.url.Redacted(), "/"))
 }
 
-// Process gives an agent a message and yields the events of its run, those
-// behind a sequence only, until it has ended or waits for people.
+// Process sends a message to an agent and yields the events of its run whose sequence
+// numbers are larger than after, until the run ends or waits for people. An error is the last
+// element.
 func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		path := "/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
@@ -99,7 +101,7 @@ func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after in
 	}
 }
 
-// noStream returns the error that an answer stands for which is no stream of events.
+// noStream returns the error for an answer that is not a stream of events.
 func (t *Team) noStream(resp *http.Response) error {
 	data, err := t.read(resp)
 	if err == nil {

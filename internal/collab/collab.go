@@ -274,14 +274,14 @@ func (s *Service) waitForEnd(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	for t, err := range s.h.Tell(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
+	for ev, err := range s.h.Tell(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
 				"collaboration %q is stopping but has not ended yet; call again to wait for it", id).With("task_id", id)
 		case err != nil:
 			return notFound(id, err)
-		case t.Event.GetScope() == "" && t.Event.GetEnded() != nil:
+		case ev.GetScope() == "" && ev.GetEnded() != nil:
 			return nil
 		}
 	}

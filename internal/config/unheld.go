@@ -8,6 +8,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
+// HeldByNobody is the text about a path that Unheld returns.
+const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
+
 // Unheld returns the paths of the human steps that only roles may answer which no API key has. It
 // returns nothing if there are no API keys, because then roles are not checked.
 func (c *Config) Unheld() []string {

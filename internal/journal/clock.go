@@ -13,8 +13,8 @@ import (
 // An owner applies its events with the one method for what it is: ApplyToRun, ApplyToTeam or
 // ApplyToStep.
 type Clock struct {
-	// Stood are the past times when the clock of a run or of a team stood still. The clock of a
-	// step does not keep them.
+	// Stood holds the past times when the clock of a run or of a team was stopped. The clock of
+	// a step does not keep them.
 	Stood agent.Standstill
 
 	waits time.Time // since when the owner waits for people, or a run for anything; zero: it does not

@@ -61,14 +61,14 @@ func (w *taskWatch) stream(ctx context.Context, yield func(*teamv1.WatchTaskResp
 			yield(nil, err)
 			return
 		}
-		if ev.Event.GetSeq() > w.run.Seq {
-			w.run.apply(ev.Event)
+		if ev.GetSeq() > w.run.Seq {
+			w.run.apply(ev)
 		}
-		if e := w.run.event(ev.Event); e != nil && agent.Within(ev.Event.GetScope(), w.scope) &&
-			!yield(&teamv1.WatchTaskResponse{Seq: ev.Event.GetSeq(), Kind: &teamv1.WatchTaskResponse_Event{Event: e}}, nil) {
+		if e := w.run.event(ev); e != nil && agent.Within(ev.GetScope(), w.scope) &&
+			!yield(&teamv1.WatchTaskResponse{Seq: ev.GetSeq(), Kind: &teamv1.WatchTaskResponse_Event{Event: e}}, nil) {
 			return
 		}
-		if w.over() && ev.Event.GetSeq() >= w.run.Seq {
+		if w.over() && ev.GetSeq() >= w.run.Seq {
 			return
 		}
 	}

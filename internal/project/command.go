@@ -27,7 +27,7 @@ func (f *Fold) commanded(ev *teamv1.Event) {
 // above folds a command for the root of a child, which holds for it, too.
 func (f *Fold) above(ev *teamv1.Event) {
 	if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
-		return // its effect on the child is told by the child's end
+		return // the end of the child shows its effect
 	}
 	f.commanded(ev)
 	if f.Exists() && f.ended == nil {

@@ -121,13 +121,22 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 		}
 		f.visible = true
 		f.seq = ev.GetSeq()
-		m := n.Given
-		if given := n.Step.GetInput(); given.GetMessage() == nil && given.GetRef() == 0 {
-			m = f.view.Accepted.GetMessage() // with the id that the caller has given it
-		}
-		f.say(m)
+		f.say(f.firstMessage(in, n))
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
+}
+
+// firstMessage returns the message that the task of a step in a node begins with. A step
+// whose input names no message works on that of the node; for the root it is shown with the
+// id that the caller has given it.
+func (f *Fold) firstMessage(in, n *journal.Node) *a2av1.Message {
+	switch given := n.Step.GetInput(); {
+	case given.GetMessage() != nil || given.GetRef() != 0:
+		return n.Given
+	case in.Parent == nil:
+		return f.view.Accepted.GetMessage()
+	}
+	return in.Input()
 }
 
 // own folds an event of the scope itself.
@@ -209,8 +218,8 @@ func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
 	}
 }
 
-// stepEnded shows what became of a delegation. One that did not succeed is told, whatever
-// the answer claims.
+// stepEnded shows how a delegation ended. The task lists one that did not succeed, whatever
+// its answer says.
 func (f *Fold) stepEnded(n *journal.Node) {
 	if n == nil || !f.has(n) {
 		return
@@ -336,15 +345,6 @@ func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 	return t
 }
 
-// Collaboration is the brief of the run that Start began; nil: it is no collaboration,
-// or only part of one. Shared: read only.
-func (f *Fold) Collaboration() *teamv1.Brief {
-	if len(f.view.Accepted.GetPath()) > 0 || f.view.Accepted.GetDetached() != nil {
-		return nil
-	}
-	return f.view.Accepted.GetCollaboration()
-}
-
 // Answer is the message that the run ended with, nil without one. Shared: read only.
 func (f *Fold) Answer() *a2av1.Message { return f.answer }
 
@@ -371,8 +371,8 @@ func (f *Fold) warn(texts ...string) {
 	}
 }
 
-// given puts in place of the message that was decided on the one that a child was
-// given, where a middleware has changed it.
+// given replaces the first message of the history with the one that the task was given,
+// if a middleware has changed it.
 func (f *Fold) given(in *teamv1.Input) {
 	m := in.GetMessage()
 	if m == nil {

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// user matches what may be a user and a password in an address.
+// user matches the user and password in an address.
 var user = regexp.MustCompile(`[^/\s]*@`)
 
-// WithoutUser returns a text that may be an address without a user in it, for people.
+// WithoutUser returns an address, or any other text, with its user and password replaced.
 func WithoutUser(address string) string { return user.ReplaceAllString(address, "…@") }
 
-// HostPort is where a URL leads, with the port that its scheme implies.
+// HostPort returns the host and port of a URL in lower case. Without a port it is 80 for http,
+// and 443 for all other schemes.
 func HostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -25,8 +26,7 @@ func HostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// TenantPath is what a tenant puts before the paths of REST, whatever the address of the
-// interface ends in; empty without a tenant.
+// TenantPath returns the prefix of REST paths for a tenant; empty if tenant is.
 func TenantPath(tenant string) string {
 	if tenant == "" {
 		return ""

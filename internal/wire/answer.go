@@ -20,8 +20,8 @@ import (
 // error.
 func UnmarshalAnswer(b []byte, m proto.Message) error {
 	err := Unmarshal(b, m)
-	if err == nil {
-		return nil
+	if err == nil || ScanJSON(b) != nil { // too much to read it a second time
+		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.UseNumber()
@@ -36,8 +36,7 @@ func UnmarshalAnswer(b []byte, m proto.Message) error {
 	return Unmarshal(zoned, m)
 }
 
-// AnswerFault describes in a sentence what is wrong with an answer; err is the error of
-// reading it.
+// AnswerFault describes what is wrong with an answer; err is the error of reading it.
 func AnswerFault(err error) string {
 	var e *agent.Error
 	if !errors.As(err, &e) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -23,16 +24,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// retryAfter is what a caller is told to wait where nothing better is known.
+// retryAfter is the time to wait before a retry if an error does not say.
 const retryAfter = time.Second
 
-// Status is the gRPC form of an error; every other form is made of it. Only
-// what is meant for callers crosses: the text of an unknown error does not.
+// Status converts an error to a gRPC status, from which its other forms are made. It
+// contains only what is meant for callers, so not the text of an unknown error.
 func Status(err error) *status.Status {
 	if err == nil {
 		return nil
 	}
-	// A status of ours; one of a peer that was wrapped stays inside.
+	// Only the outermost error: a status that it wraps is that of a peer.
 	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return s.GRPCStatus()
 	}
@@ -58,7 +59,7 @@ func Status(err error) *status.Status {
 	return detailed(status.New(c, e.Message), details...)
 }
 
-// protocolError is the error of a handler of A2A: *a2a.Error of pkg/a2a.
+// protocolError is the error of an A2A handler: *a2a.Error of pkg/a2a.
 type protocolError interface {
 	error
 	// Protocol reports whether the error is one of the protocol's own.
@@ -74,7 +75,7 @@ func infoFor(domain, reason string, metadata map[string]string) detail {
 	return &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: metadata}
 }
 
-// detailed adds details; a text that is no UTF-8 loses them rather than the error.
+// detailed adds details, unless they cannot be encoded because a text is not UTF-8.
 func detailed(st *status.Status, details ...detail) *status.Status {
 	if with, err := st.WithDetails(details...); err == nil {
 		return with
@@ -82,7 +83,7 @@ func detailed(st *status.Status, details ...detail) *status.Status {
 	return st
 }
 
-// Error is the error that a status carries, nil for OK: an *agent.Error.
+// Error converts a status to an *agent.Error; nil for OK.
 func Error(st *status.Status) error {
 	if st.Code() == codes.OK {
 		return nil
@@ -117,7 +118,7 @@ func impliedReason(c codes.Code) string {
 	return codeName(c)
 }
 
-// agentCode is the code as pkg/agent knows it: its list is shorter.
+// agentCode converts a code to one of pkg/agent, which has fewer.
 func agentCode(c codes.Code) agent.Code {
 	switch c {
 	case codes.Canceled:
@@ -132,7 +133,7 @@ func agentCode(c codes.Code) agent.Code {
 	return agent.Code(c) //nolint:gosec // sixteen values
 }
 
-// RetryAfter is how long st asks to wait, 0 if it does not.
+// RetryAfter returns the time to wait that a status names; 0 if it names none.
 func RetryAfter(st *status.Status) time.Duration {
 	for _, d := range st.Details() {
 		if r, ok := d.(*errdetails.RetryInfo); ok {
@@ -154,7 +155,7 @@ type restStatus struct {
 	Details json.RawMessage `json:"details,omitempty"`
 }
 
-// RESTError renders st as the body of a REST answer with an HTTP status.
+// RESTError encodes a status as the body of a REST answer with an HTTP status.
 func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	return json.Marshal(restError{restStatus{
 		Code:    httpStatus,
@@ -164,9 +165,9 @@ func RESTError(st *status.Status, httpStatus int) ([]byte, error) {
 	}})
 }
 
-// ParseRESTError reads a REST answer that is no success. What is no error body
-// of this shape is judged by its HTTP status alone; what only lacks the name of its
-// code, by the HTTP status that it holds.
+// ParseRESTError converts the body of a REST answer that is an error to a status. The code
+// is the one that the body names, else the one of the HTTP status in the body, else the one
+// of httpStatus. The result is never OK.
 func ParseRESTError(httpStatus int, body []byte) *status.Status {
 	var e restError
 	switch err := json.Unmarshal(body, &e); {
@@ -202,7 +203,7 @@ func codeOfHTTP(httpStatus int) codes.Code {
 	return codes.Unknown
 }
 
-// ParseRPCError is the status that a JSON-RPC error stands for.
+// ParseRPCError converts a JSON-RPC error to a status.
 func ParseRPCError(e *RPCError) *status.Status {
 	details := decodeDetails(e.Data)
 	var info *errdetails.ErrorInfo
@@ -219,11 +220,11 @@ func ParseRPCError(e *RPCError) *status.Status {
 	return status.FromProto(&spb.Status{Code: int32(c), Message: e.Message, Details: details}) //nolint:gosec // sixteen values
 }
 
-// codeName is the name of a code as REST writes it.
+// codeName returns the name of a code in REST.
 func codeName(c codes.Code) string { return code.Code(c).String() } //nolint:gosec // sixteen values
 
-// encodeDetails renders the details of st as an array of typed objects, nil
-// without any. A detail of an unknown type is left out.
+// encodeDetails encodes the details of a status as an array of typed objects, without those
+// of unknown types; nil if there are none.
 func encodeDetails(st *status.Status) json.RawMessage {
 	var list []json.RawMessage
 	for _, d := range st.Proto().GetDetails() {
@@ -241,16 +242,23 @@ func encodeDetails(st *status.Status) json.RawMessage {
 	return b
 }
 
-// decodeDetails reads what encodeDetails wrote; other types are left out.
+// maxDetails is the number of details that are read of an error. Ours have at most three.
+const maxDetails = 16
+
+// decodeDetails decodes the result of encodeDetails, without details of unknown types.
 func decodeDetails(b json.RawMessage) []*anypb.Any {
-	var list []json.RawMessage
-	if json.Unmarshal(b, &list) != nil {
+	list := json.NewDecoder(bytes.NewReader(b))
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
 		return nil
 	}
+	o := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: scanWireDepth, Resolver: detailTypes()}
 	var details []*anypb.Any
-	for _, raw := range list {
+	for n := 0; n < maxDetails && list.More(); n++ {
+		var raw json.RawMessage
+		if list.Decode(&raw) != nil {
+			return nil
+		}
 		d := &anypb.Any{}
-		o := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: scanWireDepth, Resolver: detailTypes()}
 		if o.Unmarshal(raw, d) == nil {
 			details = append(details, d)
 		}
@@ -258,7 +266,7 @@ func decodeDetails(b json.RawMessage) []*anypb.Any {
 	return details
 }
 
-// detailTypes are the types of details that are read and written, and no others.
+// detailTypes returns the types of details that are encoded and decoded.
 func detailTypes() *protoregistry.Types {
 	types := &protoregistry.Types{}
 	for _, m := range []proto.Message{&errdetails.ErrorInfo{}, &errdetails.BadRequest{}, &errdetails.RetryInfo{}} {

@@ -138,8 +138,8 @@ func TestR_001_26_Start(t *testing.T) {
 	r := start(t, echo("one"))
 	r.newTeam(t, "team", through("one"), "one")
 	f := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()})
-	if f.Collaboration().GetExpectedOutput() != "Three paragraphs." {
-		t.Errorf("its brief is %v", f.Collaboration())
+	if b := r.record(t, idOf(f))[0].GetAccepted().GetCollaboration(); b.GetExpectedOutput() != "Three paragraphs." {
+		t.Errorf("its brief is %v", b)
 	}
 	r.until(t, idOf(f), completed)
 	if again := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()}); idOf(again) != idOf(f) {

@@ -158,8 +158,9 @@ type Store interface {
 type Journal interface {
 	// Load returns the events on record that a replay needs, in order.
 	Load(ctx context.Context) ([]*teamv1.Event, error)
-	// Append gives each event its place: it sets Seq and Time. It blocks only
-	// while the queue is full. ErrFenced, ErrLimit.
+	// Append gives each event its place: it sets Seq and Time, those of the end of the run
+	// at the latest before Commit returns. It blocks only while the queue is full.
+	// ErrFenced, ErrLimit.
 	Append(ctx context.Context, e ...*teamv1.Event) error
 	// Commit returns when everything appended is durable and can be read. ErrFenced, ErrStorage.
 	Commit(ctx context.Context) error

@@ -16,21 +16,15 @@ func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) {
 	return h.owned(ctx, "", id)
 }
 
-// Told is an event on record, and whether it was the last one when it was read.
-type Told struct {
-	Event   *teamv1.Event // shared: read only
-	Current bool
-}
-
 // Tell yields the events of a root behind a sequence: what is on record, then what
-// comes, until ctx ends. Errors: TASK_NOT_FOUND; the cause of ctx's end. The
-// sequence is read once.
-func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[Told, error] {
-	return func(yield func(Told, error) bool) {
+// comes, until ctx ends. The events are shared: read only. Errors: TASK_NOT_FOUND; the
+// cause of ctx's end. The sequence is read once.
+func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
 		r := h.journals.read(root, after)
 		defer r.stop()
 		for ev, err := range r.events(ctx) {
-			if !yield(Told{ev.Event, ev.current}, err) {
+			if !yield(ev.Event, err) {
 				return
 			}
 		}

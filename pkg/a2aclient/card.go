@@ -13,15 +13,17 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Verifier verifies cards by their signatures. Safe for concurrent use.
+// Verifier verifies the signatures of cards. It must be safe for concurrent use.
 type Verifier interface {
-	// Verify returns what a trusted key has signed of a card, which is all that is used of
-	// it, and the id of that key. An error refuses the card; it is for operators.
+	// Verify returns the part of a card that a trusted key has signed, and the id of that
+	// key. Only that part is used. If there is no such signature Verify returns an error,
+	// and the card is not used. It does not modify the card.
 	Verify(card *a2av1.AgentCard) (signed *a2av1.AgentCard, kid string, err error)
 }
 
-// NewVerifier returns a Verifier that trusts the public keys in files: PEM, a JSON Web
-// Key or a set of them. It fetches no key that a card names.
+// NewVerifier returns a Verifier that trusts the public keys in the contents of files,
+// each of which is PEM, a JSON Web Key or a set of those (RFC 7517). It does not fetch the
+// keys to which a card refers.
 func NewVerifier(files ...[]byte) (Verifier, error) { return cardsign.NewTrust(files...) }
 
 const (
@@ -29,17 +31,20 @@ const (
 	maxRedirects = 3 // of a card, within its origin
 )
 
-// ReadCard reads the card at a URL that ends in .json, or else the one that is at
-// /.well-known/agent-card.json below it. With Config.Verifier it returns what was signed
-// of the card. raw is the card's JSON as it came.
+// ReadCard reads the card at a URL whose path ends in .json. For another URL it reads the
+// card at /.well-known/agent-card.json below that. ReadCard sends Config.Token and
+// Config.Header to the URL, and follows redirects within its origin only. With
+// Config.Verifier it returns the part of the card that was signed. raw is the JSON of the
+// whole card as it was received, also if that is not a valid card. Besides the errors of
+// all calls there are those of the kinds ErrAddress, ErrNoCard and ErrUntrusted.
 func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.AgentCard, raw []byte, err error) {
 	version := V1
 	if cfg.Version != "" {
-		version = cfg.Version // else some servers show the card of 1.0 alone
+		version = cfg.Version // otherwise some servers send only the card of 1.0
 	}
 	w := newWeb(cfg, version)
 	if cfg.Transport == nil {
-		defer w.close() //nolint:errcheck // nothing else uses the connection
+		defer w.close() //nolint:errcheck // no other call uses the connection
 	}
 	if raw, err = w.cardJSON(ctx, target); err != nil {
 		return nil, nil, err
@@ -53,7 +58,7 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 		}
 		return card, raw, nil
 	}
-	card = &a2av1.AgentCard{} // as 1.0 defines it: signatures are over that
+	card = &a2av1.AgentCard{} // the form of 1.0, which signatures cover
 	if err := wire.Unmarshal(raw, card); err != nil {
 		return nil, raw, noCard(target, wire.AnswerFault(err))
 	}
@@ -73,6 +78,7 @@ func untrusted(what string, err error) error {
 	return &kindError{text: what + " is not to be trusted: " + err.Error(), kind: ErrUntrusted, cause: err}
 }
 
+// cardJSON returns the JSON of the card at a URL or below it.
 func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -86,8 +92,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 		return nil, noAddress(target, "http://HOST/…")
 	}
 	req.Header.Set("Accept", wire.TypeA2A+", "+wire.TypeJSON)
-	within := *w
-	within.http = &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}
+	within := &web{cfg: w.cfg, version: w.version, http: &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}}
 	status, data, err := within.answer(req, nil, MaxCard)
 	if err != nil {
 		return nil, err
@@ -99,7 +104,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 	return data, nil
 }
 
-// sameOrigin follows few redirects, and none to another origin.
+// sameOrigin is a CheckRedirect that follows maxRedirects, and none to another origin.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || wire.HostPort(req.URL) != wire.HostPort(first) {

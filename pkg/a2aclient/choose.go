@@ -12,39 +12,39 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Why an interface of a card is not used.
+// Reasons for not using an interface.
 const (
-	// UnknownVersion: it is one of a version that is not spoken over its binding, or was
-	// not asked for.
+	// UnknownVersion means that the version of the interface is not supported over its
+	// binding, or is not Config.Version.
 	UnknownVersion Why = iota + 1
-	// UnknownBinding: this package does not know its binding.
+	// UnknownBinding means that the binding is not supported.
 	UnknownBinding
-	// Elsewhere: it must not see the credentials.
+	// Elsewhere means that the credentials must not be sent to the interface.
 	Elsewhere
-	// BadAddress: its URL is none, or has a user.
+	// BadAddress means that the binding cannot call the URL, or that the URL has a user.
 	BadAddress
-	// OtherBinding: Config.Bindings does not name its binding.
+	// OtherBinding means that the binding is not among Config.Bindings.
 	OtherBinding
 )
 
 // Why is the reason for which an interface is not used.
 type Why int
 
-// Refusal is an interface of a card that is not used.
+// Refusal is an interface of a card that is not used, and the reason.
 type Refusal struct {
 	Interface *a2av1.AgentInterface
 	Why       Why
 }
 
-// InterfaceError is the error for a card that offers nothing that can be used.
+// InterfaceError is the error for a card that has no interface that can be used.
 type InterfaceError struct {
-	// Refusals are the interfaces of the card, in its order.
+	// Refusals has all interfaces of the card, in its order.
 	Refusals []Refusal
 
 	cfg Config
 }
 
-// Error lists what the card offers, and what was wanted.
+// Error lists the interfaces of the card, and describes those that were wanted.
 func (e *InterfaceError) Error() string {
 	var offered []string
 	var hint string
@@ -67,7 +67,7 @@ func (e *InterfaceError) Error() string {
 	return fmt.Sprintf("card read, but it offers %s; wanted %s%s", offers, e.cfg.wanted(), hint)
 }
 
-// wanted describes what a card has to offer.
+// wanted describes the interfaces that a Client with cfg can use.
 func (cfg Config) wanted() string {
 	current, old := "protocol 1.0 over GRPC, HTTP+JSON or JSONRPC", "0.3 over HTTP+JSON or JSONRPC"
 	if len(cfg.Bindings) > 0 {
@@ -85,12 +85,25 @@ func (cfg Config) wanted() string {
 
 // Choose returns the interface of a card that New calls; address is the URL of the card.
 // It prefers 1.0 to 0.3, then an interface that leads to Config.Tenant, then the order of
-// Config.Bindings, then that of the card. The error is an *InterfaceError.
+// Config.Bindings, then that of the card. The error is an *InterfaceError if the card has
+// no interface that can be used.
 func Choose(card *a2av1.AgentCard, address string, cfg Config) (*a2av1.AgentInterface, error) {
-	from, err := url.Parse(address)
+	from, err := parseCardURL(address)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.choose(card, from)
+}
+
+func parseCardURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
 	if err != nil {
 		return nil, noAddress(address, "that of the card")
 	}
+	return u, nil
+}
+
+func (cfg Config) choose(card *a2av1.AgentCard, from *url.URL) (*a2av1.AgentInterface, error) {
 	var best *a2av1.AgentInterface
 	var rank int
 	none := &InterfaceError{cfg: cfg}
@@ -109,7 +122,8 @@ func Choose(card *a2av1.AgentCard, address string, cfg Config) (*a2av1.AgentInte
 	return best, nil
 }
 
-// rank orders the interfaces of a card: the smallest is the best.
+// rank returns the rank of an interface of a card. The interface with the lowest rank is
+// the best.
 func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
 	rank := max(0, slices.Index(cfg.Bindings, i.GetProtocolBinding()))
 	if to := boundTo(card, i); cfg.Tenant != "" && to != "" && to != cfg.Tenant {
@@ -121,7 +135,7 @@ func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
 	return rank
 }
 
-// refuses returns why an interface is not used; 0 if it can be.
+// refuses returns the reason for not using an interface; 0 if there is none.
 func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 	binding := i.GetProtocolBinding()
 	switch {
@@ -131,7 +145,7 @@ func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 		return UnknownBinding
 	case !cfg.trusts(i, card):
 		return Elsewhere
-	case binding != GRPC && !isHTTP(i.GetUrl()):
+	case !hasAddress(i):
 		return BadAddress
 	case len(cfg.Bindings) > 0 && !slices.Contains(cfg.Bindings, binding):
 		return OtherBinding
@@ -139,7 +153,7 @@ func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 	return 0
 }
 
-// speaks reports whether the version of an interface is spoken over its binding.
+// speaks reports whether the version of an interface is supported over its binding.
 func (cfg Config) speaks(i *a2av1.AgentInterface) bool {
 	if a2av03.Is(i.GetProtocolVersion()) {
 		return cfg.Version != V1 && i.GetProtocolBinding() != GRPC
@@ -147,18 +161,23 @@ func (cfg Config) speaks(i *a2av1.AgentInterface) bool {
 	return cfg.Version != V03 && strings.HasPrefix(i.GetProtocolVersion(), "1.")
 }
 
-func isHTTP(address string) bool {
-	u, err := url.Parse(address)
+// hasAddress reports whether the URL of an interface is one that its binding can call.
+func hasAddress(i *a2av1.AgentInterface) bool {
+	if i.GetProtocolBinding() == GRPC {
+		hostPort, _ := grpcAddress(i.GetUrl(), &url.URL{})
+		return hostPort != ""
+	}
+	u, err := url.Parse(i.GetUrl())
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// trusts reports whether an interface may see the credentials, if there are any: it is at
-// one of the trusted origins, and no less protected than the card.
+// trusts reports whether the credentials may be sent to an interface: there are none, or it
+// is at one of the trusted origins and uses TLS if the card was read over TLS.
 func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	if cfg.Token == "" && len(cfg.Header) == 0 {
 		return true
 	}
-	at, secure := place(i, card.Scheme)
+	at, secure := place(i, card)
 	if at == "" || card.Scheme == "https" && !secure {
 		return false
 	}
@@ -178,10 +197,9 @@ func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 
 // place returns the host and port of an interface, and whether it is called with TLS;
 // empty if it has none.
-func place(i *a2av1.AgentInterface, cardScheme string) (hostPort string, secure bool) {
+func place(i *a2av1.AgentInterface, card *url.URL) (hostPort string, secure bool) {
 	if i.GetProtocolBinding() == GRPC {
-		address, secure := grpcAddress(i.GetUrl(), cardScheme+"://")
-		return strings.ToLower(address), secure
+		return grpcAddress(i.GetUrl(), card)
 	}
 	u, err := url.Parse(i.GetUrl())
 	if err != nil {
@@ -190,34 +208,33 @@ func place(i *a2av1.AgentInterface, cardScheme string) (hostPort string, secure 
 	return wire.HostPort(u), u.Scheme == "https"
 }
 
-// grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: if
-// it does not say so itself, it is as the card was, of which card is the URL.
-func grpcAddress(address, card string) (hostPort string, secure bool) {
-	hostPort, secure = address, strings.HasPrefix(card, "https://")
-	port := "443"
-	if rest, ok := cutScheme(address, "https", "grpcs"); ok {
-		hostPort, secure = rest, true
+// grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: an
+// address without a scheme is called as the card was. hostPort is empty if address leads to
+// anything other than a host, such as a socket of this machine: gRPC knows more kinds of
+// addresses, which a card must not choose.
+func grpcAddress(address string, card *url.URL) (hostPort string, secure bool) {
+	address = strings.TrimPrefix(address, "dns:///")
+	bare := !strings.Contains(address, "://")
+	if bare {
+		address = "//" + address
 	}
-	if rest, ok := cutScheme(address, "http", "grpc"); ok {
-		hostPort, secure = rest, false
-		if strings.HasPrefix(address, "http:") {
-			port = "80"
-		}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil, u.Hostname() == "", u.User != nil, bare && strings.Trim(u.Path, "/") != "":
+		return "", false
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["): // no IPv6 address
+		return "", false
 	}
-	hostPort = strings.TrimSuffix(hostPort, "/")
-	if _, _, err := net.SplitHostPort(hostPort); err != nil && hostPort != "" {
-		hostPort = net.JoinHostPort(strings.Trim(hostPort, "[]"), port)
+	switch u.Scheme {
+	case "":
+		secure = card.Scheme == "https"
+	case "https", "grpcs":
+		secure = true
+	case "http", "grpc":
+	default:
+		return "", false
 	}
-	return hostPort, secure
-}
-
-func cutScheme(target string, schemes ...string) (string, bool) {
-	for _, s := range schemes {
-		if rest, ok := strings.CutPrefix(target, s+"://"); ok {
-			return rest, true
-		}
-	}
-	return "", false
+	return wire.HostPort(u), secure
 }
 
 // boundTo returns the tenant of a card that is part of an interface's URL; empty if the

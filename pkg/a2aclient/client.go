@@ -1,16 +1,20 @@
-// Package a2aclient calls agents over A2A: every operation of the protocol, over gRPC,
-// HTTP+JSON and JSON-RPC in A2A 1.0, and over HTTP+JSON and JSON-RPC in A2A 0.3.
+// Package a2aclient is a client of agents that speak A2A. It has every operation of the
+// protocol, over gRPC, HTTP+JSON and JSON-RPC in A2A 1.0, and over HTTP+JSON and JSON-RPC
+// in A2A 0.3.
 //
-// Open reads the card of an agent and chooses one of its interfaces. Requests and answers
-// are the messages of gen/lf/a2a/v1, in both versions of the protocol. A stream whose
-// connection breaks goes on behind its cursor where the server has cursors, see
-// Config.Resumes.
+// Open reads the card of an agent and chooses one of its interfaces. The methods of Client
+// are named after the operations of A2A. Requests and answers are the messages of
+// gen/lf/a2a/v1 in both versions of the protocol; requests are not modified. Calls have no
+// timeout of their own: they end with their context.
 //
-// What a server refuses is a *ServerError, an answer that breaks the protocol is an
-// *AnswerError, and a call without an answer is a *TransportError.
+// A call fails with a *ServerError if the server answers with an error, with an
+// *AnswerError if its answer breaks the protocol, and with a *TransportError if there is
+// no answer or only a part of one. The client repeats no call. It only resumes streams of
+// servers that have cursors, such as team-server: see Cursor and Config.Resumes.
 package a2aclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -23,80 +27,88 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/wire"
 )
 
-// The bindings, as cards name them.
+// Bindings of the protocol, as cards name them.
 const (
 	GRPC    = "GRPC"
 	REST    = "HTTP+JSON"
 	JSONRPC = "JSONRPC"
 )
 
-// The versions of the protocol.
+// Versions of the protocol.
 const (
 	V1  = "1.0"
 	V03 = "0.3"
 )
 
-// Limits of what is read of a server, in bytes.
+// Limits of what is read from a server, in bytes. More is an error of the kind ErrTooLarge.
 const (
-	// MaxAnswer bounds one answer, and one event of a stream.
+	// MaxAnswer is the limit of an answer, and of one event of a stream.
 	MaxAnswer = 16 << 20
-	// MaxCard bounds a card.
+	// MaxCard is the limit of a card.
 	MaxCard = 256 << 10
 )
 
-// Config configures a Client. The zero value calls the first interface of the card that
-// is known, without credentials.
+// Config configures a Client. With the zero value a Client calls the first interface of
+// the card that this package supports, without credentials.
 type Config struct {
-	// Bindings are the bindings to use, the preferred one first; others are not used.
-	// Nil allows all, in the order of the card.
+	// Bindings are the bindings to use, the preferred one first. Nil means all, in the
+	// order of the card.
 	Bindings []string
-	// Version is V1 or V03; empty takes 1.0 where the card offers it, else 0.3.
+	// Version is V1 or V03. Empty means 1.0 if the card offers it, else 0.3.
 	Version string
-	// Tenant is the agent to call among those of a server. Empty is the tenant of the
-	// interface. An interface whose URL leads to another agent is only chosen if the card
-	// offers no better one.
+	// Tenant is the agent to call among those of a server; empty means the one that the
+	// interface names. An interface whose URL leads to another agent is only chosen if the
+	// card offers no better one: compare Client.Bound. A2A 0.3 has no tenants.
 	Tenant string
 
-	// Token is sent as bearer token, and Header with each call, over gRPC as metadata.
-	// Both go to the host and port of the card and to Origins, and nowhere else; and
-	// without TLS only if the card came without TLS. While either is set, interfaces
-	// elsewhere are not used.
+	// Token is sent with each call as bearer token, and so is Header, over gRPC as
+	// metadata. A header replaces one of the same name that the package sets. Token and
+	// Header are sent to the host and port of the card and to Origins only, and without
+	// TLS only if the card was read without TLS. If either is set, other interfaces are
+	// not used.
 	Token  string
 	Header http.Header
-	// Origins are further places that may see Token and Header: URLs, or host:port.
+	// Origins are additional origins to which Token and Header are sent, as URLs or as
+	// host:port.
 	Origins []string
-	// AnyGRPCPort lets gRPC interfaces at other ports of the card's host see them too.
+	// AnyGRPCPort allows that Token and Header are sent to gRPC interfaces at every port
+	// of the card's host.
 	AnyGRPCPort bool
 
-	// Extensions are the URIs of protocol extensions to activate.
+	// Extensions are the URIs of the protocol extensions that each call activates.
 	Extensions []string
-	// Verifier decides which cards are used; nil uses every card.
+	// Verifier verifies the cards that are read; nil accepts every card. With a Verifier
+	// Open rejects addresses that have no card.
 	Verifier Verifier
-	// Resumes is how many times in a row the client tries to resume a stream that broke,
-	// before the stream yields its error; each event that arrives makes it begin anew.
-	// 0 is 5; a negative number resumes none.
+	// Resumes is how many times in a row the client tries to resume a stream that ended
+	// early, before the stream yields its error. Each response with a newer cursor resets
+	// the count. 0 means 5; a negative number turns resuming off. The first try is made at
+	// once, the next after 200 ms; the pause doubles up to 5 s.
 	Resumes int
-	// Lenient accepts answers that are faulty but can be understood: JSON-RPC responses
-	// with another version or id, tasks without a status. It skips updates of other
-	// tasks. Without it they are an *AnswerError.
+	// Lenient accepts JSON-RPC responses with a wrong version or id and tasks without a
+	// status, and skips the updates of other tasks in a subscription. Without Lenient each
+	// of these is an *AnswerError.
 	Lenient bool
 
-	// Dial makes the connections; nil is the standard library's way, through the
-	// proxies that the environment names.
+	// Dial makes the connections. Nil means direct connections, or connections through
+	// the proxies that the environment names (http.ProxyFromEnvironment).
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// TLS configures connections with TLS; nil trusts the authorities of the system.
+	// TLS configures connections with TLS; nil trusts the certificate authorities of the
+	// system. It is not modified.
 	TLS *tls.Config
-	// Transport makes HTTP calls in place of one that is built from Dial and TLS. Close
-	// closes its idle connections.
+	// Transport makes the HTTP calls; nil means a transport that uses Dial and TLS.
+	// Client.Close closes its idle connections.
 	Transport http.RoundTripper
-	// Raw gets what goes over the wire, line by line and without credentials; nil shows
-	// nothing. Lines of concurrent calls are mixed.
+	// Raw receives the requests and answers as they are sent, without credentials; nil
+	// means none. A Client writes whole lines, one at a time. The lines of concurrent calls
+	// are mixed.
 	Raw io.Writer
 }
 
-// Client calls one agent. Safe for concurrent use.
+// Client calls one agent. It is safe for concurrent use. Close must be called.
 type Client struct {
 	card    *a2av1.AgentCard
 	at      *a2av1.AgentInterface
@@ -107,21 +119,26 @@ type Client struct {
 	via     transport
 }
 
-// Open returns a client of the agent at a URL: that of its card, which ends in .json, the
-// one below which its card is at /.well-known/agent-card.json, or grpc://HOST:PORT/TENANT
-// and grpcs://HOST:PORT/TENANT, which need no card.
+// Open returns a client of the agent at a URL. A URL with the scheme http or https leads
+// to the card as described for ReadCard, which Open reads. The URLs
+// grpc://HOST:PORT/TENANT and grpcs://HOST:PORT/TENANT, the second with TLS, need no card;
+// Open does not connect to them. The error is that of ReadCard or of New.
 func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
-	if rest, ok := cutScheme(target, "grpc", "grpcs"); ok {
+	if scheme, rest, _ := strings.Cut(target, "://"); scheme == "grpc" || scheme == "grpcs" {
+		if cfg.Verifier != nil {
+			return nil, &kindError{text: wire.WithoutUser(target) + " has no card to verify; open the agent by the URL of its card", kind: ErrUntrusted}
+		}
 		host, tenant, _ := strings.Cut(rest, "/")
-		if u, err := url.Parse("grpc://" + host); err != nil || u.Host == "" {
+		address, secure := grpcAddress(scheme+"://"+host, nil)
+		if address == "" {
 			return nil, noAddress(target, "grpc://HOST:PORT/TENANT")
 		}
-		via, err := newGRPC(newWeb(cfg, V1), host, strings.HasPrefix(target, "grpcs"))
+		via, err := newGRPC(newWeb(cfg, V1), address, secure)
 		if err != nil {
 			return nil, err
 		}
 		at := &a2av1.AgentInterface{Url: host, ProtocolBinding: GRPC, ProtocolVersion: V1, Tenant: tenant}
-		return &Client{at: at, version: V1, tenant: tenant, cfg: cfg, via: via}, nil
+		return &Client{at: at, version: V1, tenant: cmp.Or(cfg.Tenant, tenant), cfg: cfg, via: via}, nil
 	}
 	cfg.Transport = cfg.transport() // the same for the card and for calls
 	card, _, err := ReadCard(ctx, target, cfg)
@@ -136,23 +153,30 @@ func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// New returns a client of the agent with a card, which was read from a URL. It uses the
-// card as it is, without Config.Verifier. It connects at the first call.
+// New returns a client of the agent with a card; address is the URL of the card. New does
+// not verify the card: ReadCard does. The client connects at its first call. The error is
+// that of Choose.
 func New(card *a2av1.AgentCard, address string, cfg Config) (*Client, error) {
-	at, err := Choose(card, address, cfg)
+	from, err := parseCardURL(address)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{card: card, at: at, version: V1, tenant: at.GetTenant(), bound: boundTo(card, at), cfg: cfg}
+	at, err := cfg.choose(card, from)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{card: card, at: at, version: V1, tenant: cmp.Or(cfg.Tenant, at.GetTenant()), bound: boundTo(card, at), cfg: cfg}
 	if a2av03.Is(at.GetProtocolVersion()) {
 		c.version, c.tenant = V03, "" // the tenant is part of the address
 	}
-	c.via, err = newWeb(cfg, c.version).connect(at, address)
-	return c, err
+	if c.via, err = newWeb(cfg, c.version).connect(at, from); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// connect returns the binding of an interface.
-func (w *web) connect(i *a2av1.AgentInterface, card string) (transport, error) {
+// connect returns the binding of an interface; card is the URL of its card.
+func (w *web) connect(i *a2av1.AgentInterface, card *url.URL) (transport, error) {
 	base := strings.TrimSuffix(i.GetUrl(), "/")
 	switch binding := i.GetProtocolBinding(); {
 	case w.version == V03 && binding == REST:
@@ -168,22 +192,23 @@ func (w *web) connect(i *a2av1.AgentInterface, card string) (transport, error) {
 	return newGRPC(w, address, secure)
 }
 
-// Card is the agent's card; nil if the client was opened without one. Read only.
+// Card returns the agent's card, which must not be modified; nil if the client was opened
+// without one.
 func (c *Client) Card() *a2av1.AgentCard { return c.card }
 
-// Binding is the binding in use: GRPC, REST or JSONRPC.
+// Binding returns the binding in use: GRPC, REST or JSONRPC.
 func (c *Client) Binding() string { return c.at.GetProtocolBinding() }
 
-// Version is the version of the protocol in use: V1 or V03.
+// Version returns the version of the protocol in use: V1 or V03.
 func (c *Client) Version() string { return c.version }
 
-// Bound returns the tenant that the URL of the interface leads to, whatever a request
-// names; empty where the request decides.
+// Bound returns the tenant to which the URL of the interface leads, whichever tenant a
+// request names; empty if requests choose the tenant.
 func (c *Client) Bound() string { return c.bound }
 
-// Conn is the connection of a client that calls over gRPC, for other services of the
-// server, such as that of health; nil for one that calls over HTTP. Calls over it carry
-// nothing of Config.
+// Conn returns the connection of a client that calls over gRPC, for other services of the
+// server, such as health checks; nil for a client that calls over HTTP. Calls on it carry
+// neither credentials nor headers of Config.
 func (c *Client) Conn() grpc.ClientConnInterface {
 	if g, ok := c.via.(*grpcTransport); ok {
 		return g.conn
@@ -191,5 +216,6 @@ func (c *Client) Conn() grpc.ClientConnInterface {
 	return nil
 }
 
-// Close closes the connection, or the idle ones. Calls under way over gRPC fail.
+// Close closes the connections of the client. Calls in progress over gRPC fail; those over
+// HTTP end as usual.
 func (c *Client) Close() error { return c.via.close() }

@@ -196,7 +196,7 @@ func FuzzChoose(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if at, _ := place(i, "http"); at != "far:80" {
+		if at, _ := place(i, &url.URL{Scheme: "http"}); at != "far:80" {
 			t.Errorf("the token goes to %s: %v", at, i)
 		}
 	})

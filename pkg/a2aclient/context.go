@@ -11,9 +11,9 @@ type (
 	extensionsKey struct{}
 )
 
-// WithHeader returns a context whose calls carry more headers, over gRPC as metadata. They
-// go to every interface that is called; credentials belong into Config, whose headers
-// have precedence.
+// WithHeader returns a context for calls with additional headers, over gRPC as metadata. A
+// header replaces one of the same name in ctx; those of Config take precedence. The headers
+// are sent to whichever interface is called, so credentials belong in Config.
 func WithHeader(ctx context.Context, h http.Header) context.Context {
 	all := headerOf(ctx).Clone()
 	if all == nil {
@@ -30,7 +30,7 @@ func headerOf(ctx context.Context) http.Header {
 	return h
 }
 
-// WithExtensions returns a context whose calls activate more extensions of the protocol.
+// WithExtensions returns a context for calls that activate additional protocol extensions.
 func WithExtensions(ctx context.Context, uris ...string) context.Context {
 	return context.WithValue(ctx, extensionsKey{}, slices.Concat(extensionsOf(ctx), uris))
 }

@@ -15,25 +15,28 @@ import (
 
 // Kinds of errors, for errors.Is.
 var (
-	// ErrAddress is the kind of error for a text that should be an address and is none.
+	// ErrAddress is the kind of error for an invalid address.
 	ErrAddress = errors.New("no address")
-	// ErrUnreachable is the kind of a *TransportError of a call that got no answer.
+	// ErrUnreachable is the kind of a *TransportError of a call that received no answer. The
+	// server may have received the request.
 	ErrUnreachable = errors.New("cannot reach the server")
-	// ErrBroken is the kind of a *TransportError of a call whose answer had begun to arrive.
+	// ErrBroken is the kind of a *TransportError of a call that received a part of the
+	// answer.
 	ErrBroken = errors.New("the connection broke")
 	// ErrTooLarge is the kind of an *AnswerError for an answer larger than MaxAnswer or
 	// MaxCard.
 	ErrTooLarge = errors.New("the answer is too large")
-	// ErrMoved is the kind of an *AnswerError for an answer that redirects elsewhere.
+	// ErrMoved is the kind of an *AnswerError for a redirect that is not followed.
 	ErrMoved = errors.New("the server has moved")
-	// ErrNoCard is the kind of error for an address that shows no card. If the server
-	// answered with an error, that is a *ServerError.
+	// ErrNoCard is the kind of error for an address without a card. It wraps a *ServerError
+	// if the server answered with an error, else an *AnswerError.
 	ErrNoCard = errors.New("no card")
-	// ErrUntrusted is the kind of error for a card that Config.Verifier refused.
+	// ErrUntrusted is the kind of error for a card that Config.Verifier rejects. It wraps
+	// the error of the Verifier.
 	ErrUntrusted = errors.New("the card is not to be trusted")
 )
 
-// The errors of A2A, for errors.Is with a *ServerError.
+// Errors of A2A, for errors.Is with a *ServerError.
 var (
 	ErrTaskNotFound                 error = reason("TASK_NOT_FOUND")
 	ErrTaskNotCancelable            error = reason("TASK_NOT_CANCELABLE")
@@ -51,24 +54,26 @@ type reason string
 
 func (r reason) Error() string { return string(r) }
 
-// ServerError is what a server answered in place of a result. errors.Is finds the errors
-// of A2A by its reason, and errors.As an *agent.Error for agents that call other agents.
+// ServerError is an error that a server answered with. errors.Is matches it with the error
+// of A2A that has its reason, and errors.As converts it to an *agent.Error.
 type ServerError struct {
-	// Code is the gRPC code of the error, over HTTP the one that stands for its answer.
+	// Code is the gRPC code of the error. Over HTTP it is derived from the answer.
 	Code codes.Code
-	// Reason is the reason that the server named; where it named none, one that the code
-	// implies. Domain says whose reason it is: a2a-protocol.org for those of A2A, empty
-	// where the server named none.
+	// Reason is the reason of the error, such as TASK_NOT_FOUND, and Domain the
+	// organization that defines it, which is a2a-protocol.org for the errors of A2A. If the
+	// server sent no reason, Reason is derived from Code and Domain is empty.
 	Reason, Domain string
-	// Message is the server's text.
+	// Message is the text of the server.
 	Message string
-	// Details are what else the server told, nil for none.
+	// Details are additional values that the server sent; nil if there are none.
 	Details map[string]string
-	// Violations name what is wrong with the request, field by field.
+	// Violations describe the invalid fields of the request.
 	Violations []agent.Violation
-	// RetryAfter is how long to wait before the call is repeated; 0 is unknown.
+	// RetryAfter is the time to wait before the call is repeated; 0 if the server sent
+	// none.
 	RetryAfter time.Duration
-	// HTTPStatus is the HTTP status of the answer, 0 over gRPC and for events of streams.
+	// HTTPStatus is the HTTP status of the answer; 0 over gRPC and for an event of a
+	// stream.
 	HTTPStatus int
 
 	status *status.Status
@@ -86,10 +91,10 @@ func (e *ServerError) Is(target error) bool {
 // Unwrap returns the error as an *agent.Error.
 func (e *ServerError) Unwrap() error { return wire.Error(e.status) }
 
-// GRPCStatus returns the error as a status of gRPC.
+// GRPCStatus returns the error as a gRPC status.
 func (e *ServerError) GRPCStatus() *status.Status { return e.status }
 
-// refused returns the error that a server answered with; nil for OK.
+// refused returns the *ServerError for a status; nil if that is OK.
 func refused(st *status.Status, httpStatus int) error {
 	var e *agent.Error
 	if !errors.As(wire.Error(st), &e) {
@@ -101,7 +106,7 @@ func refused(st *status.Status, httpStatus int) error {
 	}
 }
 
-// codeOf returns the code that a server answered with; OK where err is no such error.
+// codeOf returns the code of a *ServerError; OK for any other error.
 func codeOf(err error) codes.Code {
 	var e *ServerError
 	if !errors.As(err, &e) {
@@ -110,19 +115,19 @@ func codeOf(err error) codes.Code {
 	return e.Code
 }
 
-// TransportError is the error of a call that the server did not answer, or not to the
-// end. Its kind is ErrUnreachable or ErrBroken, and errors.Is finds its cause.
+// TransportError is the error of a call that received no answer, or only a part of one. Its
+// kind is ErrUnreachable or ErrBroken. A call that ended with its context also fails with
+// it, and wraps the cause.
 type TransportError struct {
-	// Address is what was called, without a user and a path.
+	// Address is the address that was called, without a user and a path.
 	Address string
-	// Broken reports whether a part of the answer had arrived.
+	// Broken reports whether a part of the answer was received.
 	Broken bool
 	// Err is the cause.
 	Err error
 }
 
-// Error says in a few words what is wrong and, where the server speaks another protocol,
-// how it is called.
+// Error describes the cause and, if the server speaks another protocol, how to call it.
 func (e *TransportError) Error() string {
 	why := wire.WhyUnreachable(e.Err)
 	if e.Broken {
@@ -145,15 +150,15 @@ func (e *TransportError) Unwrap() []error {
 	return []error{ErrUnreachable, e.Err}
 }
 
-// GRPCStatus returns the error as a status of gRPC: UNAVAILABLE.
+// GRPCStatus returns the error as a gRPC status with the code UNAVAILABLE.
 func (e *TransportError) GRPCStatus() *status.Status {
 	return status.New(codes.Unavailable, e.Error())
 }
 
-// AnswerError is the error of an answer that breaks the protocol, or that this package
-// does not read for its kind: ErrTooLarge or ErrMoved.
+// AnswerError is the error for an answer that breaks the protocol, is larger than a limit
+// (ErrTooLarge) or redirects (ErrMoved).
 type AnswerError struct {
-	// Problem says in a sentence what is wrong.
+	// Problem describes what is wrong with the answer.
 	Problem string
 
 	kind error
@@ -162,7 +167,7 @@ type AnswerError struct {
 // Error returns the problem.
 func (e *AnswerError) Error() string { return e.Problem }
 
-// Unwrap returns the kind, nil for none.
+// Unwrap returns the kind; nil if there is none.
 func (e *AnswerError) Unwrap() error { return e.kind }
 
 func badAnswer(format string, args ...any) error {
@@ -191,8 +196,7 @@ func (e *kindError) Unwrap() []error {
 	return []error{e.kind, e.cause}
 }
 
-// noAddress returns the error for a text that is no address; expected says what one
-// looks like.
+// noAddress returns the error for an invalid address; expected is the form of a valid one.
 func noAddress(target, expected string) error {
 	return &kindError{text: fmt.Sprintf("%q is no address; expected %s", wire.WithoutUser(target), expected), kind: ErrAddress}
 }

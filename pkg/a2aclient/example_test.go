@@ -33,7 +33,7 @@ func harbour() (url string, stop func()) {
 	}
 }
 
-// The agent at a URL is found by its card and asked over the binding that it names first.
+// Open reads the card of the agent at a URL, and SendMessage uses the first interface in it.
 func Example() {
 	url, stop := harbour()
 	defer stop()
@@ -55,8 +55,88 @@ func Example() {
 	// You asked when high tide is.
 }
 
-// A stream yields the task and then what changes. Where the connection breaks it goes on
-// behind the newest cursor.
+// A card describes an agent and lists its interfaces.
+func ExampleReadCard() {
+	url, stop := harbour()
+	defer stop()
+
+	card, _, err := a2aclient.ReadCard(context.Background(), url, a2aclient.Config{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(card.GetName())
+	for _, i := range card.GetSupportedInterfaces() {
+		if i.GetProtocolVersion() == a2aclient.V1 {
+			fmt.Println(i.GetProtocolBinding())
+		}
+	}
+	// Output:
+	// harbour
+	// JSONRPC
+	// HTTP+JSON
+	// GRPC
+}
+
+// A message that is sent again with its id begins no second task, so a call that received no
+// answer can be repeated.
+func ExampleClient_SendMessage() {
+	url, stop := harbour()
+	defer stop()
+	ctx := context.Background()
+
+	c, err := a2aclient.Open(ctx, url, a2aclient.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	var tasks []string
+	for range 2 {
+		resp, err := c.SendMessage(ctx, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "for a pilot.")})
+		if err != nil {
+			panic(err)
+		}
+		tasks = append(tasks, resp.GetTask().GetId())
+	}
+	fmt.Println(tasks[0] == tasks[1])
+	// Output:
+	// true
+}
+
+// A subscription continues behind the cursor of a response that was read before, also in
+// another process.
+func ExampleClient_SubscribeToTask() {
+	url, stop := harbour()
+	defer stop()
+	ctx := context.Background()
+
+	c, err := a2aclient.Open(ctx, url, a2aclient.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	var task string
+	var after int64
+	for r, err := range c.StreamMessage(ctx, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "for a tug.")}) {
+		if err != nil {
+			panic(err)
+		}
+		task, after = r.GetTask().GetId(), a2aclient.Cursor(r)
+		break // the first response is the task
+	}
+	for r, err := range c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: task}, after) {
+		if err != nil {
+			panic(err)
+		}
+		if u := r.GetArtifactUpdate(); u != nil && !u.GetAppend() {
+			fmt.Println(u.GetArtifact().GetParts()[0].GetText())
+		}
+	}
+	// Output:
+	// You asked for a tug.
+}
+
+// A stream yields the task and then its updates. If the connection breaks, the client
+// resumes the stream behind the newest cursor.
 func ExampleClient_StreamMessage() {
 	url, stop := harbour()
 	defer stop()
@@ -84,7 +164,7 @@ func ExampleClient_StreamMessage() {
 	// ended already: true
 }
 
-// Errors say who failed: the server that refuses, or the connection.
+// The type of an error tells whether the server answered with an error or the call failed.
 func ExampleServerError() {
 	url, stop := harbour()
 	ctx := context.Background()

@@ -56,7 +56,7 @@ func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 		// Many servers close connections with pings more often than every 5 minutes.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}),
 	}
-	target := address
+	target := "dns:///" + address // with the scheme no address is read as another one
 	if dial := w.cfg.Dial; dial != nil {
 		target = "passthrough:///" + address
 		options = append(options, grpc.WithNoProxy(), grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
@@ -70,7 +70,8 @@ func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 	return &grpcTransport{web: w, address: address, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
 }
 
-// outgoing puts metadata on a call, and shows it.
+// outgoing returns the context of a call with its metadata, and writes the call to
+// Config.Raw.
 func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.Message, kv ...string) context.Context {
 	md := metadata.MD{}
 	for name, values := range g.service(ctx) {
@@ -84,7 +85,7 @@ func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.M
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// show shows a message as JSON; over the wire it is binary.
+// show writes a message to Config.Raw, as JSON instead of its binary form.
 func (g *grpcTransport) show(direction, method string, m proto.Message) {
 	if g.cfg.Raw == nil {
 		return
@@ -96,12 +97,13 @@ func (g *grpcTransport) show(direction, method string, m proto.Message) {
 	g.raw("%s %s %s", direction, method, data)
 }
 
-// failed returns the error of a call. begun reports whether a part of the answer had arrived.
+// failed returns the error of a call. begun reports whether a part of the answer was
+// received.
 func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error {
 	st := status.Convert(err)
 	g.raw("< %s: %s", st.Code(), st.Message())
-	switch told := wire.InfoOf(st) != nil; {
-	case told:
+	switch fromServer := wire.InfoOf(st) != nil; {
+	case fromServer:
 	case ctx.Err() != nil:
 		return &TransportError{Address: g.address, Broken: begun, Err: context.Cause(ctx)}
 	case st.Code() == codes.Unavailable:
@@ -122,7 +124,7 @@ func unary[Req, Resp proto.Message](ctx context.Context, g *grpcTransport, metho
 	return resp, nil
 }
 
-// follow makes a call that is answered with a stream.
+// follow makes a call and yields the responses of its stream.
 func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[a2av1.StreamResponse], error), req Req, kv ...string) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -194,4 +196,5 @@ func (g *grpcTransport) extendedCard(ctx context.Context, req *a2av1.GetExtended
 	return unary(ctx, g, "GetExtendedAgentCard", g.client.GetExtendedAgentCard, req)
 }
 
-func (g *grpcTransport) close() error { return g.conn.Close() }
+// close closes the connection, and those over HTTP on which the card was read.
+func (g *grpcTransport) close() error { return errors.Join(g.web.close(), g.conn.Close()) }

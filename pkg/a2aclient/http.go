@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -22,14 +23,15 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// connectTime bounds making a connection without Config.Dial.
+// connectTime is the timeout for connecting without Config.Dial.
 const connectTime = 30 * time.Second
 
-// web makes HTTP calls, and shows them where asked to.
+// web makes HTTP calls, and writes them to Config.Raw.
 type web struct {
 	cfg     Config
 	version string // of the protocol
 	http    *http.Client
+	lines   sync.Mutex // held while a line is written to Config.Raw
 }
 
 func newWeb(cfg Config, version string) *web {
@@ -40,8 +42,7 @@ func newWeb(cfg Config, version string) *web {
 	}}
 }
 
-// transport returns what makes HTTP calls: Config.Transport, or one with connections of
-// its own.
+// transport returns Config.Transport, or a new transport with Config.Dial and Config.TLS.
 func (cfg Config) transport() http.RoundTripper {
 	if cfg.Transport != nil {
 		return cfg.Transport
@@ -51,13 +52,13 @@ func (cfg Config) transport() http.RoundTripper {
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10,
 	}
-	if cfg.Dial == nil { // else a proxy would connect in place of Dial
+	if cfg.Dial == nil { // a proxy would bypass Dial
 		own.Proxy, own.DialContext = http.ProxyFromEnvironment, (&net.Dialer{Timeout: connectTime}).DialContext
 	}
 	return own
 }
 
-// service returns the parameters of every call, as headers.
+// service returns the headers that each call carries.
 func (w *web) service(ctx context.Context) http.Header {
 	h := headerOf(ctx).Clone()
 	if h == nil {
@@ -74,10 +75,13 @@ func (w *web) service(ctx context.Context) http.Header {
 	if w.cfg.Token != "" {
 		h.Set("Authorization", "Bearer "+w.cfg.Token)
 	}
-	maps.Copy(h, w.cfg.Header)
+	for name, values := range w.cfg.Header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
 	return h
 }
 
+// do makes a request; body is that of req, nil if it has none. A redirect is an error.
 func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	maps.Copy(req.Header, w.service(req.Context()))
 	w.raw("> %s %s", req.Method, req.URL.Redacted())
@@ -100,7 +104,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 
 func origin(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }
 
-// request returns a request with a body of JSON, nil for none.
+// request returns a request with a body of JSON; nil means no body.
 func (w *web) request(ctx context.Context, method, url, media string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
@@ -112,7 +116,8 @@ func (w *web) request(ctx context.Context, method, url, media string, body []byt
 	return req, nil
 }
 
-// answer makes a request and reads its answer of at most limit bytes, whatever its status.
+// answer makes a request and returns its answer of at most limit bytes, whatever its
+// status.
 func (w *web) answer(req *http.Request, body []byte, limit int64) (httpStatus int, data []byte, err error) {
 	resp, err := w.do(req, body) //nolint:bodyclose // read closes it
 	if err != nil {
@@ -122,7 +127,7 @@ func (w *web) answer(req *http.Request, body []byte, limit int64) (httpStatus in
 	return resp.StatusCode, data, err
 }
 
-// done closes an answer of which nothing more is read.
+// done closes an answer. Nothing more is read from it.
 func done(resp *http.Response) { _ = resp.Body.Close() }
 
 // read reads the body of the answer to a request and closes it.
@@ -144,8 +149,8 @@ func (w *web) close() error {
 	return nil
 }
 
-// events yields the events that a request is answered with. An answer that is no stream
-// of events is passed to plain, whose error ends the stream.
+// events makes a request and yields the events of the answer. It passes an answer that is
+// not a stream of events to plain, and yields what that returns.
 func (w *web) events(req *http.Request, body []byte, plain func(resp *http.Response, data []byte) (wire.Event, error)) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
 		resp, err := w.do(req, body)
@@ -167,7 +172,7 @@ func (w *web) events(req *http.Request, body []byte, plain func(resp *http.Respo
 	}
 }
 
-// noStream is the error for an answer that should have been a stream of events and is none.
+// noStream returns the error for an answer that is not the expected stream of events.
 func noStream(resp *http.Response) error {
 	media := resp.Header.Get("Content-Type")
 	if media == "" {
@@ -176,8 +181,8 @@ func noStream(resp *http.Response) error {
 	return badAnswer("the server answered %s, no stream of events", media)
 }
 
-// parse yields the events of the answer to a request. One that has no id is shown without: it comes
-// with the newest one so far.
+// parse yields the events of the answer to a request. An event without an id of its own has
+// the id of the event before it, which is not written to Config.Raw again.
 func (w *web) parse(req *http.Request, body io.Reader, yield func(wire.Event, error) bool) {
 	newest := ""
 	for ev, err := range wire.ReadEvents(body) {
@@ -198,7 +203,7 @@ func (w *web) parse(req *http.Request, body io.Reader, yield func(wire.Event, er
 	}
 }
 
-// responses reads what events hold; the first that cannot be read is the last.
+// responses converts events to responses with read. It ends at the first error.
 func responses(events iter.Seq2[wire.Event, error], read func(wire.Event) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		for ev, err := range events {
@@ -213,12 +218,21 @@ func responses(events iter.Seq2[wire.Event, error], read func(wire.Event) (*a2av
 	}
 }
 
-// failing is a stream that fails at once.
+// inEvent returns the error that an event of a stream is. It has no HTTP status.
+func inEvent(err error) error {
+	var e *ServerError
+	if errors.As(err, &e) {
+		e.HTTPStatus = 0
+	}
+	return err
+}
+
+// failing returns a stream that yields an error only.
 func failing(err error) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) { yield(nil, err) }
 }
 
-// behind asks for what comes after a cursor.
+// behind makes req a request for the events behind a cursor, unless that is 0.
 func behind(req *http.Request, after int64) {
 	if after != 0 {
 		req.Header.Set("Last-Event-Id", strconv.FormatInt(after, 10))

@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rpc is what the JSON-RPC bindings of both versions share.
+// rpc is the common part of the JSON-RPC bindings of both versions.
 type rpc struct {
 	*web
 	url     string
@@ -25,10 +25,10 @@ type rpc struct {
 	failure func(*wire.RPCError) *status.Status
 }
 
-// id is the id of a new request.
+// id returns the id of a new request.
 func (r *rpc) id() json.RawMessage { return strconv.AppendInt(nil, r.next.Add(1), 10) }
 
-// envelope is a request; err is that of rendering its parameters.
+// envelope returns a request and its body; err is the error of encoding the parameters.
 func (r *rpc) envelope(ctx context.Context, id json.RawMessage, method string, params []byte, err error) (*http.Request, []byte, error) {
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +44,8 @@ func (r *rpc) envelope(ctx context.Context, id json.RawMessage, method string, p
 	return req, body, err
 }
 
-// call makes a call with one answer, and returns its result.
+// call makes a call with one answer, and returns its result; err is the error of encoding
+// the parameters.
 func (r *rpc) call(ctx context.Context, method string, params []byte, err error) (json.RawMessage, error) {
 	id := r.id()
 	req, body, err := r.envelope(ctx, id, method, params, err)
@@ -74,13 +75,13 @@ func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage
 	case err != nil, env.JSONRPC != "2.0" && !r.cfg.Lenient:
 		return nil, badAnswer("the answer is not a JSON-RPC 2.0 response")
 	case !bytes.Equal(env.ID, id) && !r.cfg.Lenient:
-		return nil, badAnswer("the answer is to another request: its id is %s, not %s", cmp.Or(string(env.ID), "missing"), id)
+		return nil, badAnswer("the answer is to another request: its id is %.100s, not %s", cmp.Or(string(env.ID), "missing"), id)
 	}
 	return env.Result, nil
 }
 
-// follow makes a call that is answered with events. The result of each is read by
-// parse. An error, or the only result, may come as plain JSON.
+// follow makes a call and yields the responses in the events of its answer, read by parse.
+// An error, or the only result, may also be a plain JSON answer.
 func (r *rpc) follow(ctx context.Context, method string, params []byte, err error, after int64, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	id := r.id()
 	req, body, err := r.envelope(ctx, id, method, params, err)
@@ -92,13 +93,13 @@ func (r *rpc) follow(ctx context.Context, method string, params []byte, err erro
 	return responses(r.events(req, body, r.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		result, err := r.result(id, http.StatusOK, ev.Data)
 		if err != nil {
-			return nil, err
+			return nil, inEvent(err)
 		}
 		return parse(result)
 	})
 }
 
-// plain reads an answer that is no stream of events as the only event of one.
+// plain returns an answer that is not a stream of events as the only event of one.
 func (r *rpc) plain(resp *http.Response, data []byte) (wire.Event, error) {
 	var env wire.RPCResponse
 	switch err := json.Unmarshal(data, &env); {
@@ -119,7 +120,7 @@ func newJSONRPC(w *web, url string) *jsonrpc {
 	return &jsonrpc{&rpc{web: w, url: url, failure: wire.ParseRPCError}}
 }
 
-// invoke makes a call with one answer, and reads it.
+// invoke makes a call with one answer, reads that into out and returns out.
 func invoke[M proto.Message](ctx context.Context, j *jsonrpc, method string, in proto.Message, out M) (M, error) {
 	params, err := wire.Marshal(in)
 	result, err := j.call(ctx, method, params, err)

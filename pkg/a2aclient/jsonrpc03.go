@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 )
 
-// jsonrpc03 is the JSON-RPC binding of 0.3. It knows no tenant: that is part of
-// the address.
+// jsonrpc03 is the JSON-RPC binding of 0.3. It ignores the tenants of requests: in 0.3 the
+// address names the agent.
 type jsonrpc03 struct{ *rpc }
 
 func newJSONRPC03(w *web, url string) *jsonrpc03 {

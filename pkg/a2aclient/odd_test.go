@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -138,7 +139,7 @@ func TestA_10_WhatIsNoCard(t *testing.T) {
 func TestA_10_AddressesThatAreNone(t *testing.T) {
 	for _, address := range []string{"/x", "file:///etc/passwd", "::::", "h.example"} {
 		for _, binding := range []string{REST, JSONRPC} {
-			via, err := newWeb(Config{}, V1).connect(&a2av1.AgentInterface{Url: address, ProtocolBinding: binding}, "http://h")
+			via, err := newWeb(Config{}, V1).connect(&a2av1.AgentInterface{Url: address, ProtocolBinding: binding}, &url.URL{Scheme: "http", Host: "h"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/app"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -39,13 +39,13 @@ server:
 
 const callTime = 30 * time.Second
 
-func serveScene(t *testing.T) *app.Running {
+func serveScene(t *testing.T) *serve.Running {
 	t.Helper()
 	def, err := config.Loader{}.Parse("team.yaml", []byte(scene))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := app.Serve(context.Background(), def, app.ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+	r, err := serve.Start(context.Background(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,23 +38,3 @@ func TestRawShowsIDsAsTheyCame(t *testing.T) {
 		t.Errorf("shown is %s, not %s", strings.Join(got, "|"), want)
 	}
 }
-
-// TestSecure has the addresses of gRPC interfaces: one that does not say whether
-// it wants TLS is as the card was.
-func TestSecure(t *testing.T) {
-	for _, tt := range []struct {
-		url, target, want string
-		secure            bool
-	}{
-		{"a.example:443", "https://a.example/x", "a.example:443", true},
-		{"a.example:443", "http://a.example/x", "a.example:443", false},
-		{"https://a.example:443/", "http://a.example/x", "a.example:443", true},
-		{"http://a.example:80", "https://a.example/x", "a.example:80", false},
-		{"grpcs://a.example:443", "http://a.example/x", "a.example:443", true},
-		{"grpc://a.example:80", "https://a.example/x", "a.example:80", false},
-	} {
-		if got, secure := grpcAddress(tt.url, tt.target); got != tt.want || secure != tt.secure {
-			t.Errorf("%s by the card of %s: %s, %v", tt.url, tt.target, got, secure)
-		}
-	}
-}

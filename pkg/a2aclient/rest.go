@@ -16,16 +16,16 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// httpJSON is what the HTTP+JSON bindings of both versions share.
+// httpJSON is the common part of the HTTP+JSON bindings of both versions.
 type httpJSON struct {
 	*web
 	base          string
 	media, accept string
-	judge         func(httpStatus int, body []byte) *status.Status // of an answer that is no success
+	judge         func(httpStatus int, body []byte) *status.Status // reads an answer that is an error
 }
 
-// call makes a call with one answer and returns its body. body is nil for none; err
-// is that of rendering it.
+// call makes a call with one answer and returns that. A nil body means none; err is the
+// error of encoding it.
 func (h *httpJSON) call(ctx context.Context, method, path string, body []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (h *httpJSON) call(ctx context.Context, method, path string, body []byte, e
 	return data, nil
 }
 
-// failed returns the error of an answer that is no success.
+// failed returns the error for an answer whose status is not one of success.
 func (h *httpJSON) failed(code int, data []byte) error {
 	if err := refused(h.judge(code, data), code); err != nil {
 		return err
@@ -53,19 +53,18 @@ func (h *httpJSON) failed(code int, data []byte) error {
 	return badAnswer("the server answered %d %s", code, http.StatusText(code))
 }
 
-// follow makes a call that is answered with events, each read by parse, unless it is
-// an error.
+// follow makes a call and yields the responses in the events of its answer, read by parse.
 func (h *httpJSON) follow(req *http.Request, body []byte, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	req.Header.Set("Accept", wire.TypeSSE)
 	return responses(h.events(req, body, h.plain), func(ev wire.Event) (*a2av1.StreamResponse, error) {
 		if ev.Failed() {
-			return nil, h.failed(http.StatusInternalServerError, ev.Data)
+			return nil, inEvent(h.failed(http.StatusInternalServerError, ev.Data))
 		}
 		return parse(ev.Data)
 	})
 }
 
-// plain returns the error of an answer that is no stream of events.
+// plain returns the error for an answer that is not a stream of events.
 func (h *httpJSON) plain(resp *http.Response, data []byte) (wire.Event, error) {
 	if resp.StatusCode/100 != 2 {
 		return wire.Event{}, h.failed(resp.StatusCode, data)
@@ -73,7 +72,7 @@ func (h *httpJSON) plain(resp *http.Response, data []byte) (wire.Event, error) {
 	return wire.Event{}, noStream(resp)
 }
 
-// post sends a body and follows what comes.
+// post sends a body and yields the responses; err is the error of encoding the body.
 func (h *httpJSON) post(ctx context.Context, path string, body []byte, err error, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	if err != nil {
 		return failing(err)
@@ -85,8 +84,8 @@ func (h *httpJSON) post(ctx context.Context, path string, body []byte, err error
 	return h.follow(req, body, parse)
 }
 
-// attach follows a task. By the protocol's definition that is a GET; servers that
-// follow its text instead want POST.
+// attach subscribes to a task. The protocol's definition in protobuf makes that a GET, and
+// its text a POST: attach tries both.
 func (h *httpJSON) attach(ctx context.Context, path string, after int64, parse func([]byte) (*a2av1.StreamResponse, error)) iter.Seq2[*a2av1.StreamResponse, error] {
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -116,7 +115,7 @@ func (h *httpJSON) attach(ctx context.Context, path string, after int64, parse f
 	}
 }
 
-// taskPath is the path of a task, or of something about it.
+// taskPath returns the path of a task, followed by more.
 func taskPath(id string, more ...string) string {
 	path := "/tasks/" + url.PathEscape(id)
 	for _, m := range more {
@@ -129,7 +128,17 @@ const webhooks = "/pushNotificationConfigs"
 
 func webhookPath(task, id string) string { return taskPath(task, webhooks, "/", url.PathEscape(id)) }
 
-// query is a query of what is set.
+// webhooksPath is the path and query of a page of a task's webhooks.
+func webhooksPath(req *a2av1.ListTaskPushNotificationConfigsRequest) string {
+	q := query{}
+	q.text("pageToken", req.GetPageToken())
+	if req.GetPageSize() != 0 {
+		q.text("pageSize", strconv.Itoa(int(req.GetPageSize())))
+	}
+	return q.on(taskPath(req.GetTaskId(), webhooks))
+}
+
+// query is the query of a URL. Its methods add a value that is set.
 type query url.Values
 
 func (q query) text(name, value string) {
@@ -144,7 +153,7 @@ func (q query) number(name string, n *int32) {
 	}
 }
 
-// on is a path with the query behind it.
+// on returns a path with the query.
 func (q query) on(path string) string {
 	if len(q) == 0 {
 		return path
@@ -152,8 +161,8 @@ func (q query) on(path string) string {
 	return path + "?" + url.Values(q).Encode()
 }
 
-// page is the query for a page of tasks; the words that the versions differ in are
-// the caller's.
+// page returns the query for a page of tasks; state and since are the value and the name
+// that differ between the versions.
 func page(req *a2av1.ListTasksRequest, state, since string) query {
 	q := query{}
 	q.text("contextId", req.GetContextId())
@@ -177,10 +186,10 @@ func newREST(w *web, base string) *rest {
 	return &rest{&httpJSON{web: w, base: base, media: wire.TypeA2A, accept: wire.TypeA2A + ", " + wire.TypeJSON, judge: wire.ParseRESTError}}
 }
 
-// path of an operation: the tenant is part of it.
+// path returns the path of an operation, which begins with the tenant.
 func (r *rest) path(tenant, operation string) string { return wire.TenantPath(tenant) + operation }
 
-// get makes a call without a body, and reads its answer.
+// get makes a call without a body, reads its answer into out and returns out.
 func get[M proto.Message](ctx context.Context, r *rest, path string, out M) (M, error) {
 	data, err := r.call(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
@@ -189,7 +198,7 @@ func get[M proto.Message](ctx context.Context, r *rest, path string, out M) (M, 
 	return out, decode(data, out)
 }
 
-// post makes a call with a message as its body, and reads its answer.
+// post makes a call with a message as its body, reads its answer into out and returns out.
 func post[M proto.Message](ctx context.Context, r *rest, path string, in proto.Message, out M) (M, error) {
 	body, err := wire.Marshal(in)
 	data, err := r.call(ctx, http.MethodPost, path, body, err)
@@ -240,13 +249,7 @@ func (r *rest) push(ctx context.Context, req *a2av1.GetTaskPushNotificationConfi
 }
 
 func (r *rest) pushes(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
-	q := query{}
-	q.text("pageToken", req.GetPageToken())
-	if req.GetPageSize() != 0 {
-		q.text("pageSize", strconv.Itoa(int(req.GetPageSize())))
-	}
-	path := q.on(r.path(req.GetTenant(), taskPath(req.GetTaskId(), webhooks)))
-	return get(ctx, r, path, &a2av1.ListTaskPushNotificationConfigsResponse{})
+	return get(ctx, r, r.path(req.GetTenant(), webhooksPath(req)), &a2av1.ListTaskPushNotificationConfigsResponse{})
 }
 
 func (r *rest) deletePush(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) error {

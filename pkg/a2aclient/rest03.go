@@ -10,15 +10,15 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// rest03 is the HTTP+JSON binding of 0.3. It knows no tenant: that is part of
-// the address.
+// rest03 is the HTTP+JSON binding of 0.3. It ignores the tenants of requests: in 0.3 the
+// address names the agent.
 type rest03 struct{ *httpJSON }
 
 func newREST03(w *web, base string) *rest03 {
 	return &rest03{&httpJSON{web: w, base: a2av03.RESTBase(base), media: wire.TypeJSON, accept: wire.TypeJSON, judge: a2av03.ReadRESTError}}
 }
 
-// read03 reads the answer of a call in 0.3.
+// read03 reads the answer of a call in 0.3; err is the error of the call.
 func read03[T any](data []byte, err error, read func([]byte) (T, error)) (T, error) {
 	var none T
 	if err != nil {
@@ -80,9 +80,7 @@ func (r *rest03) push(ctx context.Context, req *a2av1.GetTaskPushNotificationCon
 }
 
 func (r *rest03) pushes(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
-	q := query{}
-	q.text("pageToken", req.GetPageToken())
-	data, err := r.call(ctx, http.MethodGet, q.on(taskPath(req.GetTaskId(), webhooks)), nil, nil)
+	data, err := r.call(ctx, http.MethodGet, webhooksPath(req), nil, nil)
 	return read03(data, err, a2av03.REST.ReadPushes)
 }
 

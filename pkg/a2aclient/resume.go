@@ -20,12 +20,13 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// teamRunURI names the extension under which a team-server says how far a stream is.
+// teamRunURI is the URI of the extension whose metadata has the cursors of team-server.
 const teamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 
-// Cursor returns the position behind a response of a stream, for SubscribeToTask; 0 if it
-// has none. The responses of a team-server have one, except that of several that belong
-// together only the last has it.
+// Cursor returns the cursor of a response: the position behind it in the stream of its
+// task, at which SubscribeToTask can continue, also in another process. It is 0 if the
+// response has none. The responses of team-server have cursors; among several responses for
+// one event only the last has one.
 func Cursor(r *a2av1.StreamResponse) int64 {
 	var metadata *structpb.Struct
 	switch k := r.GetPayload().(type) {
@@ -40,7 +41,7 @@ func Cursor(r *a2av1.StreamResponse) int64 {
 	return seq
 }
 
-// taskOf returns the id of the task that a response is about, if it is about one.
+// taskOf returns the id of the task of a response; ok is false if it has none.
 func taskOf(r *a2av1.StreamResponse) (id string, ok bool) {
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
@@ -56,18 +57,22 @@ func taskOf(r *a2av1.StreamResponse) (id string, ok bool) {
 // position is how far a stream has been read.
 type position struct {
 	tenant, task string
-	cursor       int64 // newest one; 0 for none
+	cursor       int64 // the newest one; 0 if there is none
 	beyond       int   // responses since the cursor
-	read         int   // responses in all
+	begun        bool  // a response has arrived
 	state        a2av1.TaskState
 }
 
-// add notes a response.
+// add records a response. One about another task changes nothing.
 func (p *position) add(r *a2av1.StreamResponse) {
-	p.read++
-	if id, ok := taskOf(r); ok && p.task == "" {
+	id, ok := taskOf(r)
+	if ok && p.task == "" {
 		p.task = id
 	}
+	if ok && id != p.task {
+		return
+	}
+	p.begun = true
 	if s := max(r.GetTask().GetStatus().GetState(), r.GetStatusUpdate().GetStatus().GetState()); s != 0 {
 		p.state = s
 	}
@@ -77,22 +82,22 @@ func (p *position) add(r *a2av1.StreamResponse) {
 	}
 }
 
-// ended reports whether the task has ended: nothing more follows.
+// ended reports whether the task has ended, so that no response follows.
 func (p *position) ended() bool { return taskstate.Final(p.state) }
 
-// resumable reports whether a stream goes on that ended with err, nil for its regular end.
+// resumable reports whether a stream is resumed that ended with err, nil for its regular end.
 func (p *position) resumable(err error) bool {
 	switch {
-	case p.cursor == 0 || p.task == "" || p.read == 0 || p.ended():
+	case p.cursor == 0 || p.task == "" || !p.begun || p.ended():
 		return false
-	case err == nil: // a proxy may have closed it
+	case err == nil: // a proxy may have closed the stream of a task that is working
 		return p.state == a2av1.TaskState_TASK_STATE_SUBMITTED || p.state == a2av1.TaskState_TASK_STATE_WORKING
 	}
 	return errors.As(err, new(*TransportError)) || codeOf(err) == codes.Unavailable
 }
 
-// resuming yields a stream and resumes it where it breaks: no response is yielded twice,
-// and none is left out.
+// resuming yields a stream and resumes it at p if it breaks, without repeating or omitting
+// a response.
 func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2av1.StreamResponse, error]) iter.Seq2[*a2av1.StreamResponse, error] {
 	most := c.cfg.Resumes
 	if most == 0 {
@@ -100,12 +105,12 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 	}
 	return func(yield func(*a2av1.StreamResponse, error) bool) {
 		for tries := 0; ; tries++ {
-			read := p.read
+			before := p.cursor
 			more, err := p.follow(stream, yield)
 			if !more {
 				return
 			}
-			if p.read > read {
+			if p.cursor > before {
 				tries = 0
 			}
 			if tries >= most || !p.resumable(err) || sleep(ctx, tries) != nil {
@@ -119,19 +124,16 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 	}
 }
 
-// follow yields the responses of a stream, except those since the cursor that come again,
-// until it ends. more reports whether the reader wants more.
+// follow yields the responses of a stream until it ends, except those since the cursor,
+// which come again. more reports whether the reader wants more.
 func (p *position) follow(stream iter.Seq2[*a2av1.StreamResponse, error], yield func(*a2av1.StreamResponse, error) bool) (more bool, _ error) {
 	again := p.beyond
-	if p.read == 0 {
-		again = 0
-	}
 	for r, err := range stream {
 		if err != nil {
 			return true, err
 		}
-		if r.GetTask() != nil {
-			again = 0 // the server begins anew: with the task as it is
+		if r.GetTask() != nil || Cursor(r) != 0 {
+			again = 0 // the server begins with the task as it is, or this is new
 		}
 		if again > 0 {
 			again--
@@ -145,7 +147,7 @@ func (p *position) follow(stream iter.Seq2[*a2av1.StreamResponse, error], yield 
 	return true, nil
 }
 
-// sleep waits before a try, not before the first; its error is that of the end of ctx.
+// sleep waits before a try, except the first. It returns the error of ctx if that ends.
 func sleep(ctx context.Context, tries int) error {
 	if tries == 0 {
 		return ctx.Err()

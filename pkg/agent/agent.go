@@ -16,7 +16,8 @@ import (
 // Agent is what a team, the task handler and the Agent service work with.
 // All methods are safe for concurrent use.
 type Agent interface {
-	// Info describes the agent. It may ask others, and ends with ctx.
+	// Info describes the agent. It may ask others, and ends with ctx. The result is shared:
+	// read only.
 	Info(ctx context.Context) (*teamv1.AgentInfo, error)
 
 	// Process works on one call. req.Recorded holds, in order, what this very

@@ -34,36 +34,38 @@ const (
 type A2AConfig struct {
 	// ID is the agent's id here; it names the agent in errors and in its Info.
 	ID string
-	// Card is the URL of the agent's card, ending in .json, or the base URL
-	// below which it is at /.well-known/agent-card.json.
+	// Card is the URL of the agent's card if its path ends in .json, else the URL below
+	// which the card is at /.well-known/agent-card.json.
 	Card string
-	// Token is sent as bearer token to the origin of Card and to Origins. What
-	// the card offers elsewhere is not used then.
+	// Token is sent as bearer token to the origin of Card and to Origins. With a Token,
+	// interfaces elsewhere are not used.
 	Token string
-	// Origins that get the token too: https://host:port, or host:port.
+	// Origins are additional origins to which Token is sent, as https://host:port or as
+	// host:port.
 	Origins []string
-	// Prefer orders the bindings; others are not used. Empty is the card's order.
+	// Prefer lists the bindings to use, the preferred one first. Empty means all, in the
+	// order of the card.
 	Prefer []string
-	// Version is the version of A2A to speak: 1.0 or 0.3. Empty takes 1.0 where the
-	// card offers it, else 0.3, which is not spoken over gRPC.
+	// Version is the version of A2A to use, 1.0 or 0.3. Empty means 1.0 if the card offers
+	// it, else 0.3, which has no gRPC here.
 	Version string
-	// TLS of HTTPS and gRPC connections; nil is Egress's own.
+	// TLS configures connections with TLS; nil means the configuration of Egress.
 	TLS *tls.Config
-	// Egress makes the connections; nil is a dialer that allows every address.
+	// Egress makes the connections; nil means a dialer that allows every address.
 	Egress *egress.Dialer
-	// InfoTTL is how long the card is kept; 0 is 60 s. That there is
-	// none is kept half as long.
+	// InfoTTL is how long a card is cached; 0 means 60 s. An error is cached for half of
+	// that time.
 	InfoTTL time.Duration
-	// Idle is after how long without an event the task is looked at; 0 is 60 s.
+	// Idle is the time without an event after which the task is read; 0 means 60 s.
 	Idle time.Duration
-	// CancelWait bounds the wait for the end of a cancelled task; 0 is 30 s.
+	// CancelWait is the timeout for the end of a canceled task; 0 means 30 s.
 	CancelWait time.Duration
-	// PollEvery is the pause before the task is looked at for the second time,
-	// where it is not streamed; it doubles up to PollMost. 0 is 1 s and 10 s.
+	// PollEvery is the first pause between two reads of a task that is not streamed; 0
+	// means 1 s. It doubles up to PollMost; 0 means 10 s.
 	PollEvery, PollMost time.Duration
-	// Verifier refuses cards that are not signed by who is trusted; nil believes all.
+	// Verifier verifies the card; nil accepts every card.
 	Verifier CardVerifier
-	// Log may be nil.
+	// Log receives warnings; nil turns logging off.
 	Log *zap.Logger
 }
 
@@ -80,7 +82,8 @@ func (c A2AConfig) withDefaults() A2AConfig {
 	return c
 }
 
-// A2A is an agent on a server of A2A 1.0 or 0.3, found by its card. Safe for concurrent use.
+// A2A is an agent on a server that speaks A2A 1.0 or 0.3, known by its card. It is safe for
+// concurrent use.
 type A2A struct {
 	cfg   A2AConfig
 	peer  peer
@@ -96,7 +99,8 @@ var (
 	_ agent.Reaper = (*A2A)(nil)
 )
 
-// NewA2A returns the agent. It reads the card at the first call.
+// NewA2A returns an agent, which reads its card at its first call. The error names an
+// invalid field of cfg.
 func NewA2A(cfg A2AConfig) (*A2A, error) {
 	cfg = cfg.withDefaults()
 	out, err := newEgress(cfg.Egress)
@@ -110,8 +114,8 @@ func NewA2A(cfg A2AConfig) (*A2A, error) {
 	return &A2A{cfg: cfg, peer: p, cards: newCache[*a2av1.AgentCard](cfg.InfoTTL, cfg.InfoTTL/2)}, nil
 }
 
-// Close closes the agent's connections. Calls under way fail where they need a new one,
-// and so do those that come later.
+// Close closes the agent's connections. Later calls fail, and so do calls in progress when
+// they need a new connection.
 func (a *A2A) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,8 +129,8 @@ func (a *A2A) Close() error {
 	return l.client.Close()
 }
 
-// Info implements agent.Agent: what the card says, at most Config.InfoTTL old,
-// under the id that the agent has here.
+// Info implements agent.Agent. It describes the agent by its card, which is at most
+// A2AConfig.InfoTTL old, with the id of A2AConfig.
 func (a *A2A) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	card, err := a.cards.get(ctx, a.fetchCard)
 	if err != nil {
@@ -135,8 +139,8 @@ func (a *A2A) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	return infoOf(a.cfg.ID, card), nil
 }
 
-// HealthCheck implements agent.Agent: healthy is who shows a card with an
-// interface that can be used, and over gRPC says nothing else of itself.
+// HealthCheck implements agent.Agent. An agent is healthy if its card has an interface that
+// can be used and, over gRPC, its health service does not answer NOT_SERVING.
 func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	if _, err := a.cards.renew(ctx, a.fetchCard); err != nil {
 		return nil, err
@@ -151,8 +155,8 @@ func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }
 
-// Process implements agent.Agent. A cancel goes on to the peer; the Receipt of the
-// error CANCELED says which task that was and whether the peer has ended it.
+// Process implements agent.Agent. When the call is canceled it cancels the task of the peer;
+// the Receipt of the error CANCELED names the task and reports whether the peer confirmed.
 func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		x := newExchange(a, newCall(ctx, req, yield))
@@ -165,8 +169,8 @@ func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2
 	}
 }
 
-// health asks what gRPC servers may know of a service; one that does not know
-// it is healthy, since it has shown its card.
+// health asks the gRPC health service of the peer. A peer without one, or that does not know
+// the agent, is healthy because it served the card.
 func (a *A2A) health(ctx context.Context, conn grpc.ClientConnInterface, tenant string) (*teamv1.Health, error) {
 	service := ""
 	if tenant != "" {
@@ -183,16 +187,16 @@ func (a *A2A) health(ctx context.Context, conn grpc.ClientConnInterface, tenant 
 	return agent.Healthy(), nil
 }
 
-// link is the way to a peer that its card offers.
+// link is a client of a peer, with what its card says about calls.
 type link struct {
 	at        *a2av1.AgentInterface
 	streaming bool
-	routing   bool     // it takes part in hand-offs
+	routing   bool     // the peer supports hand-offs
 	required  []string // extensions that each call must activate
 	client    *a2aclient.Client
 }
 
-// extensions are those that a call activates.
+// extensions returns the URIs of the extensions that a call activates.
 func (l *link) extensions(handsOver bool) []string {
 	if handsOver && l.routing && !slices.Contains(l.required, routingURI) {
 		return append(slices.Clone(l.required), routingURI)
@@ -200,7 +204,7 @@ func (l *link) extensions(handsOver bool) []string {
 	return l.required
 }
 
-// connect returns the link to the interface that the card offers now.
+// connect returns a link to the best interface of the current card.
 func (a *A2A) connect(ctx context.Context) (*link, error) {
 	if err := a.checkOpen(); err != nil {
 		return nil, err
@@ -220,7 +224,7 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	l := &link{at: i, required: required, streaming: card.GetCapabilities().GetStreaming(), routing: declares(card, routingURI)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed { // meanwhile: nobody would close a new connection
+	if a.closed { // in the meantime: a new connection would never be closed
 		return nil, a.closedError()
 	}
 	if old := a.link; old != nil && proto.Equal(old.at, i) {
@@ -228,7 +232,7 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	} else if l.client, err = a2aclient.New(card, a.peer.card.String(), a.peer.call); err != nil {
 		return nil, senseless(a.cfg.ID, "has a card with an address that cannot be used", err)
 	} else if old != nil {
-		_ = old.client.Close() // the agent has moved: calls under way reattach
+		_ = old.client.Close() // the agent has moved: calls in progress reattach
 	}
 	a.link = l
 	return l, nil

@@ -149,8 +149,9 @@ func TestT16_RedirectsOfACard(t *testing.T) {
 	f := fakeagent.New(t, fakeagent.Config{})
 	t.Run("to another origin", func(t *testing.T) {
 		a := serveCard(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) })
-		if _, err := a.Info(t.Context()); err == nil || canary.Load() != 0 {
-			t.Errorf("error %v, %d calls", err, canary.Load())
+		_, err := a.Info(t.Context())
+		if e := asError(t, err); e.Reason != agent.ReasonUnavailable || e.Retry || !e.Fresh || canary.Load() != 0 {
+			t.Errorf("error %+v, %d calls", e, canary.Load())
 		}
 	})
 	for hops, ok := range map[int]bool{3: true, 4: false} {

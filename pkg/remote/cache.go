@@ -9,10 +9,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// cache keeps the last answer of a peer about itself, and for a shorter time
-// that there was none. One caller asks at a time and the others wait for its
-// answer, except those deeper in a nesting: a circle of agents that contain each
-// other would wait for itself, and must run into its depth limit instead.
+// cache holds the last description of a peer, or for a shorter time the error of reading it.
+// One caller reads it at a time and the others wait for the result, except callers at a
+// deeper level of nesting: a circle of agents that contain each other would wait for itself,
+// and must reach its depth limit instead.
 type cache[T any] struct {
 	good, bad time.Duration
 
@@ -20,9 +20,10 @@ type cache[T any] struct {
 	value  T         // guarded by mu
 	err    error     // guarded by mu
 	until  time.Time // guarded by mu
-	flight *flight   // who is asking; guarded by mu
+	flight *flight   // the read in progress; nil if there is none; guarded by mu
 }
 
+// flight is a read of the description.
 type flight struct {
 	depth int
 	done  chan struct{}
@@ -30,13 +31,13 @@ type flight struct {
 
 func newCache[T any](good, bad time.Duration) *cache[T] { return &cache[T]{good: good, bad: bad} }
 
-// get returns what is kept, or what fetch answers.
+// get returns the cached result, or else that of fetch.
 func (c *cache[T]) get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	return c.look(ctx, fetch, func(error) bool { return true })
 }
 
-// need is get for who cannot go on without: a failure that may be over is not
-// taken from what is kept.
+// need returns the cached result, or else that of fetch. It does not return a cached error
+// that a retry may resolve.
 func (c *cache[T]) need(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	return c.look(ctx, fetch, func(err error) bool { return err == nil || !agent.AsError(err).Retry })
 }
@@ -64,7 +65,7 @@ func (c *cache[T]) look(ctx context.Context, fetch func(context.Context) (T, err
 	}
 }
 
-// renew returns what fetch answers and keeps it.
+// renew returns the result of fetch and caches it.
 func (c *cache[T]) renew(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	own := c.start(ctx)
@@ -72,7 +73,7 @@ func (c *cache[T]) renew(ctx context.Context, fetch func(context.Context) (T, er
 	return c.ask(ctx, own, fetch)
 }
 
-// start needs mu.
+// start begins a read. The caller holds mu.
 func (c *cache[T]) start(ctx context.Context) *flight {
 	own := &flight{depth: agent.Depth(ctx), done: make(chan struct{})}
 	if c.flight == nil {
@@ -90,8 +91,8 @@ func (c *cache[T]) ask(ctx context.Context, own *flight, fetch func(context.Cont
 	return value, err
 }
 
-// land keeps an answer, except one that says nothing of the peer: that the
-// caller has left, or that the caller's own path was too long.
+// land ends a read and caches its result, unless that is an error of the caller: its context
+// was canceled, or its own path was too long.
 func (c *cache[T]) land(ctx context.Context, own *flight, value T, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 	routingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
 )
 
-// peer is who an A2A agent is, and how it is called.
+// peer identifies an A2A agent, and configures its clients.
 type peer struct {
 	id   string
 	card *url.URL
@@ -71,6 +71,7 @@ func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 	return peer{id: cfg.ID, card: u, call: call}, nil
 }
 
+// withTLS returns a copy of a transport that uses cfg.
 func withTLS(t http.RoundTripper, cfg *tls.Config) http.RoundTripper {
 	shared, ok := t.(*http.Transport)
 	if !ok {
@@ -91,7 +92,7 @@ func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 	return i, err
 }
 
-// speaks is what is spoken with the peer, for people.
+// speaks describes the versions that are used with the peer, for people.
 func (p peer) speaks() string {
 	switch p.call.Version {
 	case a2aclient.V1:
@@ -102,7 +103,7 @@ func (p peer) speaks() string {
 	return a2aclient.V1 + ", and " + a2aclient.V03 + " over JSONRPC or HTTP+JSON"
 }
 
-// offers describes what a card offers that cannot be used.
+// offers describes the interfaces of a card, none of which can be used.
 func offers(refusals []a2aclient.Refusal) string {
 	var refused []string
 	for _, r := range refusals {
@@ -139,8 +140,8 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	return card, nil
 }
 
-// noCard returns the error of a peer that serves no card, or none that is used. If the
-// peer refuses because its own members nest too deep, it returns that error unchanged:
+// noCard returns the error for a card that cannot be read or used. If the peer refuses
+// because its own members nest too deep, it returns that error unchanged:
 // servers that contain each other then all report MAX_DEPTH_EXCEEDED.
 func (a *A2A) noCard(err error) error {
 	var (
@@ -163,7 +164,10 @@ func (a *A2A) noCard(err error) error {
 	case errors.As(err, &unreachable):
 		return failure(a.cfg.ID, err)
 	case errors.Is(err, a2aclient.ErrMoved):
-		return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q shows no card: its address redirects elsewhere", a.cfg.ID).Because(err)
+		return &agent.Error{
+			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
+			Message: fmt.Sprintf("agent %q shows no card: its address redirects elsewhere", a.cfg.ID), Err: err,
+		}
 	case errors.As(err, &answer):
 		problem := strings.TrimPrefix(answer.Problem, "the answer cannot be read: ")
 		return senseless(a.cfg.ID, "has a card that cannot be read: "+clip(problem), err)
@@ -171,7 +175,8 @@ func (a *A2A) noCard(err error) error {
 	return err
 }
 
-// infoOf is what a card says, within limits: it is a stranger's text.
+// infoOf returns the description of an agent in its card. Texts and lists are limited,
+// because a card comes from another party.
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card)}
 	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
@@ -188,7 +193,7 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	return info
 }
 
-// media are a card's media types, within limits.
+// media returns the valid media types of a list, at most maxSkills.
 func media(list []string) []string {
 	var out []string
 	for _, m := range list[:min(len(list), maxSkills)] {
@@ -206,7 +211,7 @@ func limit(s string) string {
 	return s
 }
 
-// facts are the parameters of the card's team extension, when they are texts.
+// facts returns the string parameters of the card's team-run extension.
 func facts(card *a2av1.AgentCard) map[string]string {
 	m := map[string]string{"type": "a2a"}
 	for _, e := range card.GetCapabilities().GetExtensions() {
@@ -222,8 +227,8 @@ func facts(card *a2av1.AgentCard) map[string]string {
 	return m
 }
 
-// required are the extensions that each call must activate. The error names one
-// that is not known here.
+// required returns the extensions that each call must activate. The error names one that
+// this server does not support.
 func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
 	var uris []string
 	for _, e := range card.GetCapabilities().GetExtensions() {
@@ -239,6 +244,7 @@ func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
 	return uris, nil
 }
 
+// declares reports whether a card lists an extension.
 func declares(card *a2av1.AgentCard, uri string) bool {
 	return slices.ContainsFunc(card.GetCapabilities().GetExtensions(), func(e *a2av1.AgentExtension) bool { return e.GetUri() == uri })
 }

@@ -32,7 +32,8 @@ func withPath(ctx context.Context, depth int) context.Context {
 	return a2aclient.WithHeader(ctx, http.Header{pathKey: {strconv.Itoa(depth)}})
 }
 
-// dial returns a connection that is made at its first use, by out alone.
+// dial returns a gRPC connection that out makes at its first use. A nil tlsConfig means no
+// TLS.
 func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
@@ -42,21 +43,21 @@ func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.Clie
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return out.DialContext(ctx, "tcp", addr) }),
 		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(creds),
-		grpc.WithDisableRetry(), // repeating is the team's business
+		grpc.WithDisableRetry(), // the team decides on retries
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}),
-		// Pings more often than every 5 minutes make many servers hang up.
+		// Many servers close connections with pings more often than every 5 minutes.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}),
 	)
 }
 
-// maxBody bounds one message of a peer, in bytes.
+// maxBody is the limit of one message of a peer, in bytes.
 const maxBody = a2aclient.MaxAnswer
 
-// outgoing adds the metadata that every call to a peer carries.
+// outgoing returns a context with the metadata that each call to a peer carries.
 func outgoing(ctx context.Context, token string, depth int) context.Context {
 	kv := []string{pathKey, strconv.Itoa(depth)}
 	if token != "" {
@@ -65,7 +66,7 @@ func outgoing(ctx context.Context, token string, depth int) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, kv...)
 }
 
-// newEgress returns out, or a dialer of its own without limits of its own.
+// newEgress returns out; if that is nil, a new dialer that allows every address.
 func newEgress(out *egress.Dialer) (*egress.Dialer, error) {
 	if out != nil {
 		return out, nil
@@ -73,5 +74,5 @@ func newEgress(out *egress.Dialer) (*egress.Dialer, error) {
 	return egress.New(egress.Config{})
 }
 
-// depthOf is how many levels lie above the peer.
+// depthOf returns the number of levels of nesting above the peer.
 func depthOf(ctx context.Context, sent int32) int { return max(agent.Depth(ctx), int(sent)) }

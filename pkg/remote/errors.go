@@ -17,11 +17,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxText bounds what a peer's text adds to an error, in bytes.
+// maxText is the limit of a text of a peer in an error, in bytes.
 const maxText = 1024
 
-// failure is a peer's error for our caller: reason, code and text are kept,
-// addresses are not shown. A retry uses a new key only if the outcome is known. Any other error is returned as it is.
+// failure converts the error of a call to a peer to the error for our caller. It keeps the
+// reason, code and text of the peer, but no address. The error is Fresh, so that a retry uses
+// a new key, only if the outcome of the call is known. It returns other errors unchanged.
 func failure(id string, err error) error {
 	var (
 		answer *a2aclient.AnswerError
@@ -66,7 +67,7 @@ func failure(id string, err error) error {
 	return peerError(st, false, true)
 }
 
-// peerError is the peer's own error. Errors of the protocol keep their reason.
+// peerError returns the error that a peer answered with.
 func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 	bare := agent.AsError(wire.Error(status.New(st.Code(), st.Message())))
 	e := &agent.Error{Reason: bare.Reason, Code: bare.Code, Message: clip(st.Message()), Retry: retry, Fresh: fresh, RetryAfter: wire.RetryAfter(st), Err: st.Err()}
@@ -76,6 +77,7 @@ func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 	return e
 }
 
+// unreachable returns the error for a peer that did not answer.
 func unreachable(id string, err error) *agent.Error {
 	err = egress.WithoutURL(err)
 	return &agent.Error{
@@ -84,7 +86,7 @@ func unreachable(id string, err error) *agent.Error {
 	}
 }
 
-// broken is the error of a stream that ended without a result.
+// broken returns the error for a stream that ended without a result.
 func broken(id string) error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true,
@@ -92,7 +94,7 @@ func broken(id string) error {
 	}
 }
 
-// lost is the error of a task that the peer no longer knows: only a new one helps.
+// lost returns the error for a task that the peer no longer knows. A retry begins a new one.
 func lost(id string, err error) error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeAborted, Retry: true, Fresh: true, Err: err,
@@ -105,29 +107,30 @@ func isLost(err error) bool {
 	return codeOf(err) == codes.NotFound && reasonOf(err) != agent.ReasonAgentNotFound
 }
 
-// senseless is the error of a peer that breaks the protocol.
+// senseless returns the error for a peer that breaks the protocol.
 func senseless(id, what string, err error) error {
 	e := agent.Errorf(agent.CodeInternal, reasonInvalidResponse, "agent %q %s", id, what)
 	e.Fresh, e.Err = true, err
 	return e
 }
 
-// tooLarge is the error for an answer, or an event, that is larger than maxBody.
+// tooLarge returns the error for an answer or event that is larger than maxBody.
 func tooLarge(id string, err error) error {
 	return senseless(id, "sent more than "+strconv.Itoa(maxBody)+" bytes at once; have it send less, or in pieces", err)
 }
 
-// unfinished reports whether a peer's error leaves the state of its task open: the
-// connection broke, or the deadline passed on the way.
+// unfinished reports whether the state of a task is unknown after an error: the connection
+// broke, or the deadline passed.
 func unfinished(id string, err error) bool {
 	e := agent.AsError(failure(id, err))
 	return e.Retry && !e.Fresh
 }
 
-// reasonInvalidResponse is A2A's word for an answer that follows no rule.
+// reasonInvalidResponse is the reason of A2A for an answer that breaks the protocol.
 const reasonInvalidResponse = "INVALID_AGENT_RESPONSE"
 
-// canceled is how a call ends that was canceled.
+// canceled returns the error of a call that was canceled. confirmed reports whether the peer
+// has ended its task.
 func canceled(id string, confirmed bool) *agent.Error {
 	e := &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Err: agent.ErrCanceled, Fresh: confirmed, Message: "canceled"}
 	if !confirmed {
@@ -136,7 +139,8 @@ func canceled(id string, confirmed bool) *agent.Error {
 	return e
 }
 
-// clip bounds a peer's text and drops what could deceive a terminal.
+// clip returns a text of a peer with at most maxText bytes, without control characters except
+// line breaks and tabs, which could deceive a terminal.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -150,7 +154,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// reasonOf is the reason of a peer's error, by A2A's or our own list.
+// reasonOf returns the reason that a peer sent with an error; empty if there is none.
 func reasonOf(err error) string {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -159,7 +163,7 @@ func reasonOf(err error) string {
 	return wire.InfoOf(st).GetReason()
 }
 
-// codeOf is the code of a peer's error; codes.OK where err is none.
+// codeOf returns the code of a peer's error; codes.OK for any other error.
 func codeOf(err error) codes.Code {
 	st, ok := status.FromError(err)
 	if !ok {

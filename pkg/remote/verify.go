@@ -8,13 +8,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// CardVerifier verifies cards.
+// CardVerifier verifies the signatures of cards.
 type CardVerifier = a2aclient.Verifier
 
-// refusing is a verifier whose error is a refusal.
+// refusing is a CardVerifier whose errors are refusals.
 type refusing struct{ CardVerifier }
 
-// refusal is why a card is not trusted.
+// refusal is the error of a CardVerifier.
 type refusal struct{ error }
 
 func (r refusing) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
@@ -25,8 +25,8 @@ func (r refusing) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error
 	return signed, kid, err
 }
 
-// refusedCard is the error of a peer whose card no trusted key has signed: it is not
-// called, and a repetition does not help.
+// refusedCard returns the error for a peer whose card no trusted key has signed. The peer is
+// not called, and a retry does not help.
 func refusedCard(id string, err error) error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeFailedPrecondition, Fresh: true, Err: err,

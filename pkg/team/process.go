@@ -52,7 +52,7 @@ func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *a
 	f := newFold(l, req, run.Root)
 	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
-		Scope: f.Scope, Request: req, Above: append(slices.Clip(req.GetPath()), req.GetAgentId()), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
+		Scope: f.Scope, Request: req, Above: slices.Clip(append(slices.Clip(req.GetPath()), req.GetAgentId())), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
 		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
 	p.passes = p.pass

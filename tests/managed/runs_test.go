@@ -17,9 +17,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -144,7 +144,7 @@ func TestR_003_17_RemoteMembersStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := app.StartLocal(context.Background(), far, zap.NewNop())
+	other, err := serve.Local(context.Background(), far, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +332,7 @@ func TestR_003_17_FileReload(t *testing.T) {
 	}
 	write("parrot")
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &app.Dev{Path: path, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop(), Say: t.Logf}
+	d := &serve.Dev{Path: path, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop(), Say: t.Logf}
 	r, err := d.Start(ctx)
 	if err != nil {
 		t.Fatal(err)

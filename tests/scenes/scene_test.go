@@ -18,9 +18,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -49,7 +49,7 @@ type scene struct {
 type life struct {
 	rig.Target
 	store   *faulty.Store
-	live    *app.Live
+	live    *serve.Live
 	stop    func() // in good order
 	close   func() // of the store
 	clients []rig.Client
@@ -102,7 +102,7 @@ func (s *scene) open(log *zap.Logger) {
 	inner, done := s.at.Open(s.t)
 	l := &life{store: faulty.New(inner), close: done}
 	var err error
-	if l.live, err = app.NewLive(s.define(s.file), l.store, l.store, log); err != nil {
+	if l.live, err = serve.NewLive(s.define(s.file), l.store, l.store, log); err != nil {
 		s.t.Fatal(err)
 	}
 	var stop func()

@@ -18,7 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/app"
+	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -114,7 +114,7 @@ func (h *house) transcript(id string, last int64) view {
 	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
 	var talk strings.Builder
-	told := &app.Transcript{Talk: &talk, Zone: time.UTC}
+	told := &transcript.Printer{Talk: &talk, Zone: time.UTC}
 	for resp, err := range h.monitor.WatchTask(ctx, id, 1) {
 		if err != nil {
 			h.Fatalf("the events of %s: %v", id, err)

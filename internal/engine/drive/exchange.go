@@ -136,6 +136,7 @@ func said(n *journal.Node) []*a2av1.Message {
 		}
 	}
 	slices.SortFunc(events, func(a, b *teamv1.Event) int { return cmp.Compare(a.GetSeq(), b.GetSeq()) })
+	events = slices.Compact(events) // an answer may close a question that was asked twice
 	var list []*a2av1.Message
 	at := map[int64]int{} // in list, by the sequence of the event
 	say := func(ev *teamv1.Event, m *a2av1.Message, role a2av1.Role) {

@@ -36,7 +36,7 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		return jerr
 	}
 	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
-	if jerr := d.put(ctx, ev); jerr != nil {
+	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil { // the summary has no use for the end, which may get its place later
 		return d.journalError(jerr)
 	}
 	return d.commit(ctx)

@@ -8,16 +8,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/app"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
 // Server is a running server.
 type Server struct {
 	rig.Target // with the key of acme/ann
-	Running    *app.Running
+	Running    *serve.Running
 	// Stop stops the server. It is called when the test ends, at the latest.
 	Stop func()
 }
@@ -34,7 +34,7 @@ func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := app.Serve(context.Background(), def, app.ServeConfig{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
+	r, err := serve.Start(context.Background(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: at.URL, Lease: rig.Lease, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

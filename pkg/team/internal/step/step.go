@@ -71,7 +71,8 @@ type Runner struct {
 	Scope string
 	// Request of the call.
 	Request *teamv1.ProcessRequest
-	// Above are the ids of the agents above the members: the path of their requests.
+	// Above are the ids of the agents above the members: the path of their requests, which
+	// share it. There is no room behind it.
 	Above []string
 	// Guards are the middlewares of the team.
 	Guards *agent.Guards

@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// CallFlags are the flags that all call commands share.
+type CallFlags struct {
+	// Binding is grpc, rest or jsonrpc; "" means the first one that the card names.
+	Binding string
+	// Protocol is 1.0 or 0.3; "" means 1.0 if the card offers it, else 0.3.
+	Protocol string
+	// Tenant is the agent to call; "" means the tenant of the card.
+	Tenant string
+	// Extensions are the URIs of extensions to activate.
+	Extensions []string
+	// Headers are added to each request, as NAME=VALUE.
+	Headers []string
+	// Trusted are files with public keys, one of which must have signed the card.
+	Trusted []string
+	// Raw prints requests and responses as they are sent.
+	Raw bool
+	// Timeout limits the whole call; 0 means no limit.
+	Timeout time.Duration
+}
+
+// bindings maps the values of --binding to those of the client.
+var bindings = map[string]string{"": "", "grpc": a2aclient.GRPC, "rest": a2aclient.REST, "jsonrpc": a2aclient.JSONRPC}
+
+// config returns the client configuration for the agent at target.
+func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
+	cfg := a2aclient.Config{Token: s.Token, AnyGRPCPort: true}
+	binding, known := bindings[strings.ToLower(f.Binding)]
+	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
+	switch {
+	case !known:
+		return cfg, usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
+	case f.Protocol != "" && f.Protocol != a2aclient.V1 && f.Protocol != a2aclient.V03:
+		return cfg, usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
+	case f.Protocol == a2aclient.V03 && (binding == a2aclient.GRPC || noCard):
+		return cfg, usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
+	case noCard && binding != "" && binding != a2aclient.GRPC:
+		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
+	case noCard && len(f.Trusted) > 0:
+		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
+	case hasControl(cfg.Token):
+		return cfg, usagef("--token: expected a token without line breaks or other control characters")
+	case slices.ContainsFunc(f.Extensions, hasControl):
+		return cfg, usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
+	case f.Timeout < 0:
+		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
+	}
+	if binding != "" {
+		cfg.Bindings = []string{binding}
+	}
+	cfg.Tenant, cfg.Version, cfg.Extensions, cfg.Header = f.Tenant, f.Protocol, f.Extensions, http.Header{}
+	for _, h := range f.Headers {
+		name, value, ok := strings.Cut(h, "=")
+		switch {
+		case !ok || !headerName.MatchString(name):
+			return cfg, usagef("--header %s: expected NAME=VALUE", h)
+		case hasControl(value):
+			return cfg, usagef("--header %s: expected a value without line breaks or other control characters", name)
+		}
+		cfg.Header.Add(name, value)
+	}
+	if f.Raw {
+		cfg.Raw = plain{s.Talk}
+	}
+	var err error
+	cfg.Verifier, err = s.verifier(f.Trusted)
+	return cfg, err
+}
+
+var headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
+
+// hasControl reports whether a value contains control characters, which a header must not contain.
+func hasControl(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
+
+func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// errTimeout is the cause with which a call is canceled after --timeout.
+var errTimeout = errors.New("--timeout")
+
+// withClient connects to the agent at target and calls do, within the timeout.
+func (s *Shell) withClient(ctx context.Context, target string, f *CallFlags, do func(context.Context, *a2aclient.Client) error) error {
+	cfg, err := s.config(target, f)
+	if err != nil {
+		return err
+	}
+	return f.withTimeout(ctx, func(ctx context.Context) error {
+		c, err := a2aclient.Open(ctx, target, cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // everything was read
+		if err := f.checkTenant(c); err != nil {
+			return err
+		}
+		return do(ctx, c)
+	})
+}
+
+// withTimeout calls do and translates a timeout or an interrupt into an error for the user.
+func (f *CallFlags) withTimeout(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.Timeout > 0 { // not a context deadline: gRPC would send it to the server, which would answer first
+		defer time.AfterFunc(f.Timeout, func() { cancel(errTimeout) }).Stop()
+	}
+	err := do(ctx)
+	switch {
+	case err == nil || errors.Is(err, ErrFailed):
+		return err
+	case ctx.Err() == nil:
+		return lined{err}
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
+	}
+	return ErrInterrupted
+}
+
+// checkTenant returns an error if the connection cannot reach the tenant.
+func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
+	switch bound := c.Bound(); {
+	case f.Tenant == "":
+		return nil
+	case c.Version() == a2aclient.V03:
+		return usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
+	case bound != "" && bound != f.Tenant:
+		return usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding(), bound)
+	}
+	return nil
+}
+
+// resumeCommand returns the command that shows the events of the task after a cursor.
+func (f *CallFlags) resumeCommand(target, id string, after int64) string {
+	var b strings.Builder
+	b.WriteString("team-server call subscribe")
+	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
+		if flag[1] != "" {
+			fmt.Fprintf(&b, " --%s %s", flag[0], shellWord(flag[1]))
+		}
+	}
+	if after > 0 {
+		fmt.Fprintf(&b, " --after %d", after)
+	}
+	fmt.Fprintf(&b, " %s %s", shellWord(target), shellWord(id))
+	return b.String()
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
+
+// shellWord quotes a text as a single shell word. Ids come from other servers, and users paste the
+// commands that are shown.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Call sends a message to any A2A server and prints the answer. If text is "-", standard input is
+// sent.
+func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
+	if text == "-" {
+		var err error
+		if text, err = s.read(); err != nil {
+			return err
+		}
+	}
+	req, err := f.request(text)
+	if err != nil {
+		return err
+	}
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+		if f.Stream {
+			return s.follow(c.StreamMessage(ctx, req), target, &f.CallFlags)
+		}
+		resp, err := c.SendMessage(ctx, req)
+		if err != nil {
+			return err
+		}
+		return s.answer(resp)
+	})
+}
+
+// maxInput is the maximum size of standard input and of files to send, in bytes.
+const maxInput = 16 << 20
+
+// read reads standard input without its trailing newline.
+func (s *Shell) read() (string, error) {
+	if s.In == nil {
+		return "", usagef("there is no standard input to read")
+	}
+	b, err := io.ReadAll(io.LimitReader(s.In, maxInput+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading standard input: %w", err)
+	case len(b) > maxInput:
+		return "", usagef("standard input is larger than %d bytes", maxInput)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+// answer prints the response to a sent message.
+func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
+	if s.JSON {
+		if err := s.print(resp); err != nil || resp.GetTask() == nil {
+			return err
+		}
+		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
+	}
+	if m := resp.GetMessage(); m != nil {
+		_, err := fmt.Fprintln(s.text(), content(m.GetParts()))
+		return err
+	}
+	return s.task(resp.GetTask())
+}
+
+// task prints the artifacts of a task and its state.
+func (s *Shell) task(t *a2av1.Task) error {
+	for _, a := range t.GetArtifacts() {
+		if !ofMember(a) {
+			fmt.Fprintln(s.text(), content(a.GetParts()))
+		}
+	}
+	return s.state(t.GetId(), t.GetStatus())
+}
+
+// ofMember reports whether an artifact is the output of a member of the team rather than the
+// answer.
+func ofMember(a *a2av1.Artifact) bool { return a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" }
+
+// stateWord returns a state in words.
+func stateWord(state a2av1.TaskState) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "TASK_STATE_")), "_", " ")
+}
+
+// state prints the state of a task. It returns ErrFailed unless the task has completed or is still
+// running.
+func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
+	text := fmt.Sprintf("task %s  %s", line(id), stateWord(status.GetState()))
+	if message := agent.Text(status.GetMessage()); message != "" {
+		text += "  " + below(message)
+	}
+	s.sayf("%s", text)
+	switch status.GetState() {
+	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
+		return nil
+	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
+		s.sayf("answer it with --task %s", line(shellWord(id)))
+	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
+		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
+	}
+	return ErrFailed
+}
+
+// follow prints the events of a stream as they arrive. If the stream ends before the task does, it
+// prints the command that shows the rest.
+func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *CallFlags) error {
+	p := &streamPrinter{out: s.text()}
+	if s.JSON {
+		p.out = io.Discard
+	}
+	for resp, err := range responses {
+		if err == nil && s.JSON {
+			err = s.print(resp)
+		}
+		if err != nil {
+			p.end()
+			s.hintRest(p, target, f)
+			return err
+		}
+		p.show(resp)
+	}
+	p.end()
+	switch {
+	case p.last == nil && p.answered:
+		return nil // a message, no task
+	case p.last == nil:
+		return errors.New("the stream ended before an answer")
+	}
+	shell := s
+	if s.JSON {
+		shell = quiet()
+	}
+	if err := shell.state(p.id, p.last); err != nil {
+		return err
+	}
+	if s.hintRest(p, target, f) {
+		return ErrFailed // a script must not continue as if the task were done
+	}
+	return nil
+}
+
+// hintRest prints how to see the rest of a task that is still running, and reports whether it is.
+func (s *Shell) hintRest(p *streamPrinter, target string, f *CallFlags) bool {
+	switch p.last.GetState() {
+	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
+		s.rest(p.id, p.seq, target, f)
+		return true
+	default: // no task, or no more events without input
+		return false
+	}
+}
+
+// rest prints the command that shows the rest of a task, after a cursor unless it is 0.
+func (s *Shell) rest(id string, after int64, target string, f *CallFlags) {
+	s.sayf("task %s is still running; to see the rest: %s", line(id), line(f.resumeCommand(target, id, after)))
+}
+
+// quiet returns a shell that prints nothing.
+func quiet() *Shell { return &Shell{Out: io.Discard, Talk: io.Discard} }
+
+// streamPrinter prints the pieces of an answer as they arrive.
+type streamPrinter struct {
+	out  io.Writer
+	id   string
+	last *a2av1.TaskStatus
+	seq  int64 // cursor of the latest event; 0 if the server sends none
+
+	answered bool // the response was a message
+
+	newest string            // id of the artifact that was printed last
+	shown  map[string]string // text printed so far, by artifact id
+	open   bool              // the last line has no newline yet
+}
+
+func (p *streamPrinter) show(resp *a2av1.StreamResponse) {
+	switch k := resp.GetPayload().(type) {
+	case *a2av1.StreamResponse_Message:
+		p.answered = true
+		fmt.Fprintln(p.out, content(k.Message.GetParts()))
+	case *a2av1.StreamResponse_Task:
+		p.id, p.last = k.Task.GetId(), k.Task.GetStatus()
+		p.seq = max(p.seq, a2a.RunOf(k.Task.GetMetadata()).GetSeq())
+		for _, a := range k.Task.GetArtifacts() {
+			p.artifact(a, false)
+		}
+	case *a2av1.StreamResponse_StatusUpdate:
+		p.id, p.last = k.StatusUpdate.GetTaskId(), k.StatusUpdate.GetStatus()
+		p.seq = max(p.seq, a2a.RunOf(k.StatusUpdate.GetMetadata()).GetSeq())
+	case *a2av1.StreamResponse_ArtifactUpdate:
+		p.seq = max(p.seq, a2a.RunOf(k.ArtifactUpdate.GetMetadata()).GetSeq())
+		p.artifact(k.ArtifactUpdate.GetArtifact(), k.ArtifactUpdate.GetAppend())
+	}
+}
+
+// artifact prints the new text of an artifact: an appended piece, or the part of a replacement that
+// was not printed yet. Text that does not continue the last output begins on a new line.
+func (p *streamPrinter) artifact(a *a2av1.Artifact, more bool) {
+	if ofMember(a) {
+		return
+	}
+	text := content(a.GetParts())
+	before := p.shown[a.GetArtifactId()]
+	all := before + text
+	if !more {
+		all = text
+		rest, grown := strings.CutPrefix(text, before)
+		if text = rest; !grown {
+			p.end()
+		}
+	}
+	if a.GetArtifactId() != p.newest && text != "" {
+		p.end()
+		p.newest = a.GetArtifactId()
+	}
+	if p.shown == nil {
+		p.shown = map[string]string{}
+	}
+	p.shown[a.GetArtifactId()] = all
+	fmt.Fprint(p.out, text)
+	p.open = p.open || text != ""
+}
+
+func (p *streamPrinter) end() {
+	if p.open {
+		fmt.Fprintln(p.out)
+	}
+	p.open = false
+}
+
+// print prints a message as one line of JSON.
+func (s *Shell) print(m proto.Message) error {
+	data, err := wire.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.Out, "%s\n", data)
+	return err
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+)
+
+// Push holds the flags that configure a webhook for a task.
+type Push struct {
+	CallFlags
+	// ID is the id of the configuration; "" lets the server choose one.
+	ID string
+	// Token is sent to the webhook with each notification.
+	Token string
+	// Scheme and Credentials authenticate the server to the webhook.
+	Scheme, Credentials string
+}
+
+// CallPushSet registers a webhook for updates of a task.
+func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f *Push) error {
+	if err := webhook("WEBHOOK", address); err != nil {
+		return err
+	}
+	if f.Credentials != "" && f.Scheme == "" {
+		return usagef("--auth-credentials goes with --auth-scheme, such as Bearer")
+	}
+	req := &a2av1.TaskPushNotificationConfig{Tenant: f.Tenant, Id: f.ID, TaskId: task, Url: address, Token: f.Token}
+	if f.Scheme != "" {
+		req.Authentication = &a2av1.AuthenticationInfo{Scheme: f.Scheme, Credentials: f.Credentials}
+	}
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+		made, err := c.CreateTaskPushNotificationConfig(ctx, req)
+		if err != nil {
+			return err
+		}
+		return s.showPush(made)
+	})
+}
+
+// CallPushGet prints a webhook of a task.
+func (s *Shell) CallPushGet(ctx context.Context, target, task, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		p, err := c.GetTaskPushNotificationConfig(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id})
+		if err != nil {
+			return err
+		}
+		return s.showPush(p)
+	})
+}
+
+// CallPushList prints all webhooks of a task, page by page.
+func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		req := &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: f.Tenant, TaskId: task}
+		for n := 0; ; {
+			page, err := c.ListTaskPushNotificationConfigs(ctx, req)
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				err = s.print(page)
+			} else {
+				for _, p := range page.GetConfigs() {
+					_, err = fmt.Fprintf(s.text(), "%-36s  %s\n", line(p.GetId()), line(p.GetUrl()))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			n += len(page.GetConfigs())
+			switch next := page.GetNextPageToken(); next {
+			case "":
+				s.sayf("%s of task %s", count(n, "webhook"), task)
+				return nil
+			case req.GetPageToken():
+				return fmt.Errorf("the server returned the same page token twice: %s", next)
+			default:
+				req.PageToken = next
+			}
+		}
+	})
+}
+
+// CallPushDelete deletes a webhook of a task.
+func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		if err := c.DeleteTaskPushNotificationConfig(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
+			return err
+		}
+		s.sayf("webhook %s of task %s deleted", id, task)
+		return nil
+	})
+}
+
+// showPush prints a webhook. Secrets are masked in text; JSON is printed as received.
+func (s *Shell) showPush(p *a2av1.TaskPushNotificationConfig) error {
+	if s.JSON {
+		return s.print(p)
+	}
+	fmt.Fprintf(s.text(), "webhook  %s\ntask     %s\nurl      %s\n", line(p.GetId()), line(p.GetTaskId()), line(p.GetUrl()))
+	if p.GetToken() != "" {
+		fmt.Fprintln(s.text(), "token    ***")
+	}
+	if scheme := p.GetAuthentication().GetScheme(); scheme != "" {
+		fmt.Fprintf(s.text(), "auth     %s ***\n", line(scheme))
+	}
+	return nil
+}

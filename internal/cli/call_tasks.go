@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+)
+
+// CallGet prints a task. history is the maximum number of history messages; nil means the server's
+// default.
+func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *CallFlags) error {
+	if history != nil && *history < 0 {
+		return usagef("--history %d: expected 0 or more", *history)
+	}
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
+		if err != nil {
+			return err
+		}
+		return s.showTask(t)
+	})
+}
+
+// CallCancel cancels a task and prints it.
+func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags) error {
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		t, err := c.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
+		if err != nil {
+			return err
+		}
+		return s.showTask(t)
+	})
+}
+
+// CallSubscribe prints the events of a task, starting after a cursor unless after is 0.
+func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *CallFlags) error {
+	if after < 0 {
+		return usagef("--after %d: expected the number of an event, above 0", after)
+	}
+	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
+		return s.follow(c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
+	})
+}
+
+// showTask prints everything that a task contains.
+func (s *Shell) showTask(t *a2av1.Task) error {
+	if s.JSON {
+		return s.print(t)
+	}
+	out := s.text()
+	fmt.Fprintf(out, "task     %s\ncontext  %s\nstate    %s", line(t.GetId()), line(t.GetContextId()), stateWord(t.GetStatus().GetState()))
+	if at := since(t); at != "" {
+		fmt.Fprintf(out, "  %s", at)
+	}
+	fmt.Fprintln(out)
+	if text := content(t.GetStatus().GetMessage().GetParts()); text != "" {
+		fmt.Fprintf(out, "message  %s\n", below(text))
+	}
+	s.artifacts(t)
+	s.history(t)
+	return nil
+}
+
+// since returns the time of the last status change, or "".
+func since(t *a2av1.Task) string {
+	if at := t.GetStatus().GetTimestamp(); at != nil {
+		return at.AsTime().Format(time.RFC3339)
+	}
+	return ""
+}
+
+func (s *Shell) artifacts(t *a2av1.Task) {
+	for _, a := range t.GetArtifacts() {
+		name := a.GetName()
+		if name == "" {
+			name = a.GetArtifactId()
+		}
+		fmt.Fprintf(s.text(), "artifact %s\n%s", line(name), indented(content(a.GetParts())))
+	}
+}
+
+func (s *Shell) history(t *a2av1.Task) {
+	for _, m := range t.GetHistory() {
+		who := "agent"
+		if m.GetRole() == a2av1.Role_ROLE_USER {
+			who = "user"
+		}
+		fmt.Fprintf(s.text(), "%-8s %s\n%s", who, line(m.GetMessageId()), indented(content(m.GetParts())))
+	}
+}
+
+// indented indents all lines of a text.
+func indented(text string) string {
+	return "  " + below(text) + "\n"
+}
+
+// List holds the flags of the command that lists tasks.
+type List struct {
+	CallFlags
+	// Context and Status select tasks; "" matches all.
+	Context, Status string
+	// After selects tasks that changed after this RFC 3339 time; "" matches all.
+	After string
+	// PageSize is 1 to 100; nil means the server's default. PageToken selects a page.
+	PageSize  *int32
+	PageToken string
+	// All prints all pages, beginning with PageToken.
+	All bool
+	// Artifacts prints the artifacts too. History is the number of history messages to print; nil
+	// prints none.
+	Artifacts bool
+	History   *int32
+}
+
+// states are the values of --status.
+var states = []a2av1.TaskState{
+	a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_COMPLETED,
+	a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED,
+	a2av1.TaskState_TASK_STATE_REJECTED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED,
+}
+
+func (f *List) request() (*a2av1.ListTasksRequest, error) {
+	switch {
+	case f.PageSize != nil && (*f.PageSize < 1 || *f.PageSize > 100):
+		return nil, usagef("--page-size %d: expected 1 to 100", *f.PageSize)
+	case f.History != nil && *f.History < 0:
+		return nil, usagef("--history %d: expected 0 or more", *f.History)
+	}
+	req := &a2av1.ListTasksRequest{
+		Tenant: f.Tenant, ContextId: f.Context, PageSize: f.PageSize, PageToken: f.PageToken, HistoryLength: f.History,
+	}
+	if f.Artifacts {
+		req.IncludeArtifacts = proto.Bool(true)
+	}
+	if f.Status != "" {
+		var words []string
+		for _, state := range states {
+			word := strings.ReplaceAll(stateWord(state), " ", "-")
+			if words = append(words, word); strings.EqualFold(f.Status, word) {
+				req.Status = state
+			}
+		}
+		if req.Status == 0 {
+			return nil, usagef("--status %s: expected one of %s", f.Status, strings.Join(words, ", "))
+		}
+	}
+	if f.After != "" {
+		at, err := time.Parse(time.RFC3339, f.After)
+		if err != nil {
+			return nil, usagef("--after %s: expected a time such as 2026-01-31T15:04:05Z", f.After)
+		}
+		req.StatusTimestampAfter = timestamppb.New(at)
+	}
+	return req, nil
+}
+
+// CallList prints tasks, one per line.
+func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
+	req, err := f.request()
+	if err != nil {
+		return err
+	}
+	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+		for seen := 0; ; {
+			page, err := c.ListTasks(ctx, req)
+			if err != nil {
+				return err
+			}
+			if err := s.showPage(page, f); err != nil {
+				return err
+			}
+			next := page.GetNextPageToken()
+			seen += len(page.GetTasks())
+			switch {
+			case next == "":
+				s.sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
+				return nil
+			case !f.All:
+				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), line(next))
+				return nil
+			case next == req.GetPageToken():
+				return fmt.Errorf("the server returned the same page token twice: %s", next)
+			}
+			req.PageToken = next
+		}
+	})
+}
+
+// count returns a number with its noun.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (s *Shell) showPage(page *a2av1.ListTasksResponse, f *List) error {
+	if s.JSON {
+		return s.print(page)
+	}
+	for _, t := range page.GetTasks() {
+		fmt.Fprintf(s.text(), "%-36s  %-14s  %-20s  %s\n", line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), line(t.GetContextId()))
+		if f.Artifacts {
+			s.artifacts(t)
+		}
+		if f.History != nil {
+			s.history(t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/store"
+)
+
+// DevFlags are the flags of dev.
+type DevFlags struct {
+	// HTTP and GRPC are the addresses to listen on.
+	HTTP, GRPC string
+	// Store is the URL of the store. DB is short for a SQLite file; only one of them may be set.
+	Store, DB string
+}
+
+// url returns the URL of the store, or "" if the flags name none.
+func (f *DevFlags) url() (string, error) {
+	switch {
+	case f.DB != "" && f.Store != "":
+		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; give one of the two (the variable TEAM_STORE counts as --store)")}
+	case strings.Contains(f.DB, "://") || store.CheckURL(f.DB) == nil:
+		return "", UsageError{fmt.Errorf("--db %s: --db takes the name of a file; a URL goes to --store", store.Redacted(f.DB))}
+	case f.DB != "":
+		return store.SQLite + f.DB, nil
+	}
+	return f.Store, checkStore("store", f.Store)
+}
+
+// checkAddresses returns a usage error for an invalid address. "" is valid and means the default.
+func checkAddresses(ctx context.Context, http, grpc string) error {
+	for _, f := range []struct{ flag, address, example string }{{"http", http, serve.DefaultHTTP}, {"grpc", grpc, serve.DefaultGRPC}} {
+		if f.flag == "grpc" && f.address == serve.Off {
+			continue
+		}
+		if f.address != "" && !isAddress(ctx, f.address) {
+			return usagef("--%s %s: expected HOST:PORT with a port up to 65535, for example %s", f.flag, f.address, f.example)
+		}
+	}
+	return nil
+}
+
+// isAddress reports whether text is a HOST:PORT to listen on. The host may be empty, and the port
+// may be the name of a service.
+func isAddress(ctx context.Context, text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	return err == nil
+}
+
+// checkStore returns a usage error if the value of a flag is not a store URL. "" is valid.
+func checkStore(flag, url string) error {
+	if url == "" || store.CheckURL(url) == nil {
+		return nil
+	}
+	return UsageError{fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
+}
+
+// Dev serves a file or folder, or the demo if path is "", and reloads it when it changes. It
+// returns when ctx ends.
+func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
+	url, err := f.url()
+	if err != nil {
+		return err
+	}
+	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
+		return err
+	}
+	if !signal.Ignored(syscall.SIGHUP) { // the terminal was closed
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+	}
+	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	running, err := d.Start(ctx)
+	if err != nil {
+		return err
+	}
+	if !s.JSON {
+		fmt.Fprint(s.Talk, d.Banner(running))
+	}
+	if err := s.ready(running); err != nil {
+		return errors.Join(err, running.Stop())
+	}
+	return d.Run(ctx, running)
+}
+
+// Serve serves a file until ctx ends.
+func (s *Shell) Serve(ctx context.Context, file string, c serve.Config) error {
+	if err := checkStore("store", c.Store); err != nil {
+		return err
+	}
+	if err := checkAddresses(ctx, c.HTTP, c.GRPC); err != nil {
+		return err
+	}
+	def, err := config.Loader{}.Load(file)
+	if err != nil {
+		return err
+	}
+	c.Log = s.log(zapcore.InfoLevel)
+	defer ignoreHangups(c.Log)()
+	running, err := serve.Start(ctx, def, c)
+	if err != nil {
+		return err
+	}
+	if err := s.ready(running); err != nil {
+		return errors.Join(err, running.Stop())
+	}
+	return running.Wait()
+}
+
+// ignoreHangups logs SIGHUP instead of ending the process. stop restores the default.
+func ignoreHangups(log *zap.Logger) (stop func()) {
+	hangups, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for range hangups {
+			log.Warn("SIGHUP ignored: the configuration is read only at start; restart the server to apply changes")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-done
+	}
+}
+
+// Version prints the version.
+func (s *Shell) Version() error {
+	v := serve.Version()
+	if s.JSON {
+		return json.NewEncoder(s.Out).Encode(map[string]string{"version": v, "go": runtime.Version(), "a2a": "1.0"})
+	}
+	_, err := fmt.Fprintf(s.Out, "team-server %s  A2A 1.0  %s\n", v, runtime.Version())
+	return err
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// ErrInterrupted is returned by a command that was ended by a signal.
+var ErrInterrupted = errors.New("interrupted")
+
+// failure is an error as -o json prints it.
+type failure struct {
+	// Reason is one of docs/errors.md; empty if no reason there fits.
+	Reason   string            `json:"reason,omitempty"`
+	Message  string            `json:"message"`
+	Details  map[string]string `json:"details,omitempty"`
+	Faults   config.Faults     `json:"faults,omitempty"` // faults of the configuration, if that is the error
+	ExitCode int               `json:"exitCode"`
+}
+
+// newFailure returns what -o json prints for the error of a command.
+func (s *Shell) newFailure(err error, exitCode int) failure {
+	f := failure{Message: printable(s.words(err)), ExitCode: exitCode}
+	var e *agent.Error
+	switch {
+	case errors.As(err, &f.Faults):
+		f.Reason, f.Message = agent.ReasonInvalidTeamConfig, "the configuration has faults"
+	case errors.As(err, &e):
+		f.Reason, f.Details = e.Reason, e.Details
+		f.Message = strings.TrimPrefix(f.Message, e.Reason+": ")
+	case exitCode == ExitUsage:
+		f.Reason = agent.ReasonInvalidRequest
+	case errors.Is(err, a2aclient.ErrUnreachable):
+		f.Reason = agent.ReasonUnavailable
+	case errors.Is(err, ErrInterrupted):
+		f.Reason = agent.ReasonCanceled
+	}
+	return f
+}
+
+// printFailure prints the error of a command as one line of JSON.
+func (s *Shell) printFailure(f failure) {
+	out := json.NewEncoder(s.Out)
+	out.SetEscapeHTML(false)
+	if err := out.Encode(map[string]failure{"error": f}); err != nil {
+		s.sayf("%v", err)
+	}
+}
+
+// words returns the text of an error, with a hint where the command line knows more about the cause
+// than the server.
+func (s *Shell) words(err error) string {
+	var e *agent.Error
+	switch {
+	case !errors.As(err, &e) || e.Reason != agent.ReasonUnauthenticated:
+		return err.Error()
+	case s.Token == "":
+		return err.Error() + "; give it with --token or in TEAM_TOKEN"
+	}
+	return err.Error() + "; it came from --token or TEAM_TOKEN"
+}
+
+// causes collects why runs of an in-process server failed. A2A callers do not see these
+// causes; the user who started the server does. Safe for concurrent use.
+type causes struct {
+	mu    sync.Mutex
+	texts []string // guarded by mu
+}
+
+// log returns a log that writes errors to log and collects the causes of failed runs.
+func (c *causes) log(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return causesCore{core, c} }))
+}
+
+// add adds a cause, unless it is already there.
+func (c *causes) add(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.texts, text) {
+		c.texts = append(c.texts, text)
+	}
+}
+
+// all returns the causes collected so far.
+func (c *causes) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.texts
+}
+
+// causesCore passes on the entries that its Core is enabled for and adds the errors of
+// failed runs to causes.
+type causesCore struct {
+	zapcore.Core
+	causes *causes
+}
+
+func (c causesCore) Enabled(l zapcore.Level) bool { return l >= zapcore.InfoLevel || c.Core.Enabled(l) }
+
+func (c causesCore) With(fields []zapcore.Field) zapcore.Core {
+	return causesCore{c.Core.With(fields), c.causes}
+}
+
+func (c causesCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.LoggerName == "run" || e.LoggerName == "agents" {
+		checked = checked.AddCore(e, causesOnly{c})
+	}
+	return c.Core.Check(e, checked)
+}
+
+// causesOnly is the part of a causesCore that writes no log.
+type causesOnly struct{ causesCore }
+
+func (c causesOnly) Write(_ zapcore.Entry, fields []zapcore.Field) error {
+	for _, f := range fields {
+		err, _ := f.Interface.(error)
+		var e *agent.Error
+		if errors.As(err, &e) && e.Err != nil {
+			c.causes.add(e.Err.Error())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+)
+
+// Migrate copies the content of a store to another, empty store and prints the number of rows. No
+// server may use the stores meanwhile.
+func (s *Shell) Migrate(ctx context.Context, from, to string) error {
+	if err := migratable(from, to); err != nil {
+		return err
+	}
+	rows, err := s.migrate(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	from, to = store.Redacted(from), store.Redacted(to)
+	if s.JSON {
+		return json.NewEncoder(s.Out).Encode(struct {
+			From string `json:"from"`
+			To   string `json:"to"`
+			Rows int64  `json:"rows"`
+		}{from, to, rows})
+	}
+	_, err = fmt.Fprintf(s.Out, "copied %d rows from %s to %s\n", rows, from, to)
+	return err
+}
+
+func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err error) {
+	source, err := s.openMigrated(ctx, from, true)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := s.openMigrated(ctx, to, false)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if rows, err = sqlstore.Copy(ctx, source, target); err != nil {
+		return 0, fmt.Errorf("copying %s to %s: %s", store.Redacted(from), store.Redacted(to), store.Conceal(store.Conceal(err.Error(), from), to))
+	}
+	return rows, nil
+}
+
+// openMigrated opens the source or target of a copy. snapshot opens a SQLite file without changing
+// it.
+func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*sqlstore.Store, error) {
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Log: s.log(zapcore.ErrorLevel)})
+	if err != nil {
+		text := strings.Join(strings.Fields(store.Conceal(err.Error(), url)), " ")
+		return nil, fmt.Errorf("cannot open the store %s: %s", store.Redacted(url), text)
+	}
+	return opened, nil
+}
+
+// migratable returns an error if the stores cannot or must not be copied.
+func migratable(from, to string) error {
+	if from == "" || to == "" {
+		return UsageError{errors.New("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")}
+	}
+	for _, side := range []struct{ flag, url string }{{"from", from}, {"to", to}} {
+		if side.url == store.MemoryURL {
+			return UsageError{fmt.Errorf("--%s memory: a memory store ends with its process; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
+		}
+		if err := checkStore(side.flag, side.url); err != nil {
+			return err
+		}
+	}
+	if place(from) == place(to) {
+		return UsageError{errors.New("--from and --to are the same store; name another, empty one to copy to")}
+	}
+	if file, ok := strings.CutPrefix(from, store.SQLite); ok {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the file %s does not exist; check the path", file)
+		}
+	}
+	return nil
+}
+
+// place returns a canonical name of a store, without the user and independent of the path used, so
+// that two URLs of the same store are recognized.
+func place(raw string) string {
+	if file, ok := strings.CutPrefix(raw, store.SQLite); ok {
+		if path, err := filepath.Abs(file); err == nil {
+			file = path
+		}
+		if path, err := filepath.EvalSymlinks(file); err == nil {
+			file = path
+		}
+		return store.SQLite + file
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	u.Scheme, u.User = "postgres", nil
+	if u.Port() == "" {
+		u.Host += ":5432"
+	}
+	return u.String()
+}

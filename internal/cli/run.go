@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap/zapcore"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/transcript"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Run holds the flags of the run command.
+type Run struct {
+	// File is the configuration for the in-process server.
+	File string
+	// Context and Task are the ids of the conversation and the task to continue.
+	Context, Task string
+	// Answers are given to the questions of the run, in order.
+	Answers []string
+}
+
+// reach returns the address of the server that --server names, or starts one in this process. The
+// caller must call stop.
+func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(), err error) {
+	if s.Server != "" {
+		return s.Server, func() {}, nil
+	}
+	def, err := s.definition(file)
+	if err != nil {
+		return "", nil, err
+	}
+	failed := &causes{}
+	running, err := serve.Local(ctx, def, failed.log(s.log(zapcore.ErrorLevel)))
+	if err != nil {
+		return "", nil, err
+	}
+	return "http://" + running.HTTP, func() {
+		if err := running.Stop(); err != nil {
+			s.sayf("%v", err)
+		}
+		for _, text := range failed.all() {
+			s.sayf("cause: %s", line(text))
+		}
+	}, nil
+}
+
+// definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
+func (s *Shell) definition(file string) (*config.Config, error) {
+	if file == "" {
+		if _, err := os.Stat("team.yaml"); err != nil {
+			return serve.Demo()
+		}
+		file = "team.yaml"
+	}
+	l, err := withDotEnv()
+	if err != nil {
+		return nil, err
+	}
+	return l.Load(file)
+}
+
+// Run runs a task of a team or agent and prints its progress and result.
+func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
+	base, stop, err := s.reach(ctx, f.File)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	c, err := client.NewTeam(base, s.Token)
+	if err != nil {
+		return UsageError{err}
+	}
+	defer c.Close()
+	t := &transcript.Printer{Talk: plain{s.Talk}}
+	req := &teamv1.ProcessRequest{
+		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
+	}
+	answers := f.Answers
+	for ; ; answers = answers[1:] {
+		if err := s.process(ctx, c, req, t); err != nil {
+			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
+				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
+			}
+			return err
+		}
+		if !t.Waiting || len(answers) == 0 {
+			break
+		}
+		req = &teamv1.ProcessRequest{
+			AgentId: team, TaskId: t.TaskID, Message: agent.UserMessage(uuid.NewString(), answers[0]),
+		}
+		if len(t.Questions) > 0 {
+			req.Question = t.Questions[0].GetQuestion()
+		}
+	}
+	err = s.outcome(t)
+	if len(answers) > 0 {
+		left := ""
+		for _, a := range answers {
+			left += " --answer " + strconv.Quote(a)
+		}
+		s.sayf("unused%s", left)
+	}
+	return err
+}
+
+// process makes a call and prints its events. It returns an error if the stream breaks.
+func (s *Shell) process(ctx context.Context, c *client.Team, req *teamv1.ProcessRequest, t *transcript.Printer) error {
+	for resp, err := range c.Process(ctx, req, t.Seq) {
+		if err != nil {
+			return inputRequired(t, err)
+		}
+		if s.JSON {
+			if err := s.print(resp); err != nil {
+				return err
+			}
+		}
+		t.Event(resp.GetTaskId(), resp.GetEvent())
+	}
+	return nil
+}
+
+// inputRequired turns the error of an agent that requires input into the state that the run waits.
+func inputRequired(t *transcript.Printer, err error) error {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Reason == agent.ReasonInputRequired {
+		t.Waiting = true
+		return nil
+	}
+	return err
+}
+
+// outcome prints the answer and the summary of a run.
+func (s *Shell) outcome(t *transcript.Printer) error {
+	if !s.JSON && !t.Failed() {
+		fmt.Fprintln(s.text(), t.Answer)
+	}
+	s.sayf("%s", t.Summary())
+	if t.HasDetached() && s.Server == "" {
+		s.sayf("detached work stops with the in-process server; to let it finish, start a server with team-server dev")
+	}
+	switch {
+	case t.Waiting:
+		advice := "answer it with --task " + t.TaskID
+		if s.Server == "" {
+			advice = "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
+		}
+		if s.JSON {
+			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)
+		}
+		s.sayf("%s", advice)
+		return ErrFailed
+	case t.Failed() && t.Err != nil && s.JSON:
+		return agent.FromProto(t.Err)
+	case t.Failed():
+		if t.Err != nil {
+			s.sayf("%s: %s", line(t.Err.GetReason()), line(t.Err.GetMessage()))
+		}
+		return ErrFailed
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// Package cli implements the commands of the command line: what they do, print and return.
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+)
+
+// Shell holds what all commands share. Data is written to Out, everything else to Talk.
+type Shell struct {
+	Out, Talk io.Writer
+	// In is the standard input; nil is treated as an error when a command reads it.
+	In io.Reader
+	// Server is the address of a running server; "" starts one in this process.
+	Server string
+	// Token is the API key for the server; "" means none.
+	Token string
+	// JSON selects JSON output.
+	JSON bool
+	// Level is the log level; nil means the default of the command.
+	Level *zapcore.Level
+}
+
+// UsageError is an error in the command line.
+type UsageError struct{ Err error }
+
+// Error returns the text of Err.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// ErrFailed is returned by a command whose failure was already printed.
+var ErrFailed = errors.New("failed")
+
+// Exit codes.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1 // a failed run, and every error without a code of its own
+	ExitUsage       = 2
+	ExitConfig      = 3
+	ExitTests       = 4 // tests failed
+	ExitUnreachable = 5
+	ExitInterrupted = 130 // 128 plus the number of SIGINT, as in shells
+)
+
+// Exit prints the error of a command and returns the exit code. The error goes to Talk
+// as text, or with JSON to Out.
+func (s *Shell) Exit(err error) int {
+	code, faults := exitCode(err), config.Faults{}
+	switch {
+	case err == nil, errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
+	case s.JSON:
+		s.printFailure(s.newFailure(err, code))
+	case errors.As(err, &faults):
+		faults.Print(s.Talk)
+	case code == ExitUsage:
+		s.sayf("%v\nSee team-server --help", err)
+	default:
+		s.sayf("%s", s.words(err))
+	}
+	return code
+}
+
+// exitCode returns the exit code for the error of a command; nil means success.
+func exitCode(err error) int {
+	var usage UsageError
+	var faults config.Faults
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrFailed):
+		return ExitFailed
+	case errors.Is(err, ErrInterrupted):
+		return ExitInterrupted
+	case errors.Is(err, ErrTests):
+		return ExitTests
+	case errors.Is(err, ErrInvalid), errors.As(err, &faults):
+		return ExitConfig
+	case errors.As(err, &usage), errors.Is(err, a2aclient.ErrAddress):
+		return ExitUsage
+	case errors.Is(err, a2aclient.ErrUnreachable):
+		return ExitUnreachable
+	}
+	return ExitFailed
+}
+
+// log returns a logger that writes lines of text, or JSON with -o json.
+func (s *Shell) log(level zapcore.Level) *zap.Logger {
+	if s.Level != nil {
+		level = *s.Level
+	}
+	c := zap.NewProductionEncoderConfig()
+	c.EncodeTime = zapcore.RFC3339TimeEncoder
+	encoder := zapcore.NewConsoleEncoder(c)
+	if s.JSON {
+		encoder = zapcore.NewJSONEncoder(c)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(s.Talk)), level))
+}
+
+func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
+
+// text returns the writer for data in text form.
+func (s *Shell) text() io.Writer { return plain{s.Out} }
+
+// ready prints that the server accepts requests, and its addresses.
+func (s *Shell) ready(r *serve.Running) error {
+	if s.JSON {
+		return json.NewEncoder(s.Out).Encode(struct {
+			Ready bool   `json:"ready"`
+			HTTP  string `json:"http"`
+			GRPC  string `json:"grpc"`
+		}{true, r.HTTP, r.GRPC})
+	}
+	_, err := fmt.Fprintf(s.Out, "ready http=%s grpc=%s\n", r.HTTP, r.GRPC)
+	return err
+}

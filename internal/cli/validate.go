@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/scenario"
+)
+
+// ErrInvalid is returned by Validate after it has printed the faults.
+var ErrInvalid = errors.New("invalid configuration")
+
+// validation is the JSON output of the validate command.
+type validation struct {
+	Valid  bool          `json:"valid"`
+	Files  []string      `json:"files"`
+	Faults config.Faults `json:"faults"`
+	// Adjusted lists limits that a smaller limit overrides.
+	Adjusted []adjusted `json:"adjusted,omitempty"`
+	// Unheld lists human steps for roles that no API key of their file has.
+	Unheld []keyPath `json:"unheld,omitempty"`
+	// Unstaffed lists the members of teams without an enabled member.
+	Unstaffed []keyPath `json:"unstaffed,omitempty"`
+	// Reordered lists steps of workflows that begin later than in previous versions of the server.
+	Reordered []reordered `json:"reordered,omitempty"`
+	// Teams lists the teams that the files define, with their members.
+	Teams []roster `json:"teams,omitempty"`
+}
+
+type adjusted struct {
+	File string `json:"file"`
+	config.Adjustment
+}
+
+type reordered struct {
+	File string `json:"file"`
+	config.Reordered
+}
+
+// keyPath is a key of a file.
+type keyPath struct {
+	File string `json:"file"`
+	Path string `json:"path"`
+}
+
+// Validate checks files, or the configuration files in folders, and prints all faults.
+func (s *Shell) Validate(paths []string) error {
+	if len(paths) == 0 {
+		paths = []string{"team.yaml"}
+	}
+	result := validation{Files: []string{}, Faults: config.Faults{}}
+	for _, path := range paths {
+		for _, file := range files(path) {
+			result.Files = append(result.Files, file)
+			def, err := load(file)
+			var faults config.Faults
+			if err != nil && !errors.As(err, &faults) {
+				return err
+			}
+			result.Faults = append(result.Faults, faults...)
+			if !s.JSON {
+				s.verdict(file, faults)
+			}
+			if err != nil || def == nil {
+				continue
+			}
+			if !s.JSON {
+				s.notes(file, def)
+			}
+			if err := result.add(file, def); err != nil {
+				return err
+			}
+		}
+	}
+	result.Valid = len(result.Faults) == 0
+	if s.JSON {
+		if err := json.NewEncoder(s.Out).Encode(result); err != nil {
+			return err
+		}
+	}
+	if !result.Valid {
+		return ErrInvalid
+	}
+	return nil
+}
+
+// noneEnabled is the note about a team that rejects all requests.
+const noneEnabled = "no member is enabled, so the team rejects all requests"
+
+// notes prints notes about a valid file.
+func (s *Shell) notes(file string, def *config.Config) {
+	for _, a := range def.Adjusted() {
+		fmt.Fprintf(s.Out, "  %s is %s, but %s applies: %s\n", a.Path, a.Set, a.Effective, a.Because)
+	}
+	for _, path := range def.Unheld() {
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, config.HeldByNobody)
+	}
+	for _, path := range def.Unstaffed() {
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
+	}
+	moved := def.Reordered()
+	for _, r := range moved {
+		fmt.Fprintf(s.Out, "  %s:%d:%d  note: %s\n", file, r.Line, r.Col, r)
+	}
+	if len(moved) > 0 {
+		fmt.Fprintln(s.Out, "  "+config.KeepOrder)
+	}
+}
+
+// add adds the notes and teams of a valid file.
+func (v *validation) add(file string, def *config.Config) error {
+	for _, a := range def.Adjusted() {
+		v.Adjusted = append(v.Adjusted, adjusted{file, a})
+	}
+	for _, path := range def.Unheld() {
+		v.Unheld = append(v.Unheld, keyPath{file, path})
+	}
+	for _, path := range def.Unstaffed() {
+		v.Unstaffed = append(v.Unstaffed, keyPath{file, path})
+	}
+	for _, r := range def.Reordered() {
+		v.Reordered = append(v.Reordered, reordered{file, r})
+	}
+	teams, err := rosters(def)
+	v.Teams = append(v.Teams, teams...)
+	return err
+}
+
+// load loads a configuration file, or checks a test file and returns nil.
+func load(file string) (*config.Config, error) {
+	l, err := withDotEnv()
+	if err != nil {
+		return nil, err
+	}
+	if scenario.IsTest(file) {
+		_, err := scenario.Load(l, file)
+		return nil, err
+	}
+	return l.Load(file)
+}
+
+func (s *Shell) verdict(file string, faults config.Faults) {
+	if len(faults) == 0 {
+		fmt.Fprintf(s.Out, "%s  ok\n", file)
+		return
+	}
+	faults.Print(s.Out)
+}
+
+// files returns the files to check for a path: the path itself, or for a folder its team.yaml, else
+// all its YAML files except scripts and tests.
+func files(path string) []string {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}
+	}
+	if found, err := (config.Loader{}).Find(path); err == nil {
+		return []string{found}
+	}
+	var out []string
+	for _, pattern := range []string{"*.yaml", "*.yml"} {
+		found, err := filepath.Glob(filepath.Join(path, pattern))
+		if err != nil {
+			continue
+		}
+		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") || scenario.IsTest(f) })...)
+	}
+	if len(out) == 0 {
+		return []string{path} // its fault names the missing team.yaml
+	}
+	slices.Sort(out)
+	return out
+}

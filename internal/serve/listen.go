@@ -1,0 +1,108 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// Default addresses.
+const (
+	DefaultHTTP = server.DefaultHTTP
+	DefaultGRPC = server.DefaultGRPC
+)
+
+// Off as the gRPC address disables gRPC.
+const Off = "off"
+
+// Listen listens on an address. If that fails, the error tells the user what to do.
+func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	return nil, cannotListen(flag, address, err)
+}
+
+func cannotListen(flag, address string, err error) error {
+	var why string
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why = "in use by another program"
+	case errors.Is(err, syscall.EACCES):
+		why = "not permitted for this user"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "this machine has no such address"
+	default:
+		why = "not an address to listen on"
+	}
+	return listenError{fmt.Sprintf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port", address, why, flag), err}
+}
+
+// listenError is the reason why listening failed. Its text leaves out the text of the cause.
+type listenError struct {
+	text  string
+	cause error
+}
+
+func (e listenError) Error() string { return e.text }
+func (e listenError) Unwrap() error { return e.cause }
+
+// ListenNear is like Listen, but if the port is in use, it listens on the next free port and
+// returns the address in use as taken.
+func ListenNear(ctx context.Context, flag, address string) (l net.Listener, taken string, err error) {
+	l, err = Listen(ctx, flag, address)
+	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		return l, "", err
+	}
+	host, port, splitErr := net.SplitHostPort(address)
+	n, numErr := strconv.Atoi(port)
+	if splitErr != nil || numErr != nil {
+		return nil, "", err
+	}
+	const tries = 20
+	for next := n + 1; next <= n+tries && next <= 65535; next++ {
+		if l, nextErr := Listen(ctx, flag, net.JoinHostPort(host, strconv.Itoa(next))); nextErr == nil {
+			return l, address, nil
+		}
+	}
+	l, err = Listen(ctx, flag, net.JoinHostPort(host, "0"))
+	return l, address, err
+}
+
+// closeListeners closes the listeners that are not nil.
+func closeListeners(l server.Listeners) error {
+	var errs []error
+	for _, l := range []net.Listener{l.HTTP, l.GRPC} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// addressOf returns the address of a listener, or Off if it is nil.
+func addressOf(l net.Listener) string {
+	if l == nil {
+		return Off
+	}
+	return l.Addr().String()
+}
+
+// Loopback reports whether an address is reachable only from this machine.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

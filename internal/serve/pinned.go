@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// keepAgain is the interval after which a definition is stored again, because a
+	// store may delete definitions that no run refers to.
+	keepAgain = 10 * time.Minute
+	// maxRestored is the number of restored definitions that are kept in memory while
+	// no run uses them.
+	maxRestored = 16
+)
+
+// Pins returns the revisions of an agent and of everything it is built from. The definition is
+// stored before Pins returns.
+func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
+	r := l.current.Load().of(id)
+	p := r.pinned[id]
+	if p == nil {
+		_, err := r.registry.Get(id)
+		return nil, err
+	}
+	now := l.clock().UnixNano()
+	if kept := p.kept.Load(); kept != 0 && now-kept < int64(keepAgain) {
+		return p.pins, nil
+	}
+	d, err := r.def.Definition(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
+		return nil, fmt.Errorf("keep the definition of %q: %w", id, err)
+	}
+	p.kept.Store(now)
+	return p.pins, nil
+}
+
+// Pinned returns an agent as it was when a run began. If its definition has changed since, the
+// agent is built from the stored definition, with the addresses and keys of the current
+// configuration. The caller must call release when it no longer uses the agent.
+func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
+	r, err := l.acquire(ctx, id, pins.GetRevisions()[id])
+	if err != nil {
+		return nil, nil, err
+	}
+	if a, err = r.registry.Get(id); err != nil {
+		l.release(r)
+		return nil, nil, err
+	}
+	return a, sync.OnceFunc(func() { l.release(r) }), nil
+}
+
+// acquire returns the revision that has the agent at the named revision, and counts a use of it.
+// Concurrent callers wait for one of them to restore it.
+func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) {
+	if r := l.loaded(id, name); r != nil {
+		return r, nil
+	}
+	select {
+	case l.restoring <- struct{}{}:
+		defer func() { <-l.restoring }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if r := l.loaded(id, name); r != nil {
+		return r, nil
+	}
+	return l.restore(ctx, id, name)
+}
+
+// loaded returns a revision that is in memory and counts a use of it, or returns nil. An empty name
+// means the agent that is served.
+func (l *Live) loaded(id, name string) *revision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.current.Load().of(id); name == "" || r.is(id, name) {
+		r.uses++
+		return r
+	}
+	for i, r := range l.others {
+		if !r.retired && r.is(id, name) {
+			l.others = append(slices.Delete(l.others, i, i+1), r)
+			r.uses++
+			return r
+		}
+	}
+	return nil
+}
+
+// restore builds a stored definition and counts a use of it.
+func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) {
+	body, err := l.definitions.Definition(ctx, name)
+	switch {
+	case errors.Is(err, a2a.ErrNotFound):
+		return nil, interrupted(id, errors.New("its definition is no longer stored"))
+	case err != nil:
+		return nil, fmt.Errorf("read definition %s: %w", name, err)
+	case config.Revision(body) != name:
+		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the stored definition of %q is damaged", id)
+	}
+	served := l.current.Load()
+	def, err := served.def.Restore(body)
+	if err != nil {
+		return nil, interrupted(id, err)
+	}
+	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})
+	if err != nil {
+		l.log.Warn("stored definition cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
+		return nil, interrupted(id, errors.New("its stored definition can no longer be built"))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.uses, r.retired = 1, l.current.Load() != served
+	l.others = append(l.others, r)
+	return r, nil
+}
+
+// interrupted returns the error of a run that cannot continue.
+func interrupted(id string, why error) error {
+	return agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
+		"the run cannot continue with %q as it began: %v", id, why).Because(why)
+}
+
+// release ends a use of a revision.
+func (l *Live) release(r *revision) {
+	l.mu.Lock()
+	r.uses--
+	idle := l.sweep()
+	l.mu.Unlock()
+	l.closeAll(idle)
+}
+
+// sweep removes revisions that are not in use: all retired ones, and of the others the least
+// recently used beyond maxRestored. It returns them; the caller, who holds mu, closes them after
+// unlocking.
+func (l *Live) sweep() []*revision {
+	spare := -maxRestored
+	for _, r := range l.others {
+		if r.uses == 0 && !r.retired {
+			spare++
+		}
+	}
+	var idle []*revision
+	for before := -1; len(idle) > before; { // removing a revision may end the last use of others
+		before = len(idle)
+		l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
+			resumeCommand := !r.retired && spare <= 0
+			if r.uses > 0 || resumeCommand {
+				return false
+			}
+			if !r.retired {
+				spare--
+			}
+			for _, from := range r.from {
+				from.uses--
+			}
+			idle = append(idle, r)
+			return true
+		})
+	}
+	return idle
+}
+
+func (l *Live) closeAll(idle []*revision) {
+	for _, r := range idle {
+		if err := r.close(); err != nil {
+			l.log.Warn("closing unused agents", zap.Error(err))
+		}
+	}
+}

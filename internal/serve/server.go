@@ -1,0 +1,237 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/manage"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// Running is a server that was started.
+type Running struct {
+	// HTTP and GRPC are the addresses it listens on, HOST:PORT. GRPC is Off if gRPC is disabled.
+	HTTP, GRPC string
+	// Live holds the agents that it serves.
+	Live *Live
+	// Teams manages the teams of Live.
+	Teams *manage.Manager
+
+	file *config.Config // the configuration it was started with
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+// Wait waits until the server has stopped. It stops when its context ends or its store fails.
+func (r *Running) Wait() error {
+	<-r.done
+	return r.err
+}
+
+// Stop stops the server and waits until it has stopped.
+func (r *Running) Stop() error {
+	r.cancel()
+	<-r.done
+	return r.err
+}
+
+// startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
+func startLive(ctx context.Context, live *Live, kept server.Store, c server.Config) (*Running, error) {
+	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
+	keys, err := live.Definition().SigningKeys()
+	if err != nil {
+		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
+	}
+	c.CardKeys = keys
+	file := live.Definition()
+	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Clock: kept.Now, Log: c.Log.Named("teams")})
+	if err := teams.Refresh(ctx, nil); err != nil {
+		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
+	}
+	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
+	c.Teams, c.Definitions = teams, definitions{teams, live}
+	s, err := server.New(c)
+	if err != nil {
+		return nil, errors.Join(err, live.Close(), kept.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &Running{
+		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC),
+		Live: live, Teams: teams, file: file, cancel: cancel, done: make(chan struct{}),
+	}
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		var following sync.WaitGroup
+		following.Go(func() { teams.Run(ctx) })
+		err := s.Serve(ctx)
+		cancel()
+		following.Wait()
+		r.err = errors.Join(err, live.Close(), kept.Close())
+	}()
+	return r, nil
+}
+
+func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
+	var keys []server.APIKey
+	for _, k := range s.GetAuth().GetApiKeys() {
+		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Manage: k.GetManage(), Roles: k.GetRoles()})
+	}
+	return keys
+}
+
+// noPush reports whether the configuration turns push notifications off.
+func noPush(s *teamv1.ServerSettings) bool {
+	p := s.GetPush()
+	return p != nil && p.Enabled != nil && !p.GetEnabled()
+}
+
+// Config overrides settings of the configuration file.
+type Config struct {
+	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
+	// Off, which disables gRPC.
+	HTTP, GRPC string
+	// Store is the URL of the store; "" means that of the file, else memory.
+	Store string
+	// Lease is the time after which a replica that has stopped responding loses its runs; 0 means
+	// the default.
+	Lease time.Duration
+	// Replica names this process in the records of runs; "" generates a random name.
+	Replica string
+	// Log is the log of the server. It must not be nil.
+	Log *zap.Logger
+}
+
+// Start serves a configuration until ctx ends. It does not try other ports, and it refuses to
+// listen on a non-loopback address without API keys.
+func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
+	settings := def.Server.GetServer()
+	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
+	keys := apiKeys(settings)
+	if len(keys) == 0 {
+		for _, address := range []string{http, grpc} {
+			if address != Off && !Loopback(address) {
+				return nil, refuse(address)
+			}
+		}
+	}
+	url := cmp.Or(c.Store, settings.GetStore(), store.MemoryURL)
+	kept, err := openStore(ctx, url, settings, c.Lease, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenOn(ctx, http, grpc)
+	if err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	proxies, err := config.TrustedProxies(settings)
+	if err != nil {
+		return nil, errors.Join(err, closeListeners(l), kept.Close())
+	}
+	r, err := startServer(ctx, def, kept, server.Config{
+		Listeners: l, Keys: keys, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
+		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
+	})
+	if err == nil {
+		sayWhere(c.Log, url)
+		for _, path := range def.Unheld() {
+			c.Log.Warn(config.HeldByNobody, zap.String("path", path))
+		}
+	}
+	return r, err
+}
+
+// noV03 reports whether A2A 0.3 is turned off.
+func noV03(s *teamv1.ServerSettings) bool {
+	p := s.GetProtocol()
+	return p != nil && p.V0_3 != nil && !p.GetV0_3()
+}
+
+// streams returns the settings of event streams.
+func streams(s *teamv1.StreamSettings) a2a.Streams {
+	rule := map[teamv1.StreamClose_Value]a2a.StreamClose{
+		teamv1.StreamClose_INTERRUPTED: a2a.CloseAtInterrupt, teamv1.StreamClose_END: a2a.CloseAtEnd,
+	}
+	return a2a.Streams{PerTask: int(s.GetPerTask()), PerOwner: int(s.GetPerCaller()), Close: rule[s.GetClose()]}
+}
+
+// sayWhere logs the store and warns if it is not persistent.
+func sayWhere(log *zap.Logger, url string) {
+	if inMemory(url) {
+		log.Warn("tasks are stored in memory and are lost when the server stops; keep them with --store sqlite:FILE or postgres://…")
+		return
+	}
+	log.Info("store opened", zap.String("store", store.Redacted(url)))
+}
+
+func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) {
+	h, err := Listen(ctx, "http", http)
+	if err != nil {
+		return server.Listeners{}, err
+	}
+	if grpc == Off {
+		return server.Listeners{HTTP: h}, nil
+	}
+	g, err := Listen(ctx, "grpc", grpc)
+	if err != nil {
+		return server.Listeners{}, errors.Join(err, h.Close())
+	}
+	return server.Listeners{HTTP: h, GRPC: g}, nil
+}
+
+// refuse returns the error for listening on a non-loopback address without API keys.
+func refuse(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not a valid address; expected HOST:PORT, for example 127.0.0.1:8080", address)
+	}
+	return fmt.Errorf("refusing to serve on %s without authentication.  "+
+		"Add server.auth, or listen on loopback behind a proxy that authenticates", cmp.Or(host, "0.0.0.0"))
+}
+
+// startServer builds the agents of a configuration and serves them. If it fails, it closes the
+// listeners and the store.
+func startServer(ctx context.Context, def *config.Config, kept server.Store, c server.Config) (*Running, error) {
+	live, err := NewLive(def, kept, kept, c.Log.Named("agents"))
+	if err != nil {
+		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
+	}
+	for _, r := range def.Reordered() {
+		c.Log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
+	}
+	settings := def.Server.GetServer()
+	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
+	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
+	_, c.ForgetMessageIDs = deduplicate(settings)
+	c.CardInterfaces = settings.GetCard().GetInterfaces()
+	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
+	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
+	return startLive(ctx, live, kept, c)
+}
+
+// Local serves a configuration on free loopback ports with a store in memory. Commands use it
+// when no server is given.
+func Local(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, error) {
+	kept, err := server.OpenStore(ctx, store.MemoryURL, server.StoreConfig{})
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenOn(ctx, "127.0.0.1:0", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	return startServer(ctx, def, kept, server.Config{Listeners: l, Log: log})
+}
