@@ -22,7 +22,7 @@ import (
 func Check(m proto.Message) error {
 	c := &checker{}
 	if f := c.message(m.ProtoReflect(), 1); f != nil {
-		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+		return f.invalid()
 	}
 	return nil
 }
@@ -39,6 +39,8 @@ func Invalid(field, problem string) error {
 
 // fault is a problem and where it is; the path grows while returning.
 type fault struct{ path, problem string }
+
+func (f *fault) invalid() error { return Invalid(strings.TrimPrefix(f.path, "."), f.problem) }
 
 func (f *fault) in(prefix string) *fault {
 	if f != nil {

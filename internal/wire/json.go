@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -142,8 +141,9 @@ func Unmarshal(b []byte, m proto.Message) error {
 	}
 	// An unknown name or a real fault. Lenient decoding drops unknown enum
 	// values too, so these are looked for first.
-	if f := unknownEnum(b, m.ProtoReflect().Descriptor()); f != nil {
-		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+	found := misshapen(b, m.ProtoReflect().Descriptor())
+	if len(found.enums) > 0 {
+		return found.enums[0].invalid()
 	}
 	lenient := strict
 	lenient.DiscardUnknown = true
@@ -151,8 +151,8 @@ func Unmarshal(b []byte, m proto.Message) error {
 	if err == nil {
 		return nil
 	}
-	if f := misshapen(b, m.ProtoReflect().Descriptor()); f != nil {
-		return Invalid(strings.TrimPrefix(f.path, "."), f.problem)
+	if len(found.other) > 0 {
+		return found.other[0].invalid()
 	}
 	return Invalid("", place(err))
 }

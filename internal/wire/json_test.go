@@ -145,6 +145,18 @@ func TestA_22_OwnWordsForFaults(t *testing.T) {
 	}
 }
 
+// TestA_22_FirstUnknownEnum names the first field by name, even where another fault comes before it.
+func TestA_22_FirstUnknownEnum(t *testing.T) {
+	const in = `{"artifacts":1,"status":{"state":"x"},"history":[{"role":"y"}],"later":1}`
+	for range 20 {
+		err := Unmarshal([]byte(in), &a2av1.Task{})
+		var e *agent.Error
+		if want := `history[0].role must be one of ROLE_USER, ROLE_AGENT, not "y"`; !errors.As(err, &e) || e.Message != want {
+			t.Fatalf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestA_22_DurationsInOurWords names the field of a time that is none, and how one is written.
 func TestA_22_DurationsInOurWords(t *testing.T) {
 	for _, in := range []string{`"10"`, `"5m"`, `""`, `"99999999999999s"`, `5`, `{}`, `"1.2.3s"`} {

@@ -16,23 +16,36 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// misshapen finds the first value, by name, that is not of the kind that the
-// definition wants. It is asked about what the decoder has refused only.
-func misshapen(b []byte, d protoreflect.MessageDescriptor) *fault {
+// misshapen finds the values, sorted by name, that are not of the kind that the
+// definition wants, or names that its enumerations do not have. It is asked
+// about what the decoder has refused only.
+func misshapen(b []byte, d protoreflect.MessageDescriptor) shapes {
+	var s shapes
 	var v any
-	if json.Unmarshal(b, &v) != nil {
-		return nil
+	if json.Unmarshal(b, &v) == nil {
+		s.message(v, d, "")
 	}
-	return shapeOf(v, d)
+	return s
 }
 
-func shapeOf(v any, d protoreflect.MessageDescriptor) *fault {
+// shapes collects the faults of decoded JSON. at is the path of the value that a
+// method looks at.
+type shapes struct {
+	enums []fault // names that enumerations do not have
+	other []fault
+}
+
+func (s *shapes) wrong(at, problem string) { s.other = append(s.other, fault{at, problem}) }
+
+func (s *shapes) message(v any, d protoreflect.MessageDescriptor, at string) {
 	if d.ParentFile().Package() == "google.protobuf" {
-		return wellKnown(v, d)
+		s.wellKnown(v, d, at)
+		return
 	}
 	object, ok := v.(map[string]any)
 	if !ok {
-		return &fault{problem: "must be an object"}
+		s.wrong(at, "must be an object")
+		return
 	}
 	set := map[protoreflect.FullName]bool{}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -40,32 +53,29 @@ func shapeOf(v any, d protoreflect.MessageDescriptor) *fault {
 		if fd == nil || object[name] == nil && !isValue(fd) {
 			continue
 		}
-		if f := again(fd, set); f != nil {
-			return f
+		if s.again(fd, set, at) {
+			continue
 		}
-		if f := shapeOfField(object[name], fd); f != nil {
-			return f.in("." + fd.JSONName())
-		}
+		s.field(object[name], fd, at+"."+fd.JSONName())
 	}
-	return nil
 }
 
-// again finds what may be there once and is there a second time; set are the
-// fields and choices so far.
-func again(fd protoreflect.FieldDescriptor, set map[protoreflect.FullName]bool) *fault {
-	if set[fd.FullName()] {
-		return (&fault{problem: "is there twice"}).in("." + fd.JSONName())
+// again reports a field of the message at a path that may be there once and is
+// there a second time; set are the fields and choices so far.
+func (s *shapes) again(fd protoreflect.FieldDescriptor, set map[protoreflect.FullName]bool, at string) bool {
+	o := fd.ContainingOneof()
+	switch {
+	case set[fd.FullName()]:
+		s.wrong(at+"."+fd.JSONName(), "is there twice")
+		return true
+	case o != nil && set[o.FullName()]:
+		s.wrong(at, "has more than one of "+choices(o))
+		return true
+	case o != nil:
+		set[o.FullName()] = true
 	}
 	set[fd.FullName()] = true
-	o := fd.ContainingOneof()
-	if o == nil {
-		return nil
-	}
-	if set[o.FullName()] {
-		return &fault{problem: "has more than one of " + choices(o)}
-	}
-	set[o.FullName()] = true
-	return nil
+	return false
 }
 
 // fieldOf finds a field by either of its names in JSON, nil without.
@@ -77,72 +87,65 @@ func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDe
 }
 
 // wellKnown judges types of the library that have a JSON form of their own.
-func wellKnown(v any, d protoreflect.MessageDescriptor) *fault {
+func (s *shapes) wellKnown(v any, d protoreflect.MessageDescriptor, at string) {
 	_, object := v.(map[string]any)
 	_, list := v.([]any)
 	text, _ := v.(string)
 	switch {
 	case d.Name() == "Struct" && !object:
-		return &fault{problem: "must be an object"}
+		s.wrong(at, "must be an object")
 	case d.Name() == "ListValue" && !list:
-		return &fault{problem: "must be a list"}
+		s.wrong(at, "must be a list")
 	case d.Name() == "Timestamp" && !isTime(text):
-		return &fault{problem: "must be a time such as 2006-01-02T15:04:05Z"}
+		s.wrong(at, "must be a time such as 2006-01-02T15:04:05Z")
 	case d.Name() == "Duration" && !isDuration(text):
-		return &fault{problem: "must be seconds such as 600s"}
+		s.wrong(at, "must be seconds such as 600s")
 	}
-	return nil
 }
 
-func shapeOfField(v any, fd protoreflect.FieldDescriptor) *fault {
+func (s *shapes) field(v any, fd protoreflect.FieldDescriptor, at string) {
+	object, isObject := v.(map[string]any)
+	list, isList := v.([]any)
 	switch {
+	case fd.IsMap() && !isObject:
+		s.wrong(at, "must be an object")
 	case fd.IsMap():
-		object, ok := v.(map[string]any)
-		if !ok {
-			return &fault{problem: "must be an object"}
-		}
 		for _, k := range slices.Sorted(maps.Keys(object)) {
-			if f := shapeOfValue(object[k], fd.MapValue()); f != nil {
-				return f.in("." + k)
-			}
+			s.value(object[k], fd.MapValue(), at+"."+k)
 		}
-		return nil
+	case fd.IsList() && !isList:
+		s.wrong(at, "must be a list")
 	case fd.IsList():
-		list, ok := v.([]any)
-		if !ok {
-			return &fault{problem: "must be a list"}
-		}
 		for i, v := range list {
-			if f := shapeOfValue(v, fd); f != nil {
-				return f.in(fmt.Sprintf("[%d]", i))
-			}
+			s.value(v, fd, fmt.Sprintf("%s[%d]", at, i))
 		}
-		return nil
+	default:
+		s.value(v, fd, at)
 	}
-	return shapeOfValue(v, fd)
 }
 
-func shapeOfValue(v any, fd protoreflect.FieldDescriptor) *fault {
+func (s *shapes) value(v any, fd protoreflect.FieldDescriptor, at string) {
 	words, text := v.(string)
 	_, number := v.(float64)
 	_, truth := v.(bool)
 	switch kind := fd.Kind(); {
 	case fd.Message() != nil:
-		return shapeOf(v, fd.Message())
+		s.message(v, fd.Message(), at)
 	case kind == protoreflect.StringKind && !text:
-		return &fault{problem: "must be a string"}
+		s.wrong(at, "must be a string")
 	case kind == protoreflect.BytesKind && (!text || !isBase64(words)):
-		return &fault{problem: "must be bytes in base64"}
+		s.wrong(at, "must be bytes in base64")
 	case kind == protoreflect.BoolKind && !truth:
-		return &fault{problem: "must be true or false"}
+		s.wrong(at, "must be true or false")
+	case kind == protoreflect.EnumKind && text && fd.Enum().Values().ByName(protoreflect.Name(words)) == nil:
+		s.enums = append(s.enums, fault{at, fmt.Sprintf("must be one of %s, not %.40q", enumNames(fd.Enum()), words)})
 	case kind == protoreflect.EnumKind && !text && !number:
-		return &fault{problem: "must be one of " + enumNames(fd.Enum())}
+		s.wrong(at, "must be one of "+enumNames(fd.Enum()))
 	case isNumber(kind) && !number && !json.Valid([]byte(words)): // a number may be written as a string
-		return &fault{problem: "must be a number"}
+		s.wrong(at, "must be a number")
 	case kind == protoreflect.Int32Kind && !isInt32(v):
-		return &fault{problem: "must be a whole number of 32 bits"}
+		s.wrong(at, "must be a whole number of 32 bits")
 	}
-	return nil
 }
 
 // isInt32 reports whether a number, or the text of one, is whole and not too large.

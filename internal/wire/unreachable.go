@@ -1,6 +1,11 @@
 package wire
 
-import "strings"
+import (
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
 
 // Results of WhyUnreachable for a server that speaks another protocol.
 const (
@@ -17,7 +22,7 @@ const Closed = "it closed the connection"
 // reached. An error of gRPC has its cause only as text, so the text is matched.
 func WhyUnreachable(cause error) string {
 	for _, known := range [][2]string{
-		{"malformed HTTP response", NotHTTP},
+		{"malformed HTTP ", NotHTTP},        // response, version or status code
 		{"readLoopPeekFailLocked", NotHTTP}, // it sent data before the request
 		{"http2: frame too large", NotGRPC},
 		{"no application protocol", NotGRPC},
@@ -43,4 +48,10 @@ func WhyUnreachable(cause error) string {
 		}
 	}
 	return "no connection"
+}
+
+// IsOversized reports whether a call over gRPC failed because the answer is larger than the caller
+// accepts. The library has no error of its own for that, so the text is matched.
+func IsOversized(st *status.Status) bool {
+	return st.Code() == codes.ResourceExhausted && InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max")
 }

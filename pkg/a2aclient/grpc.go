@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -108,7 +107,7 @@ func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error
 		return &TransportError{Address: g.address, Broken: begun, Err: context.Cause(ctx)}
 	case st.Code() == codes.Unavailable:
 		return &TransportError{Address: g.address, Broken: begun, Err: err}
-	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "received message larger than max"): // this side's own error
+	case wire.IsOversized(st):
 		return tooLarge("the answer is larger than %d bytes", MaxAnswer)
 	}
 	return refused(st, 0)

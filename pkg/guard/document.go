@@ -15,12 +15,12 @@ const maxNesting = 100
 
 // value is a JSON value with its position in a file.
 type value struct {
-	offset             int // index of its first byte
-	kind               kind
-	keys               []key
-	at                 map[string]*value
-	items              []*value
-	withoutLibraryName any // the value, unless it is an object or a list
+	offset int // index of its first byte
+	kind   kind
+	keys   []key
+	at     map[string]*value
+	items  []*value
+	token  any // the value, unless it is an object or a list
 
 	schema bool // it is at a place where a schema is expected
 	cost   int  // number of schemas evaluated for it; 0 if not counted yet
@@ -119,7 +119,7 @@ func (r *reader) value(depth int) (*value, error) {
 	default:
 		v.kind = null
 	}
-	v.withoutLibraryName = token
+	v.token = token
 	return v, nil
 }
 
@@ -157,13 +157,16 @@ func (r *reader) list(v *value, depth int) error {
 	return err
 }
 
-// any returns the value as encoding/json decodes it.
+// any returns the value as encoding/json decodes it, without the keywords format, which draft-07
+// checks, and $id, which would change what references refer to.
 func (v *value) any() any {
 	switch v.kind {
 	case object:
 		m := make(map[string]any, len(v.at))
 		for k, e := range v.at {
-			m[k] = e.any()
+			if !v.schema || k != "format" && k != "$id" {
+				m[k] = e.any()
+			}
 		}
 		return m
 	case list:
@@ -174,7 +177,7 @@ func (v *value) any() any {
 		return l
 	case text, number, truth, null:
 	}
-	return v.withoutLibraryName
+	return v.token
 }
 
 // place converts an offset to a line and a column in characters, both counted from 1.

@@ -147,11 +147,11 @@ func TestSchema_Fit(t *testing.T) {
 		{"text around it", "Here: {}", "the answer is not JSON"},
 		{
 			"all that is wrong, in order", `{"title": "T", "items": [{"price": 1}, {"price": -1}, {}], "kind": "c", "more": 1, "any": 1}`,
-			`at /any does not fit (anyOf): no alternative matches, at /items/1/price does not fit (minimum): -1 is less than 0, ` +
-				`at /items/2 "price" is missing, at /kind does not fit (enum): c does not equal any of: [a b], at the top "more" is not expected, ` +
-				`at /title does not fit (minLength): "T" contains 1 Unicode code points, fewer than 3`,
+			`at the top "more" is not expected, at /any does not fit (anyOf): no alternative matches, at /items/1/price does not fit (minimum): -1 is less than 0, ` +
+				`at /items/2 "price" is missing, at /kind does not fit (enum): want one of ["a","b"], ` +
+				`at /title does not fit (minLength): 1 characters, fewer than 3`,
 		},
-		{"another type", `[]`, `at the top does not fit (type): [] has type "array", want "object"`},
+		{"another type", `[]`, `at the top does not fit (type): got array, want object`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 20 {
@@ -202,6 +202,10 @@ func TestParseSchema_Faults(t *testing.T) {
 		{"of the old draft", `{"dependencies": {"a": ["b"]}}`, "dependencies is only supported in draft-07"},
 		{"too deep", strings.Repeat(`{"not": `, 200) + "{}" + strings.Repeat("}", 200), "the schema is nested more than 100 levels deep"},
 		{"too large", `{"title": "` + strings.Repeat("x", maxSchema) + `"}`, "a schema has at most 262144"},
+		{"a name twice", `{"required": ["a", "a"]}`, "s.json:1:14  does not fit (uniqueItems): items at 0 and 1 are equal (correct the schema)"},
+		{"no alternatives", `{"properties": {"a": {"allOf": []}}}`, "s.json:1:32  does not fit (minItems): 0 items, fewer than 1"},
+		{"an anchor twice", `{"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}}`, "s.json:1:1  not a valid JSON Schema: duplicate anchor"},
+		{"another host", `{"$ref": "http://127.0.0.1:1/a"}`, "s.json:1:10  this file has no schema http://127.0.0.1:1/a"},
 		{"two", `{"minLength": "a", "maxLength": "b"}`, "s.json:1:15  minLength must be a number, got a text\ns.json:1:33"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

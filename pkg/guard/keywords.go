@@ -84,16 +84,16 @@ func (k *checker) check() {
 		k.fault(k.root, `for example {"type": "object"}`, "a schema file must contain an object, got %s", k.root.kind)
 		return
 	}
-	if v := k.root.at["$schema"]; v != nil && v.kind == text && !slices.Contains(drafts, v.withoutLibraryName.(string)) {
+	if v := k.root.at["$schema"]; v != nil && v.kind == text && !slices.Contains(drafts, v.token.(string)) {
 		k.fault(v, "use "+drafts[0]+", or remove it", "this version of JSON Schema is not supported")
 	}
 	if v := k.root.at["$schema"]; v != nil {
-		k.old = v.withoutLibraryName != drafts[0]
+		k.old = v.token != drafts[0]
 	}
 	k.walk(k.root)
 	for _, ref := range k.refs {
 		if t := k.target(ref); t == nil || !t.schema {
-			k.fault(ref, "write #/$defs/NAME; $defs are in the same file", "this file has no schema %s", ref.withoutLibraryName)
+			k.fault(ref, "write #/$defs/NAME; $defs are in the same file", "this file has no schema %s", ref.token)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (k *checker) keyword(name string, f form, v *value) {
 		k.is(v, text, name)
 	case anExpression:
 		if k.is(v, text, name) {
-			k.expression(v, v.withoutLibraryName.(string))
+			k.expression(v, v.token.(string))
 		}
 	case aNumber, aCount:
 		k.number(name, f, v)
@@ -214,7 +214,7 @@ func (k *checker) number(name string, f form, v *value) {
 	if !k.is(v, number, name) {
 		return
 	}
-	n := v.withoutLibraryName.(float64)
+	n := v.token.(float64)
 	switch {
 	case f == aCount && (n < 0 || n != float64(int32(n))):
 		k.fault(v, "use 0 or more", "%s must be a whole number", name)
@@ -238,7 +238,7 @@ func (k *checker) types(v *value) {
 		all = v.items
 	}
 	for _, e := range all {
-		if name, _ := e.withoutLibraryName.(string); !slices.Contains(types, name) {
+		if name, _ := e.token.(string); !slices.Contains(types, name) {
 			k.fault(e, "types are "+strings.Join(types, ", "), "unknown type")
 		}
 	}
@@ -246,13 +246,20 @@ func (k *checker) types(v *value) {
 
 // target returns the schema that a $ref refers to, or nil if it is not in this file.
 func (k *checker) target(ref *value) *value {
-	name := ref.withoutLibraryName.(string)
+	name := ref.token.(string)
 	if !strings.HasPrefix(name, "#/$defs/") && !strings.HasPrefix(name, "#/definitions/") {
 		return nil
 	}
-	v := k.root
-	for _, part := range strings.Split(name[2:], "/") {
-		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+	path := strings.Split(name[2:], "/")
+	for i, part := range path {
+		path[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+	}
+	return k.root.find(path)
+}
+
+// find returns the value that keys and indexes lead to from v, or nil.
+func (v *value) find(path []string) *value {
+	for _, part := range path {
 		switch i, err := strconv.Atoi(part); {
 		case v.kind == object && v.at[part] != nil:
 			v = v.at[part]
@@ -292,7 +299,7 @@ func (k *checker) count(v *value) int {
 func (k *checker) countRef(ref *value) int {
 	t := k.target(ref)
 	if t.open {
-		k.fault(ref, "a schema that contains itself is not supported; write out as many levels as are allowed", "%s leads back here", ref.withoutLibraryName)
+		k.fault(ref, "a schema that contains itself is not supported; write out as many levels as are allowed", "%s leads back here", ref.token)
 		return 1
 	}
 	return k.count(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -17,7 +18,7 @@ const maxSchema = 256 << 10
 
 // Schema is a JSON Schema of draft 2020-12 or 07. The keyword format and the content keywords are
 // ignored. A Schema is safe for concurrent use.
-type Schema struct{ root *node }
+type Schema struct{ compiled *jsonschema.Schema }
 
 // ParseSchema parses a schema file; file is its name in faults. The error is of type Faults and
 // holds all faults. A $ref must refer to a schema below $defs of the same file, and no schema may
@@ -53,29 +54,28 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 		sound = false
 		report(offset, message, hint)
 	}}
-	if k.check(); sound {
-		if k.count(root) > maxCost {
-			k.fault(root, "make it simpler", "checking a value evaluates more than %d schemas", maxCost)
-		}
+	if k.check(); sound && k.count(root) > maxCost {
+		k.fault(root, "make it simpler", "checking a value evaluates more than %d schemas", maxCost)
 	}
 	if !sound {
 		return nil
 	}
-	n, err := compile(root)
-	if err != nil {
-		k.fault(root, "correct the schema", "not a valid JSON Schema: %s", withoutLibraryName(err))
-		return nil
+	compiled, err := compile(root)
+	if err == nil {
+		return &Schema{compiled: compiled}
 	}
-	return &Schema{root: n}
+	var invalid *jsonschema.SchemaValidationError
+	var violations *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &violations) {
+		for _, v := range sorted(flatten(nil, violations)) {
+			k.fault(root.find(v.at), "correct the schema", "%s", v.text)
+		}
+	}
+	if sound {
+		k.fault(root, "correct the schema", "not a valid JSON Schema: %s", err)
+	}
+	return nil
 }
-
-// compile compiles each part of a schema that corresponds to a place in the data.
-func compile(root *value) (*node, error) {
-	return (&compiler{root: root, left: maxNodes}).node(root)
-}
-
-// withoutLibraryName removes the name of the library from one of its errors.
-func withoutLibraryName(err error) string { return strings.TrimPrefix(err.Error(), "jsonschema: ") }
 
 // Fit returns the data of an answer: its first data part, or its text if that is JSON, optionally
 // within a Markdown code block. The error lists the violations, for the model that wrote the
@@ -85,7 +85,7 @@ func (s *Schema) Fit(m *a2av1.Message) (*structpb.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if vs := s.root.violations(data, ""); len(vs) > 0 {
+	if vs := violations(s.compiled, data); len(vs) > 0 {
 		return nil, errors.New(formatViolations(vs, func(v violation) string { return v.where() + " " + v.text }))
 	}
 	value, err := structpb.NewValue(data)
@@ -102,7 +102,7 @@ func (s *Schema) describeViolations(m *a2av1.Message) string {
 	if err != nil {
 		return "it contains no JSON data; add some"
 	}
-	vs := s.root.violations(data, "")
+	vs := violations(s.compiled, data)
 	if len(vs) == 0 {
 		return ""
 	}

@@ -1,219 +1,201 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	kinds "github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	translation "golang.org/x/text/message"
 )
 
-// maxNodes is the maximum number of schemas that are compiled separately to locate violations.
-// Below that, a violation is reported for the part as a whole.
-const maxNodes = 256
+// english words the violations that this package does not describe itself.
+var english = translation.NewPrinter(language.English)
 
-// node is a separately compiled schema with the nodes for the parts of its data. The library
-// reports only the first violation, in the order of map iteration; nodes find all of them in a
-// fixed order.
-type node struct {
-	schema   *jsonschema.Resolved
-	props    map[string]*node
-	items    *node
-	all      []*node // schemas for the same value: $ref and allOf
-	required []string
-	closed   bool // only the properties in props are allowed
-}
+// resource is the URL under which a schema file is compiled.
+const resource = "urn:schema"
 
-// compiler compiles values to nodes.
-type compiler struct {
-	root *value
-	left int
-}
-
-// node compiles a schema and the schemas below it. It returns nil beyond maxNodes.
-func (c *compiler) node(v *value) (*node, error) {
-	if c.left--; c.left < 0 {
-		return nil, nil //nolint:nilnil // violations are reported for the parent
-	}
-	r, err := c.resolve(v)
-	if err != nil || v.kind != object {
-		return &node{schema: r}, err
-	}
-	n := &node{schema: r, props: map[string]*node{}}
-	if ref := v.at["$ref"]; ref != nil {
-		err = c.part(&n.all, (&checker{root: c.root}).target(ref), err)
-	}
-	for _, e := range entriesOf(v.at["allOf"]) {
-		err = c.part(&n.all, e, err)
-	}
-	var items []*node
-	if it := v.at["items"]; it != nil && it.kind != list && v.at["prefixItems"] == nil {
-		err = c.part(&items, it, err)
-	}
-	if len(items) > 0 {
-		n.items = items[0]
-	}
-	if p := v.at["properties"]; p != nil {
-		for _, k := range p.keys {
-			var one []*node
-			if err = c.part(&one, p.at[k.name], err); len(one) > 0 {
-				n.props[k.name] = one[0]
-			}
-		}
-	}
-	for _, e := range entriesOf(v.at["required"]) {
-		n.required = append(n.required, e.withoutLibraryName.(string))
-	}
-	extra := v.at["additionalProperties"]
-	n.closed = extra != nil && extra.withoutLibraryName == false && v.at["patternProperties"] == nil
-	return n, err
-}
-
-func entriesOf(v *value) []*value {
-	if v == nil {
-		return nil
-	}
-	return v.items
-}
-
-// part appends the node of a schema to to, unless err is not nil.
-func (c *compiler) part(to *[]*node, v *value, err error) error {
-	if err != nil {
-		return err
-	}
-	n, err := c.node(v)
-	if n != nil {
-		*to = append(*to, n)
-	}
-	return err
-}
-
-// resolve compiles a schema together with the definitions it may refer to.
-func (c *compiler) resolve(v *value) (*jsonschema.Resolved, error) {
-	withoutLibraryName := v.any()
-	if m, ok := withoutLibraryName.(map[string]any); ok {
-		delete(m, "$id") // it would change how references are resolved
-		for _, k := range []string{"$schema", "$defs", "definitions"} {
-			if shared := c.root.at[k]; shared != nil {
-				m[k] = shared.any()
-			}
-		}
-	}
-	b, err := json.Marshal(withoutLibraryName)
-	if err != nil {
+// compile compiles the schema of a file that the checker found to be sound. Nothing else is loaded.
+func compile(root *value) (*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{})
+	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: "urn:names", Compile: newNameChecker})
+	c.AssertVocabs()
+	if err := c.AddResource(resource, root.any()); err != nil {
 		return nil, err
 	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, err
+	return c.Compile(resource)
+}
+
+// nameChecker checks propertyNames once more, because the errors of the library may have the wrong
+// place: https://github.com/santhosh-tekuri/jsonschema/pull/269.
+type nameChecker struct{ schema *jsonschema.Schema }
+
+// wrongName is the violation of propertyNames that a nameChecker reports.
+type wrongName struct{ kinds.PropertyNames }
+
+func newNameChecker(ctx *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
+	if _, ok := schema["propertyNames"]; !ok {
+		return nil, nil //nolint:nilnil // the schema does not have the keyword
 	}
-	return s.Resolve(nil)
+	return nameChecker{ctx.Enqueue([]string{"propertyNames"})}, nil
+}
+
+// Validate implements jsonschema.SchemaExt.
+func (n nameChecker) Validate(ctx *jsonschema.ValidatorContext, v any) {
+	object, _ := v.(map[string]any)
+	for name := range object {
+		if ctx.Validate(n.schema, name, []string{name}) != nil {
+			ctx.AddError(&wrongName{kinds.PropertyNames{Property: name}})
+		}
+	}
 }
 
 // violation is a place where data violates a schema.
 type violation struct {
-	path    string // JSON Pointer into the data
-	keyword string // the keyword of the schema
-	text    string // description
+	at      []string // keys and indexes that lead to the place, from the top of the data
+	keyword string   // the keyword of the schema
+	text    string   // description
 }
 
 func (v violation) where() string {
-	if v.path == "" {
+	if len(v.at) == 0 {
 		return "at the top"
 	}
-	return "at " + v.path
+	var pointer strings.Builder
+	for _, token := range v.at {
+		pointer.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+	}
+	return "at " + pointer.String()
 }
 
-// violations returns the violations in data, in a fixed order.
-func (n *node) violations(data any, path string) []violation {
-	err := n.schema.Validate(data)
-	if err == nil {
+// violations returns all violations in data, sorted by place.
+func violations(s *jsonschema.Schema, data any) []violation {
+	var invalid *jsonschema.ValidationError
+	if _, err := json.Marshal(data); err != nil {
+		return []violation{{keyword: "type", text: "does not fit (type): a number is infinite or not a number"}}
+	}
+	if !errors.As(s.Validate(data), &invalid) {
 		return nil
 	}
-	var out []violation
-	for _, part := range n.all {
-		out = append(out, part.violations(data, path)...)
-	}
-	switch d := data.(type) {
-	case map[string]any:
-		out = append(out, n.members(d, path)...)
-	case []any:
-		for i, e := range d {
-			if n.items != nil {
-				out = append(out, n.items.violations(e, path+"/"+strconv.Itoa(i))...)
-			}
-		}
-	}
-	if len(out) == 0 {
-		out = append(out, n.innermost(err, data, path))
-	}
-	return out
+	return sorted(flatten(nil, invalid))
 }
 
-// members returns the violations in the members of an object.
-func (n *node) members(d map[string]any, path string) []violation {
-	var out []violation
-	for _, name := range n.required {
-		if _, ok := d[name]; !ok {
-			out = append(out, violation{path, "required", fmt.Sprintf("%q is missing", name)})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(d)) {
-		p, known := n.props[name]
-		switch {
-		case known:
-			out = append(out, p.violations(d[name], path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name))...)
-		case n.closed:
-			out = append(out, violation{path, "additionalProperties", fmt.Sprintf("%q is not expected", cut(name))})
-		}
-	}
-	return out
+// sorted sorts violations by place and removes repetitions.
+func sorted(all []violation) []violation {
+	slices.SortFunc(all, func(a, b violation) int {
+		return cmp.Or(slices.CompareFunc(a.at, b.at, compareTokens), cmp.Compare(a.keyword, b.keyword), cmp.Compare(a.text, b.text))
+	})
+	return slices.CompactFunc(all, func(a, b violation) bool {
+		return slices.Equal(a.at, b.at) && a.keyword == b.keyword && a.text == b.text
+	})
 }
 
-// innermost returns the violation that the library reports. If it is below the schemas that were
-// compiled separately, only the keyword is used, because the library may report any of several
-// violations.
-func (n *node) innermost(err error, data any, path string) violation {
-	depth := 0
-	at := ""
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		at = err.Error()
-		err = next
-		depth++
+// compareTokens compares indexes of lists as numbers, and keys as texts.
+func compareTokens(a, b string) int {
+	i, errA := strconv.Atoi(a)
+	j, errB := strconv.Atoi(b)
+	if errA == nil && errB == nil {
+		return cmp.Compare(i, j)
 	}
-	if depth > 1 {
-		at, _, _ = strings.Cut(strings.TrimPrefix(at, "validating "), ":")
-		keyword, _, _ := strings.Cut(strings.TrimPrefix(at, "/"), "/")
-		return violation{path, keyword, "does not fit (" + keyword + ")"}
+	return cmp.Compare(a, b)
+}
+
+// flatten appends the violations of an error and of its causes. The causes of a violated
+// alternative are not violations of their own.
+func flatten(to []violation, e *jsonschema.ValidationError) []violation {
+	switch k := e.ErrorKind.(type) {
+	case *kinds.Schema, *kinds.Group, *kinds.Reference, *kinds.AllOf:
+		for _, cause := range e.Causes {
+			to = flatten(to, cause)
+		}
+		return to
+	case *kinds.PropertyNames: // nameChecker reports it
+		return to
+	case *kinds.Required:
+		return appendNames(to, e.InstanceLocation, "required", k.Missing, "is missing")
+	case *kinds.DependentRequired:
+		return appendNames(to, e.InstanceLocation, "dependentRequired", k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
+	case *kinds.Dependency:
+		return appendNames(to, e.InstanceLocation, "dependencies", k.Missing, fmt.Sprintf("is missing beside %q", cut(k.Prop)))
+	case *kinds.AdditionalProperties:
+		return appendNames(to, e.InstanceLocation, "additionalProperties", k.Properties, "is not expected")
 	}
-	keyword, text, ok := strings.Cut(err.Error(), ": ")
-	if !ok {
-		keyword, text = "schema", err.Error()
+	keyword, text := describe(e.ErrorKind)
+	return append(to, violation{e.InstanceLocation, keyword, "does not fit (" + keyword + "): " + cut(text)})
+}
+
+// appendNames appends one violation for each name.
+func appendNames(to []violation, at []string, keyword string, names []string, text string) []violation {
+	for _, name := range names {
+		to = append(to, violation{at, keyword, fmt.Sprintf("%q %s", cut(name), text)})
 	}
-	s := n.schema.Schema()
-	switch keyword {
-	case "anyOf":
+	return to
+}
+
+// describe returns the keyword that is violated and a description.
+func describe(e jsonschema.ErrorKind) (keyword, text string) {
+	number := func(r *big.Rat) float64 { f, _ := r.Float64(); return f }
+	switch k := e.(type) {
+	case *kinds.FalseSchema:
+		return "false", "no value is allowed here"
+	case *kinds.Not:
+		return "not", "a forbidden schema matches"
+	case *kinds.AnyOf:
 		text = "no alternative matches"
-	case "oneOf":
-		text = "none or more than one alternative matches"
-	case "not":
-		text = "a forbidden schema matches"
-	case "minimum":
-		text = fmt.Sprintf("%v is less than %v", data, *s.Minimum)
-	case "maximum":
-		text = fmt.Sprintf("%v is more than %v", data, *s.Maximum)
-	case "exclusiveMinimum":
-		text = fmt.Sprintf("%v is not more than %v", data, *s.ExclusiveMinimum)
-	case "exclusiveMaximum":
-		text = fmt.Sprintf("%v is not less than %v", data, *s.ExclusiveMaximum)
-	case "multipleOf":
-		text = fmt.Sprintf("%v is not a multiple of %v", data, *s.MultipleOf)
+	case *kinds.OneOf:
+		if text = "no alternative matches"; len(k.Subschemas) > 0 {
+			text = "more than one alternative matches"
+		}
+	case *kinds.Pattern:
+		text = fmt.Sprintf("%q does not match regular expression %q", k.Got, k.Want)
+	case *kinds.Enum:
+		text = fmt.Sprintf("want one of %s", jsonText(k.Want))
+	case *kinds.Const:
+		text = fmt.Sprintf("want %s", jsonText(k.Want))
+	case *kinds.MinLength:
+		text = fmt.Sprintf("%d characters, fewer than %d", k.Got, k.Want)
+	case *kinds.MaxLength:
+		text = fmt.Sprintf("%d characters, more than %d", k.Got, k.Want)
+	case *kinds.MinItems:
+		text = fmt.Sprintf("%d items, fewer than %d", k.Got, k.Want)
+	case *kinds.MaxItems:
+		text = fmt.Sprintf("%d items, more than %d", k.Got, k.Want)
+	case *kinds.MinProperties:
+		text = fmt.Sprintf("%d properties, fewer than %d", k.Got, k.Want)
+	case *kinds.MaxProperties:
+		text = fmt.Sprintf("%d properties, more than %d", k.Got, k.Want)
+	case *wrongName:
+		text = fmt.Sprintf("%q must not be a key", cut(k.Property))
+	case *kinds.Minimum:
+		text = fmt.Sprintf("%v is less than %v", number(k.Got), number(k.Want))
+	case *kinds.Maximum:
+		text = fmt.Sprintf("%v is more than %v", number(k.Got), number(k.Want))
+	case *kinds.ExclusiveMinimum:
+		text = fmt.Sprintf("%v is not more than %v", number(k.Got), number(k.Want))
+	case *kinds.ExclusiveMaximum:
+		text = fmt.Sprintf("%v is not less than %v", number(k.Got), number(k.Want))
+	case *kinds.MultipleOf:
+		text = fmt.Sprintf("%v is not a multiple of %v", number(k.Got), number(k.Want))
+	default:
+		text = e.LocalizedString(english)
 	}
-	return violation{path, keyword, "does not fit (" + keyword + "): " + cut(text)}
+	return e.KeywordPath()[0], text
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
 }
 
 // cut truncates a text that may contain a whole message.

@@ -51,7 +51,7 @@ func failure(id string, err error) error {
 	case codes.DeadlineExceeded:
 		return peerError(st, true, false)
 	case codes.ResourceExhausted:
-		if wire.InfoOf(st) == nil && strings.Contains(st.Message(), "received message larger than max") { // gRPC's own error, on the client side
+		if wire.IsOversized(st) {
 			return tooLarge(id, err)
 		}
 		return peerError(st, true, true)

@@ -7,8 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -103,7 +103,7 @@ func (s *server) again() error {
 // stop stops the server and checks that it exits without an error.
 func (s *server) stop() error {
 	s.controls.Close()
-	if err := s.end(syscall.SIGTERM); err != nil && !strings.Contains(err.Error(), "process already finished") {
+	if err := s.end(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("ending the server: %w", err)
 	}
 	return nil

@@ -403,3 +403,19 @@ func TestSQLite_P15_AnUnreadableRecordIsDataLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestIsDamage_Scan pins the text of database/sql for a column of another type.
+func TestIsDamage_Scan(t *testing.T) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var n int64
+	if err := db.QueryRowContext(t.Context(), "SELECT 'x'").Scan(&n); !isDamage(err) {
+		t.Error(err)
+	}
+	if err := db.QueryRowContext(t.Context(), "SELECT 1 WHERE 0").Scan(&n); isDamage(err) {
+		t.Error(err)
+	}
+}

@@ -71,7 +71,8 @@ func damaged(err error) error {
 }
 
 // isDamage reports whether an error is a database's word that it is damaged, or that a
-// column has a value of another type than is ever written to it.
+// column has a value of another type than is ever written to it. database/sql has no type
+// for the latter, so its text is matched.
 func isDamage(err error) bool {
 	var pe *pgconn.PgError
 	c := code(err) & 0xff
