@@ -119,7 +119,7 @@ func durable(place func(testing.TB) rig.Place) func(b *testing.B) (measure.Call,
 
 // runs are those that callers drive, one each.
 type runs struct {
-	store  server.OpenedStore
+	store  server.Store
 	text   string
 	opened func(root string) // is told of each run; may be nil
 

@@ -12,7 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -142,7 +142,7 @@ func said(n int) []*a2av1.Message {
 func talk(n int) func(*testing.B) (measure.Call, func()) {
 	const entries = 20_000
 	return func(b *testing.B) (measure.Call, func()) {
-		s := store.NewMemory(store.MemoryConfig{MaxFinished: entries})
+		s := memory.New(memory.Config{MaxFinished: entries})
 		agents := measure.Registry{"member": counting()}
 		t, err := team.New(team.Config{
 			ID: "bench", Scheduler: relay{steps: 1}, Members: []team.Member{{Agent: "member"}}, Registry: agents, Memory: true,

@@ -17,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -100,7 +101,7 @@ func lists(b *testing.B, t *measure.Table, w measure.Budget, place func(testing.
 func openFor(b *testing.B, url string) keeper {
 	b.Helper()
 	if url == store.MemoryURL {
-		return store.NewMemory(store.MemoryConfig{MaxFinished: 1 << 30})
+		return memory.New(memory.Config{MaxFinished: 1 << 30})
 	}
 	s, err := server.OpenStore(b.Context(), url, server.StoreConfig{})
 	if err != nil {

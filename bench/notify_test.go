@@ -38,7 +38,7 @@ func BenchmarkNotify(b *testing.B) {
 // database that reads them.
 func readElsewhere(b *testing.B) (measure.Call, func()) {
 	url := pgtest.URL(b)
-	var stores [2]server.OpenedStore
+	var stores [2]server.Store
 	for i := range stores {
 		s, err := server.OpenStore(b.Context(), url, server.StoreConfig{})
 		if err != nil {

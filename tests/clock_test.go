@@ -10,6 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -20,10 +21,10 @@ import (
 var jumps = []time.Duration{time.Hour, -time.Hour, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
 
 // onClock is a store that tells the time by a clock.
-func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) storetest.Store {
+func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) store.Store {
 	t.Helper()
 	if !at.Durable {
-		return store.NewMemory(store.MemoryConfig{Clock: clock.Now})
+		return memory.New(memory.Config{Clock: clock.Now})
 	}
 	s, err := sqlstore.Open(t.Context(), at.URL, sqlstore.Config{Clock: clock.Now, Retention: 100 * 365 * 24 * time.Hour})
 	if err != nil {
@@ -84,7 +85,7 @@ type handled struct {
 	ctx context.Context
 }
 
-func driven(t *testing.T, s storetest.Store, agents a2a.Agents, clock *storetest.Clock) *handled {
+func driven(t *testing.T, s store.Store, agents a2a.Agents, clock *storetest.Clock) *handled {
 	t.Helper()
 	e := engine.New(engine.Config{Leases: s, Replica: "r1"})
 	runner := &drive.Runner{Agent: agents.Get, Clock: clock.Now}

@@ -15,8 +15,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -181,7 +181,7 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{targets: map[string]rig.Target{}, clients: map[string][]rig.Client{}, tasks: map[string]*a2av1.Task{}}
-	h.store = &sick{Store: faulty.New(store.NewMemory(store.MemoryConfig{}))}
+	h.store = &sick{Store: faulty.New(memory.New(memory.Config{}))}
 	var agents *manager.Manager
 	agents, h.deaf = theCast(t)
 	base := server.Config{

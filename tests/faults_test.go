@@ -183,7 +183,7 @@ func (l *life) follow(ctx context.Context, id string) error {
 // journal reads what is on record of a task.
 func (l *life) journal(t *testing.T, id string) []a2a.Record {
 	t.Helper()
-	records, err := l.store.Inner.Events(t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 1000)
+	records, err := l.store.Store.Events(t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -399,8 +399,16 @@ func TestR_002_27_Together(t *testing.T) {
 	})
 }
 
-// plainStore keeps tasks and no conversations.
+// plainStore keeps no conversations.
 type plainStore struct{ server.Store }
+
+func (plainStore) Position(context.Context, a2a.Thread) (int64, error) { return 0, nil }
+
+func (plainStore) Recall(context.Context, a2a.Thread, string, int64) (a2a.Recollection, error) {
+	return a2a.Recollection{}, nil
+}
+
+func (plainStore) Remember(context.Context, a2a.Thread, a2a.Exchange) error { return nil }
 
 // TestR_002_07_Optional: neither memory nor a store that keeps conversations is
 // needed.

@@ -11,7 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -58,7 +58,7 @@ func (j Job) Loop() Call {
 // Store drives the agent as the server does, with the journal of the store in
 // memory, which keeps the last run besides.
 func (j Job) Store() Call {
-	s := store.NewMemory(store.MemoryConfig{MaxFinished: 1})
+	s := memory.New(memory.Config{MaxFinished: 1})
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return j.Agent, nil }, Replica: "bench"}
 	return func(ctx context.Context, _ int64) error {
 		return j.Drive(ctx, s, r, nil)
@@ -66,7 +66,7 @@ func (j Job) Store() Call {
 }
 
 // Drive makes a task of the agent and drives it to its end.
-func (j Job) Drive(ctx context.Context, s *store.Memory, r *drive.Runner, c *teamv1.Conversation) error {
+func (j Job) Drive(ctx context.Context, s *memory.Store, r *drive.Runner, c *teamv1.Conversation) error {
 	id := uuid.NewString()
 	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: Owner, Message: agent.UserMessage("input", j.Input), Conversation: c}
 	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {

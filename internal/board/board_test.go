@@ -18,7 +18,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -34,14 +34,14 @@ type failer interface {
 type desk struct {
 	failer
 	*board.Board
-	store *store.Memory
+	store *memory.Store
 	clock *storetest.Clock
 	ctx   context.Context //nolint:containedctx // of the caller
 }
 
 func newDesk(t failer) *desk {
 	clock := storetest.NewClock()
-	s := store.NewMemory(store.MemoryConfig{Clock: clock.Now})
+	s := memory.New(memory.Config{Clock: clock.Now})
 	return &desk{failer: t, Board: board.New(s), store: s, clock: clock, ctx: context.Background()}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -30,9 +30,9 @@ func reasonOf(err error) string {
 func TestR_001_30_StartOrDelete(t *testing.T) {
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	request := &teamv1.StartCollaborationRequest{TeamId: "crew", TaskDescription: "Write about the sea.", ExpectedOutput: "A line."}
-	setup := func(t *testing.T) (st *store.Memory, one, other *Service, remove func(context.Context) error) {
+	setup := func(t *testing.T) (st *memory.Store, one, other *Service, remove func(context.Context) error) {
 		t.Helper()
-		st = store.NewMemory(store.MemoryConfig{})
+		st = memory.New(memory.Config{})
 		version, err := st.ChangeCatalog(ctx, 0, catalog.Change{Put: []catalog.Entry{{ID: "crew"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestR_001_30_StartOrDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		replica := func() *Service {
-			h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+			h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 			return New(Config{Handler: h, Slots: st, Teams: unaware{handlerTeams{h}}})
 		}
 		remove = func(ctx context.Context) error {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -18,12 +18,12 @@ import (
 // R-001-32: a list says that the store is not available, and is not taken for an
 // empty one.
 func TestR_001_32_ListWithoutAStore(t *testing.T) {
-	st := faulty.New(store.NewMemory(store.MemoryConfig{}))
+	st := faulty.New(memory.New(memory.Config{}))
 	agents := manager.New(manager.Config{})
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)
 	}
-	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	if _, err := h.Start(ctx, a2a.Start{Agent: "crew", Message: agent.UserMessage("m", "do it"), Brief: &teamv1.Brief{TaskDescription: "do it"}}); err != nil {
 		t.Fatal(err)
@@ -43,31 +43,31 @@ func TestR_001_32_ListWithoutAStore(t *testing.T) {
 
 // countedStore counts the runs that are loaded: marks, and journals by their run.
 type countedStore struct {
-	*store.Memory
+	*memory.Store
 	marks    int
 	journals map[string]bool
 }
 
 func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
-	marks, err := s.Memory.Runs(ctx, owner, f)
+	marks, err := s.Store.Runs(ctx, owner, f)
 	s.marks += len(marks)
 	return marks, err
 }
 
 func (s *countedStore) Events(ctx context.Context, k a2a.Key, after int64, most int) ([]a2a.Record, error) {
 	s.journals[k.ID] = true
-	return s.Memory.Events(ctx, k, after, most)
+	return s.Store.Events(ctx, k, after, most)
 }
 
 // R-001-32: a page of 10 of 500 collaborations reads about as many runs, wherever it
 // begins, also where the caller has many other tasks.
 func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
-	st := &countedStore{Memory: store.NewMemory(store.MemoryConfig{})}
+	st := &countedStore{Store: memory.New(memory.Config{})}
 	agents := manager.New(manager.Config{})
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)
 	}
-	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st})
+	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	var want []string
 	for i := range 1000 { // every second one is a plain task

@@ -16,7 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -28,7 +28,7 @@ const me = "acme/ann"
 // rig is an engine over the store in memory.
 type rig struct {
 	testing.TB
-	*store.Memory
+	*memory.Store
 	*engine.Engine
 	logs *observer.ObservedLogs
 	stop func() // ends Serve and waits for it
@@ -37,8 +37,8 @@ type rig struct {
 // serve starts an engine; the test's end stops it.
 func serve(t testing.TB, slots int, drive engine.Drive) *rig {
 	core, logs := observer.New(zap.DebugLevel)
-	s := store.NewMemory(store.MemoryConfig{})
-	r := &rig{TB: t, Memory: s, logs: logs, Engine: engine.New(engine.Config{Leases: s, Slots: slots, Replica: "r1", Log: zap.New(core)})}
+	s := memory.New(memory.Config{})
+	r := &rig{TB: t, Store: s, logs: logs, Engine: engine.New(engine.Config{Leases: s, Slots: slots, Replica: "r1", Log: zap.New(core)})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()
@@ -66,7 +66,7 @@ func (r *rig) send(id string) {
 func (r *rig) put(id string) {
 	r.Helper()
 	in := &teamv1.Inbound{Key: "f", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("f", "more")}}}
-	if _, _, err := r.Put(context.Background(), a2a.Key{Owner: me, ID: id}, in, nil); err != nil {
+	if _, _, err := r.Put(context.Background(), a2a.Key{Owner: me, ID: id}, in, nil, nil); err != nil {
 		r.Fatal(err)
 	}
 	r.Wake(id)
@@ -266,7 +266,7 @@ func lost(t *testing.T) {
 
 // broken is a store whose first claims are refused.
 type broken struct {
-	*store.Memory
+	*memory.Store
 	refusals int
 }
 
@@ -275,12 +275,12 @@ func (b *broken) Claim(ctx context.Context, replica string, limit int) ([]a2a.Cl
 		b.refusals--
 		return nil, time.Time{}, errors.New("no connection")
 	}
-	return b.Memory.Claim(ctx, replica, limit)
+	return b.Store.Claim(ctx, replica, limit)
 }
 
 func refused(t *testing.T) {
-	s := &broken{Memory: store.NewMemory(store.MemoryConfig{}), refusals: 3}
-	r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s})}
+	s := &broken{Store: memory.New(memory.Config{}), refusals: 3}
+	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, end) }()

@@ -31,12 +31,9 @@ type Leases interface {
 	// time, or at once if that is zero; an input makes it due earlier. It returns agent.ErrFenced
 	// if the claim has been lost.
 	Release(ctx context.Context, c a2a.Claim, at time.Time) error
-}
-
-// Suspender is implemented by Leases that can park a run with a reason. Without it, a run whose
-// drives are stopped again and again is retried forever, at growing intervals.
-type Suspender interface {
 	// Suspend releases a claimed run, which is not due again until an input arrives for it. Until
 	// then, readers of its task see the reason.
 	Suspend(ctx context.Context, c a2a.Claim, reason string) error
+	// Ready returns nil, or why the store accepts no writes at present.
+	Ready() error
 }

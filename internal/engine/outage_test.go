@@ -10,13 +10,13 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // shared is a store like one that replicas share, and that can be out of reach.
 type shared struct {
-	*store.Memory
+	*memory.Store
 	out   atomic.Bool // nothing is taken
 	beats atomic.Int64
 }
@@ -37,27 +37,27 @@ func (s *shared) Claim(ctx context.Context, replica string, limit int) ([]a2a.Cl
 	if s.out.Load() {
 		return nil, time.Time{}, errOut
 	}
-	return s.Memory.Claim(ctx, replica, limit)
+	return s.Store.Claim(ctx, replica, limit)
 }
 
 func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	if s.out.Load() {
 		return errors.Join(a2a.ErrStorage, errOut)
 	}
-	return s.Memory.Park(ctx, c, p)
+	return s.Store.Park(ctx, c, p)
 }
 
 func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	if s.out.Load() {
 		return errOut
 	}
-	return s.Memory.Release(ctx, c, at)
+	return s.Store.Release(ctx, c, at)
 }
 
 // serveShared starts an engine over such a store.
 func serveShared(t *testing.T, drive engine.Drive) (*rig, *shared) {
-	s := &shared{Memory: store.NewMemory(store.MemoryConfig{})}
-	r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	s := &shared{Store: memory.New(memory.Config{})}
+	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()

@@ -15,7 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -59,10 +59,10 @@ func TestS_49_ARunThatCannotBeStartedIsParked(t *testing.T) {
 // While nobody's writes are taken that is not counted against a run.
 func TestS_49_AnOutageParksNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &unready{Memory: store.NewMemory(store.MemoryConfig{})}
+		s := &unready{Store: memory.New(memory.Config{})}
 		s.out.Store(true)
 		drives := 0
-		r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+		r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
@@ -89,7 +89,7 @@ func TestS_49_AnOutageParksNoRun(t *testing.T) {
 
 // unready is a store that says whether it takes writes.
 type unready struct {
-	*store.Memory
+	*memory.Store
 	out atomic.Bool
 }
 
@@ -104,7 +104,7 @@ func (u *unready) Ready() error {
 func TestS_49_AnOutageIsLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		s := &broken{Memory: store.NewMemory(store.MemoryConfig{}), refusals: 3600}
+		s := &broken{Store: memory.New(memory.Config{}), refusals: 3600}
 		e := engine.New(engine.Config{Leases: s, Log: zap.New(core)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -72,15 +72,11 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 // suspend parks a run with a reason for its readers and reports whether that succeeded. It returns
 // false if the store cannot do so.
 func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
-	s, ok := e.Leases.(Suspender)
-	if !ok {
-		return false
-	}
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	reason := fmt.Sprintf("The task is parked: it could not be started %d times in a row, because %s. "+
 		"Send it a message to have it tried again, or cancel it; the log of the server says more.", n, why)
-	if err := s.Suspend(settle, c, reason); err != nil {
+	if err := e.Leases.Suspend(settle, c, reason); err != nil {
 		e.rarely(c.Root+"suspend", func(int) { e.Log.Error("run cannot be parked", zap.String("task", c.Root), zap.Error(err)) })
 		return false
 	}
@@ -182,7 +178,7 @@ func (e *Engine) count(root string) int {
 // true, the drive made progress and the count starts again. It returns 0 while the store accepts no
 // writes at all, because then the run is not the cause.
 func (e *Engine) countStop(root string, gotOn bool) int {
-	if r, ok := e.Leases.(interface{ Ready() error }); ok && r.Ready() != nil {
+	if e.Leases.Ready() != nil {
 		return 0
 	}
 	e.mu.Lock()

@@ -9,13 +9,13 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // slow is a store that answers late: what it is asked for ends with its context.
 type slow struct {
-	*store.Memory
+	*memory.Store
 	claims, parks atomic.Int64 // that are not answered
 	claimed       atomic.Int64
 }
@@ -26,7 +26,7 @@ func (s *slow) Claim(ctx context.Context, replica string, limit int) ([]a2a.Clai
 		return nil, time.Time{}, ctx.Err()
 	}
 	s.claimed.Add(1)
-	return s.Memory.Claim(ctx, replica, limit)
+	return s.Store.Claim(ctx, replica, limit)
 }
 
 func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
@@ -34,12 +34,12 @@ func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return s.Memory.Park(ctx, c, p)
+	return s.Store.Park(ctx, c, p)
 }
 
 // serveSlow starts an engine over such a store.
 func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
-	r := &rig{TB: t, Memory: s.Memory, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()
@@ -54,7 +54,7 @@ func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
 
 func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
+		s := &slow{Store: memory.New(memory.Config{})}
 		s.claims.Store(1)
 		var drives atomic.Int64
 		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) {
@@ -72,7 +72,7 @@ func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 // A run is not to blame for a store that is slow.
 func TestA_16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
+		s := &slow{Store: memory.New(memory.Config{})}
 		s.parks.Store(6)
 		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) { return a2a.Park{}, nil })
 		r.send("one")

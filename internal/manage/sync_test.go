@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // slow is a catalog that is asked for its version, which takes a while.
 type slow struct {
-	*store.Memory
+	*memory.Store
 	asked int
 	err   error
 }
@@ -24,14 +24,14 @@ func (s *slow) CatalogVersion(ctx context.Context) (int64, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	return s.Memory.CatalogVersion(ctx)
+	return s.Store.CatalogVersion(ctx)
 }
 
 // TestR_003_17_LooksAreShared: requests for unknown ids during a sync share the next sync, and
 // the rate of syncs is limited however many requests there are.
 func TestR_003_17_LooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Memory: store.NewMemory(store.MemoryConfig{})}
+		s := &slow{Store: memory.New(memory.Config{})}
 		m := New(Config{Store: s})
 		look := func(n int) {
 			errs := make(chan error, n)

@@ -253,7 +253,7 @@ func (d *keptDesk) open() {
 		d.Fatal(err)
 	}
 	d.store = d.db
-	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.db}), Poll: 10 * time.Millisecond})
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.db, Overview: d.db}), Poll: 10 * time.Millisecond})
 	d.take()
 	for _, c := range d.claims {
 		if _, err := c.Journal.Load(d.ctx); err != nil {

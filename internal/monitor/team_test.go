@@ -15,10 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -28,17 +27,10 @@ import (
 type desk struct {
 	*testing.T
 	clock  *storetest.Clock
-	store  deskStore
+	store  store.Store
 	m      *Monitor
 	ctx    context.Context //nolint:containedctx // of the caller
 	claims map[string]a2a.Claim
-}
-
-// deskStore is a store that a desk may have.
-type deskStore interface {
-	a2a.Store
-	engine.Leases
-	board.Store
 }
 
 type registry struct{}
@@ -48,8 +40,8 @@ func (registry) IDs() []string                      { return []string{"a"} }
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]a2a.Claim{}}
-	d.store = store.NewMemory(store.MemoryConfig{Clock: d.clock.Now})
-	h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.store, Clock: d.clock.Now})
+	d.store = memory.New(memory.Config{Clock: d.clock.Now})
+	h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.store, Overview: d.store, Clock: d.clock.Now})
 	d.m = New(Config{Handler: h, Clock: d.clock.Now, Poll: 10 * time.Millisecond})
 	d.ctx = a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	return d
@@ -334,7 +326,7 @@ func (c *changing) Pinned(context.Context, string, *teamv1.Pins) (agent.Agent, f
 func TestR_003_28_RevisionThatChanges(t *testing.T) {
 	d := newDesk(t)
 	c := &changing{}
-	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: c, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: c, Store: d.store, Overview: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
 	r := d.watch("")
 	if r.read(d, 0); r.last.GetRevision() != "r0" {
 		t.Fatalf("begins with %v", r.last)
@@ -368,7 +360,7 @@ func (bossy) IDs() []string { return []string{"a", "boss"} }
 // in its watchers' cursors; if it works in one later, that is sent.
 func TestR_003_30_CursorBesideOthers(t *testing.T) {
 	d := newDesk(t)
-	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: bossy{}, Store: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
+	d.m = New(Config{Handler: a2a.NewHandler(a2a.Config{Agents: bossy{}, Store: d.store, Overview: d.store, Clock: d.clock.Now}), Clock: d.clock.Now, Poll: 10 * time.Millisecond})
 	r := d.watch("")
 	r.read(d, 0)
 	for i := range maxListed + 10 {

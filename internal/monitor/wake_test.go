@@ -9,28 +9,28 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // countedStore counts how often anybody asks how far tasks have come.
 type countedStore struct {
-	*store.Memory
+	*memory.Store
 	looks atomic.Int64
 }
 
 func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
 	s.looks.Add(1)
-	return s.Memory.Runs(ctx, owner, f)
+	return s.Store.Runs(ctx, owner, f)
 }
 
 // TestR_003_30_WatcherSleepsWhileOthersWork: a watcher does not read the store while a
 // task of another owner runs, and hears of its own owner's task.
 func TestR_003_30_WatcherSleepsWhileOthersWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &countedStore{Memory: store.NewMemory(store.MemoryConfig{})}
-		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st})
+		st := &countedStore{Store: memory.New(memory.Config{})}
+		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st, Overview: st})
 		m := New(Config{Handler: h, Poll: time.Hour})
 		ctx, leave := context.WithCancel(a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"}))
 		told := make(chan struct{}, 100)
@@ -45,14 +45,14 @@ func TestR_003_30_WatcherSleepsWhileOthersWork(t *testing.T) {
 		}
 		rest()
 		begun := st.looks.Load()
-		works(t, st.Memory, "acme/bob", rest)
+		works(t, st.Store, "acme/bob", rest)
 		if n := st.looks.Load() - begun; n != 0 {
 			t.Errorf("the watcher read the store %d times while the task of another owner ran", n)
 		}
 		if len(told) != 0 {
 			t.Errorf("the watcher was told %d events of another owner", len(told))
 		}
-		works(t, st.Memory, "acme/ann", rest)
+		works(t, st.Store, "acme/ann", rest)
 		if len(told) < 3 || st.looks.Load() == begun {
 			t.Errorf("the watcher was told %d events of its own owner", len(told))
 		}
@@ -70,7 +70,7 @@ func hear(seq iter.Seq2[*teamv1.WatchTeamResponse, error], told chan<- struct{})
 }
 
 // works runs a task of an owner to its end, and rests after each event.
-func works(t *testing.T, st *store.Memory, owner string, rest func()) {
+func works(t *testing.T, st *memory.Store, owner string, rest func()) {
 	t.Helper()
 	id := "of " + owner
 	if _, _, err := st.Create(t.Context(), a2a.New{Owner: owner, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}); err != nil {

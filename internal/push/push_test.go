@@ -26,7 +26,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/push"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -50,7 +50,7 @@ type call struct {
 // receivers do; nil is 204.
 type world struct {
 	t       *testing.T
-	store   *store.Memory
+	store   *memory.Store
 	handler *a2a.Handler
 	log     *bytes.Buffer
 	start   time.Time
@@ -61,8 +61,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	s := store.NewMemory(store.MemoryConfig{})
-	return &world{t: t, store: s, handler: a2a.NewHandler(a2a.Config{Store: s}), start: time.Now(), log: &bytes.Buffer{}}
+	s := memory.New(memory.Config{})
+	return &world{t: t, store: s, handler: a2a.NewHandler(a2a.Config{Store: s, Pushes: s}), start: time.Now(), log: &bytes.Buffer{}}
 }
 
 // serve runs a dispatcher until stop is called.

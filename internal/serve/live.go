@@ -4,7 +4,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -19,19 +18,11 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/upstream"
 )
-
-// Definitions stores the definitions that runs began with. The stores implement it.
-type Definitions interface {
-	// PutDefinition stores a definition under its revision. If it is already stored, nothing
-	// changes except that it is kept for longer.
-	PutDefinition(ctx context.Context, revision string, body []byte) error
-	// Definition returns a stored definition, or a2a.ErrNotFound.
-	Definition(ctx context.Context, revision string) ([]byte, error)
-}
 
 // Live holds the agents that are served. A reload replaces all of them at once; a run continues
 // with the definition that it began with, even after a restart. It is safe for concurrent use.
@@ -39,8 +30,8 @@ type Live struct {
 	log         *zap.Logger
 	egress      *egress.Dialer
 	calls       *upstream.Guard // shared by all definitions, so that a reload does not reset circuit breakers
-	definitions Definitions
-	boards      board.Store // nil if the store has no boards
+	definitions store.Definitions
+	boards      board.Store
 	clock       func() time.Time
 	current     atomic.Pointer[servedSet] // stored under mu
 	restoring   chan struct{}             // semaphore of size 1: one definition is restored at a time
@@ -54,14 +45,14 @@ var (
 	_ manage.Live = (*Live)(nil)
 )
 
-// NewLive builds the agents of a configuration.
-func NewLive(def *config.Config, definitions Definitions, log *zap.Logger) (*Live, error) {
+// NewLive builds the agents of a configuration. boards stores the boards of teams; nil means that
+// teams have no boards.
+func NewLive(def *config.Config, definitions store.Definitions, boards board.Store, log *zap.Logger) (*Live, error) {
 	out, err := egress.New(egress.Config{})
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{log: log, egress: out, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, clock: time.Now, restoring: make(chan struct{}, 1)}
-	l.boards, _ = definitions.(board.Store)
+	l := &Live{log: log, egress: out, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, boards: boards, clock: time.Now, restoring: make(chan struct{}, 1)}
 	if err := l.Swap(def); err != nil {
 		out.Close()
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -232,7 +233,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 		return nil, n.err
 	}
 	if n.bodies[revision] == nil {
-		return store.NewMemory(store.MemoryConfig{}).Definition(context.Background(), revision)
+		return memory.New(memory.Config{}).Definition(context.Background(), revision)
 	}
 	return n.bodies[revision], nil
 }
@@ -240,7 +241,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 // live serves a definition without a server.
 func live(t *testing.T, def *config.Config, n *notes) *Live {
 	t.Helper()
-	l, err := NewLive(def, n, zap.NewNop())
+	l, err := NewLive(def, n, nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (r *Running) Stop() error {
 }
 
 // startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
-func startLive(ctx context.Context, live *Live, kept server.OpenedStore, c server.Config) (*Running, error) {
+func startLive(ctx context.Context, live *Live, kept server.Store, c server.Config) (*Running, error) {
 	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
 	if err != nil {
@@ -204,8 +204,8 @@ func refuse(address string) error {
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes the
 // listeners and the store.
-func startServer(ctx context.Context, def *config.Config, kept server.OpenedStore, c server.Config) (*Running, error) {
-	live, err := NewLive(def, kept, c.Log.Named("agents"))
+func startServer(ctx context.Context, def *config.Config, kept server.Store, c server.Config) (*Running, error) {
+	live, err := NewLive(def, kept, kept, c.Log.Named("agents"))
 	if err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
 	}

@@ -16,7 +16,7 @@ func inMemory(url string) bool { return url == store.MemoryURL }
 
 // openStore opens the store of a server with the settings of its configuration. lease is the value
 // of the flag; 0 means the default.
-func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.OpenedStore, error) {
+func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.Store, error) {
 	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, Log: log.Named("store")}
 	c.Deduplicate, _ = deduplicate(s)
 	if url == s.GetStore() {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,6 +43,10 @@ func Window(key string, deduplicate time.Duration) time.Duration {
 	}
 	return deduplicate
 }
+
+// Sender is whose the key of an input for a task of owner is: an answer's is that of
+// who gives it.
+func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
 // RootEnd reports whether an event ends its run.
 func RootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }

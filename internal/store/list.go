@@ -1,92 +1,25 @@
 package store
 
 import (
-	"context"
+	"math"
+	"time"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // DefaultPageSize is that of A2A.
 const DefaultPageSize = 50
 
-// List returns a page of the owner's root tasks. A task whose status changes
-// between two pages moves to the front of the order.
-func (s *Memory) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
-	now := s.clock()
-	c, err := s.tokens.Open(owner, f, now)
-	if err != nil {
-		return a2a.Page{}, err
+// Oldest is the earliest status time that a filter selects.
+func Oldest(f a2a.Filter) int64 {
+	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
+		return minTime
 	}
-	size := f.PageSize
-	if size <= 0 {
-		size = DefaultPageSize
+	if f.StatusAfter.After(time.Unix(0, math.MaxInt64)) {
+		return math.MaxInt64
 	}
-	entries, c := s.page(owner, f, size, c)
-	page := a2a.Page{Total: c.Total}
-	n := 0 // of the entries that the page deals with
-	for ; n < min(len(entries), size); n++ {
-		t, _ := entries[n].run.snapshot(true)
-		if f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED && t.GetStatus().GetState() != f.State {
-			continue
-		}
-		if !page.Add(f, t) {
-			break
-		}
-	}
-	if n < len(entries) {
-		c.At, c.ID = entries[n-1].at, entries[n-1].id
-		page.NextToken = s.tokens.Seal(owner, f, c, now)
-	}
-	return page, nil
+	return f.StatusAfter.UnixNano()
 }
 
-// page returns up to one entry more than a page holds, and counts on the first page.
-func (s *Memory) page(owner string, f a2a.Filter, size int, c Cursor) ([]*entry, Cursor) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	o := s.owners[owner]
-	if o == nil {
-		return nil, c
-	}
-	var after *entry
-	if c.ID == "" {
-		c.Total = o.listed.count(f)
-	} else {
-		after = &entry{at: c.At, id: c.ID}
-	}
-	entries := make([]*entry, 0, min(size, 1000)+1)
-	o.listed.scan(f, after, func(e *entry) bool {
-		entries = append(entries, e)
-		return len(entries) <= size
-	})
-	return entries, c
-}
-
-// relist moves a run in its owner's index when its status has changed. The
-// caller holds r.mu.
-func (s *Memory) relist(r *run) {
-	if !r.fold.Visible() || r.entry != nil && r.entry.at == r.fold.StatusAt().UnixNano() && r.entry.state == r.fold.State() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list(r)
-}
-
-// list puts a visible run into its owner's index. The caller holds mu, and r.mu
-// or the only reference to r.
-func (s *Memory) list(r *run) {
-	if !r.fold.Visible() {
-		return
-	}
-	o := s.ownerOf(r.owner)
-	if r.entry != nil {
-		o.listed.remove(r.entry)
-	}
-	r.entry = &entry{at: r.fold.StatusAt().UnixNano(), id: r.root, state: r.fold.State(), run: r}
-	o.listed.add(r.entry)
-	if r.briefed {
-		o.briefed.Set(r)
-	}
-}
+// minTime is the earliest time that nanoseconds can tell.
+const minTime = -1 << 63

@@ -1,14 +1,8 @@
 package store
 
 import (
-	"cmp"
-	"context"
-	"slices"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // RolesOf returns the roles that a question is found by; none of other events.
@@ -39,68 +33,4 @@ func Decides(ev *teamv1.Event, question string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-var _ a2a.Approvals = (*Memory)(nil)
-
-// Questions implements a2a.Approvals.
-func (s *Memory) Questions(_ context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
-	s.mu.RLock()
-	var runs []*run
-	for r := range s.asking {
-		if a2a.AccountOf(r.owner) == f.Account && r.owner != f.Except && r.root >= f.After &&
-			(f.Root == "" || f.Root == r.root) && (f.Agent == "" || f.Agent == r.agent) {
-			runs = append(runs, r)
-		}
-	}
-	s.mu.RUnlock()
-	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.root, b.root) })
-	for _, r := range runs {
-		r.mu.Lock()
-		open := r.asking.Open()
-		r.mu.Unlock()
-		for _, q := range open {
-			ev := q.Event
-			if r.root == f.After && ev.GetSeq() <= f.AfterSeq || !agent.Within(ev.GetScope(), f.Scope) || !asks(ev, f) {
-				continue
-			}
-			if len(list) == f.Limit {
-				return list, true, nil
-			}
-			list = append(list, a2a.RoleQuestion{Task: a2a.Key{Owner: r.owner, ID: r.root}, Agent: r.agent, Asked: ev})
-		}
-	}
-	return list, false, nil
-}
-
-// Root implements a2a.Approvals.
-func (s *Memory) Root(_ context.Context, account, id string) (a2a.Key, error) {
-	s.mu.RLock()
-	r := s.runs[id]
-	s.mu.RUnlock()
-	if r == nil || a2a.AccountOf(r.owner) != account {
-		return a2a.Key{}, a2a.ErrNotFound
-	}
-	return a2a.Key{Owner: r.owner, ID: id}, nil
-}
-
-// asks reports whether a filter's roles may answer what an event asks.
-func asks(ev *teamv1.Event, f a2a.QuestionFilter) bool {
-	return slices.ContainsFunc(RolesOf(ev), func(r string) bool { return f.EveryRole || slices.Contains(f.Roles, r) })
-}
-
-// reask notes whether a run has questions that roles may answer. The caller holds r.mu.
-func (s *Memory) reask(r *run) {
-	asking := slices.ContainsFunc(r.asking.Open(), func(q *fold.Question) bool { return len(RolesOf(q.Event)) > 0 })
-	if asking == r.listedAsking {
-		return
-	}
-	r.listedAsking = asking
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if asking {
-		s.asking[r] = struct{}{}
-	} else {
-		delete(s.asking, r)
-	}
 }

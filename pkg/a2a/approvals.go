@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Approvals is what a Store can be besides: one that finds the open questions that
-// roles may answer, in the tasks of all owners. It is the only part of a store that
+// Approvals finds the open questions that roles may answer, in the tasks of all owners
+// in the same store. It is the only part of a store that
 // shows something to others than the owner. It has every such question from the
 // commit of its Asked to that of what closes it. Safe for concurrent use.
 type Approvals interface {
@@ -87,12 +87,11 @@ func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQue
 	if err != nil {
 		return nil, false, err
 	}
-	store, ok := h.c.Store.(Approvals)
-	if !ok || len(who.Roles) == 0 && !who.EveryRole {
+	if h.c.Approvals == nil || len(who.Roles) == 0 && !who.EveryRole {
 		return nil, false, nil
 	}
 	f.Account, f.Roles, f.EveryRole, f.Except = who.Account, who.Roles, who.EveryRole, who.Owner()
-	list, more, err := store.Questions(ctx, f)
+	list, more, err := h.c.Approvals.Questions(ctx, f)
 	if err != nil {
 		return nil, false, storeError("", err)
 	}
@@ -170,7 +169,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Put(ctx, key, in, digest)
+	_, _, err = h.c.Store.Put(ctx, key, in, digest, nil)
 	h.c.Wake(root) // also after an error: it may be on record
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
@@ -185,12 +184,11 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 // those of its questions alone that the caller may answer by a role, or might have. The
 // error is none where there is no such task, and where it is damaged.
 func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
-	store, ok := h.c.Store.(Approvals)
-	if !ok || len(who.Roles) == 0 && !who.EveryRole {
+	if h.c.Approvals == nil || len(who.Roles) == 0 && !who.EveryRole {
 		return Key{}, nil, none
 	}
 	root, scope := agent.SplitTask(id)
-	key, err := store.Root(ctx, who.Account, root)
+	key, err := h.c.Approvals.Root(ctx, who.Account, root)
 	if errors.Is(err, ErrNotFound) || err == nil && key.Owner == who.Owner() {
 		return Key{}, nil, none
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Conversations is what a Store can be besides: it keeps what runs remember of
-// the context they belong to. Without it a context id is echoed and means nothing
-// more. What fails here fails no run. Safe for concurrent use.
+// Conversations keeps what runs remember of the context that they belong to. Without
+// it a context id is echoed and means nothing more. An error of it fails no run. Safe
+// for concurrent use.
 //
 // Entries have their place in the conversation, from 1, in the order in which
 // exchanges were committed. A run reads up to the place that was the last when it
@@ -100,10 +100,9 @@ const placeTime = 5 * time.Second
 
 // conversation is what a new run of an agent reads of the context that its
 // message names. A context that is new has nothing to read.
-func conversation(ctx context.Context, store Store, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
+func conversation(ctx context.Context, kept Conversations, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
 	v := &teamv1.Conversation{ContextId: t.ContextID}
-	kept, ok := store.(Conversations)
-	if !ok || fresh || !agent.Remembers(a) {
+	if kept == nil || fresh || !agent.Remembers(a) {
 		return v
 	}
 	ctx, cancel := context.WithTimeout(ctx, placeTime)

@@ -17,7 +17,7 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	if err != nil {
 		return err
 	}
-	acc.Conversation = conversation(ctx, h.c.Store, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
+	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
 	if acc.Pins, err = h.c.pins(ctx, acc.GetAgent()); err != nil {
 		return err
 	}

@@ -55,7 +55,17 @@ type Config struct {
 	// Agents that are served; a Pinner is asked for the pins of each new task,
 	// a Finder for the agents of calls.
 	Agents Agents
-	Store  Store
+	// Store keeps the tasks.
+	Store Store
+	// Overview, Approvals, Conversations and Pushes are further parts of the store, usually
+	// the same value as Store. Without Overview (nil) tasks are not listed side by side for
+	// monitors and collaborations; without Approvals only the owner of a task may answer its
+	// questions; without Conversations a context id has no effect on runs; without Pushes
+	// push notifications are not supported.
+	Overview      Overview
+	Approvals     Approvals
+	Conversations Conversations
+	Pushes        Pushes
 	// Wake tells the engine that a run is due.
 	Wake func(root string)
 	// DefaultAgent answers calls without a tenant; empty: the only agent there
@@ -88,8 +98,6 @@ type Config struct {
 	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
 	// they are recorded, and seen by its agent at its next decision.
 	RefuseWhileWorking bool
-	// NoPush refuses push notifications. So does a store that is not Pushes.
-	NoPush bool
 }
 
 // Interfaces are addresses for cards.
@@ -119,7 +127,6 @@ type ExtendedCard struct {
 // any other is internal. Safe for concurrent use.
 type Handler struct {
 	c        Config
-	pushes   Pushes // nil: push notifications are not supported
 	cards    cards
 	journals journals
 	feeds    *feed.Feeds
@@ -142,10 +149,7 @@ func NewHandler(c Config) *Handler {
 	}
 	c.Streams = c.Streams.withDefaults()
 	h := &Handler{c: c, seats: &seats{most: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
-	if !c.NoPush {
-		h.pushes, _ = c.Store.(Pushes)
-	}
-	h.cards = cards{&h.c, h.pushes != nil}
+	h.cards = cards{&h.c, c.Pushes != nil}
 	return h
 }
 

@@ -12,7 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("a call that names its agent does not list all of them", func(t *testing.T) {
 		agents := &listed{Agents: start(t, echo("one"), echo("two")).agents}
-		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: store.NewMemory(store.MemoryConfig{}), DefaultAgent: "two"})
+		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: memory.New(memory.Config{}), DefaultAgent: "two"})
 		for _, id := range []string{"one", ""} {
 			if _, err := h.SendMessage(ann(t), atOnce(message(id, "hi"))); err != nil {
 				t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Overview is what a Store can be besides: one that shows the tasks of an owner
-// side by side, as monitors want them. Safe for concurrent use.
+// Overview shows the tasks of an owner side by side, for monitors. Safe for concurrent
+// use.
 type Overview interface {
 	// Runs returns how far the owner's root tasks have come that callers can see:
 	// those that have not ended, and on request those that have; newest status first.

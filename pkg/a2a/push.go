@@ -28,7 +28,7 @@ const maxDead = 100
 // where that stood. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
 // TASK_NOT_FOUND, INSUFFICIENT_RESOURCES when there are too many.
 func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
-	if h.pushes == nil {
+	if h.c.Pushes == nil {
 		return nil, PushNotificationNotSupported()
 	}
 	var c checker
@@ -50,7 +50,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 	if err != nil {
 		return nil, err
 	}
-	if err := h.pushes.PutPush(ctx, p); err != nil {
+	if err := h.c.Pushes.PutPush(ctx, p); err != nil {
 		return nil, storeError(p.Task.ID, err)
 	}
 	return masked(conf), nil
@@ -60,7 +60,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 // stands in the request.
 func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
 	k := Key{who.Owner(), f.ID()}
-	old, err := h.pushes.Push(ctx, k, conf.GetId())
+	old, err := h.c.Pushes.Push(ctx, k, conf.GetId())
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Push{}, storeError(k.ID, err)
 	}
@@ -113,7 +113,7 @@ func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConf
 // pushTask checks a call about the configurations of a task of the caller, and
 // returns the task's key.
 func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string) (Key, error) {
-	if h.pushes == nil {
+	if h.c.Pushes == nil {
 		return Key{}, PushNotificationNotSupported()
 	}
 	c.needID("taskId", task)
@@ -138,7 +138,7 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.pushes.Push(ctx, k, req.GetId())
+	p, err := h.c.Pushes.Push(ctx, k, req.GetId())
 	if errors.Is(err, ErrNotFound) {
 		return nil, pushNotFound(req.GetTaskId(), req.GetId())
 	}
@@ -162,7 +162,7 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.pushes.ListPushes(ctx, k, after, size+1)
+	list, err := h.c.Pushes.ListPushes(ctx, k, after, size+1)
 	if err != nil {
 		return nil, storeError(k.ID, err)
 	}
@@ -207,7 +207,7 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 	if err != nil {
 		return nil, err
 	}
-	if err := h.pushes.DeletePush(ctx, k, req.GetId()); err != nil {
+	if err := h.c.Pushes.DeletePush(ctx, k, req.GetId()); err != nil {
 		return nil, storeError(k.ID, err)
 	}
 	return &emptypb.Empty{}, nil
@@ -215,14 +215,14 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 
 // withPushes adds to a task how far the receivers of its owner were told.
 func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
-	if h.pushes == nil {
+	if h.c.Pushes == nil {
 		return nil
 	}
-	list, err := h.pushes.ListPushes(ctx, k, "", MaxPushTask)
+	list, err := h.c.Pushes.ListPushes(ctx, k, "", MaxPushTask)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	dead, _, err := h.pushes.DeadPushes(ctx, k, maxDead)
+	dead, _, err := h.c.Pushes.DeadPushes(ctx, k, maxDead)
 	if err != nil {
 		return err
 	}
@@ -260,6 +260,3 @@ func (h *Handler) Outbox(ctx context.Context, p Push) (*feed.Outbox, error) {
 	}
 	return o, err
 }
-
-// Pushes returns what keeps the push configurations; nil when there are none.
-func (h *Handler) Pushes() Pushes { return h.pushes }

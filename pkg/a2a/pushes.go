@@ -9,7 +9,6 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // Limits of push configurations.
@@ -132,8 +131,7 @@ type PushStep struct {
 	At   time.Time
 }
 
-// Pushes is what a store keeps so that receivers are told of tasks. A store that
-// does not implement it serves no push notifications. A configuration is due when
+// Pushes keeps the push configurations of tasks. A configuration is due when
 // it is made, and when an event is put on record of a task with an idle one, in
 // the same transaction; with its task it is deleted. Safe for concurrent use.
 type Pushes interface {
@@ -141,10 +139,6 @@ type Pushes interface {
 	// receiver is then told what the one before had not dealt with. Of the state a
 	// new one takes Seen. ErrNotFound, ErrPushTask, ErrPushOwner.
 	PutPush(ctx context.Context, p Push) error
-	// PutWithPush leaves an input as Store.Put does and keeps a configuration of the
-	// task or of a child as PutPush does: both, or with an error neither. Of an input
-	// that is known nothing is kept. The errors of both.
-	PutWithPush(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte, p Push) (n int64, existed bool, err error)
 	// Push returns a configuration of a task. ErrNotFound, ErrDataLoss.
 	Push(ctx context.Context, k Key, id string) (Push, error)
 	// ListPushes returns up to limit configurations of a task, by id, behind an id,

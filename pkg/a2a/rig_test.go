@@ -21,7 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -43,7 +43,7 @@ const (
 // rig is a handler over the real store, engine, driver and manager.
 type rig struct {
 	*a2a.Handler
-	store  *store.Memory
+	store  *memory.Store
 	agents *manager.Manager
 }
 
@@ -55,11 +55,12 @@ func start(t testing.TB, agents ...agent.Agent) *rig {
 
 func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	t.Helper()
-	r := &rig{store: store.NewMemory(store.MemoryConfig{}), agents: manager.New(manager.Config{})}
+	r := &rig{store: memory.New(memory.Config{}), agents: manager.New(manager.Config{})}
 	t.Cleanup(r.agents.Close)
 	r.add(t, agents...)
 	e := engine.New(engine.Config{Leases: r.store})
 	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
+	c.Overview, c.Approvals, c.Conversations, c.Pushes = r.store, r.store, r.store, r.store
 	r.Handler = a2a.NewHandler(c)
 	runner := &drive.Runner{Agent: r.agents.Get, Conversations: r.store, Tasks: r.Handler}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -87,13 +87,13 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	var c checker
 	c.send(req)
 	push := req.GetConfiguration().GetTaskPushNotificationConfig()
-	if push != nil && h.pushes != nil {
+	if push != nil && h.c.Pushes != nil {
 		c.inlinePush(req, push)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err
 	}
-	if push != nil && h.pushes == nil {
+	if push != nil && h.c.Pushes == nil {
 		return Caller{}, nil, PushNotificationNotSupported()
 	}
 	who, err := caller(ctx)
@@ -171,7 +171,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if fresh {
 		acc.Message.ContextId = newID()
 	}
-	acc.Conversation = conversation(ctx, h.c.Store, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
+	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
 	push, err := inlinePush(s)
 	if err != nil {
 		return sent{}, err
@@ -361,22 +361,19 @@ func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 // it, so that nothing that it brings about is missed. The digest is that of the message.
 func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.ID())
-	k := Key{who.Owner(), root}
-	if s.push == nil || again {
-		if n, _, err = h.c.Store.Put(ctx, k, in, digest); err != nil {
-			return 0, storeError(f.ID(), err)
+	var push *Push
+	if s.push != nil && !again {
+		conf := proto.CloneOf(s.push)
+		if conf.GetId() == "" {
+			conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
 		}
-		return n, nil
+		p, err := h.pushFor(ctx, f, who, conf, inlineField)
+		if err != nil {
+			return 0, err
+		}
+		push = &p
 	}
-	conf := proto.CloneOf(s.push)
-	if conf.GetId() == "" {
-		conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.ID()+"\x00"+s.message.GetMessageId())).String()
-	}
-	p, err := h.pushFor(ctx, f, who, conf, inlineField)
-	if err != nil {
-		return 0, err
-	}
-	if n, _, err = h.pushes.PutWithPush(ctx, k, in, digest, p); err != nil {
+	if n, _, err = h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digest, push); err != nil {
 		return 0, storeError(f.ID(), err)
 	}
 	return n, nil

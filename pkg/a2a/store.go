@@ -71,7 +71,7 @@ type New struct {
 	// Digest of the message and the agent: the same id with another digest is ErrReused.
 	Digest []byte
 	// Push is a configuration that the task begins with; nil is none. Its receiver is
-	// told from the first event on. Only of a store that is Pushes. ErrPushOwner.
+	// told from the first event on. Only if the store implements Pushes. ErrPushOwner.
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is its Push.Version.
 	PushVersion string
@@ -136,8 +136,11 @@ type Store interface {
 	// Put leaves an input in the inbox of a task and makes it due. existed reports that
 	// the input's key is known. The key of an answer belongs to its sender, whoever owns
 	// the task. A question takes one answer; the store decides this where it records the
-	// input, across all processes. ErrNotFound, ErrTerminal, ErrReused, *AnsweredError.
-	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error)
+	// input, across all processes. p is a configuration of the task or of a child that is
+	// kept with the input as by Pushes.PutPush, nil if there is none: both are recorded, or
+	// with an error neither, and with an input that is known no configuration is.
+	// ErrNotFound, ErrTerminal, ErrReused, *AnsweredError; with p also those of PutPush.
+	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte, p *Push) (n int64, existed bool, err error)
 	// Task returns the A2A task and the sequence it shows, from one read. What
 	// the task's lists hold is shared: read only.
 	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)

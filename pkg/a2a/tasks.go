@@ -139,7 +139,7 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byt
 	root := Key{who.Owner(), f.Root()}
 	c.By = who.Owner()
 	in := &teamv1.Inbound{Scope: f.Scope(), Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := h.c.Store.Put(ctx, root, in, digest); err != nil && !errors.Is(err, ErrTerminal) {
+	if _, _, err := h.c.Store.Put(ctx, root, in, digest, nil); err != nil && !errors.Is(err, ErrTerminal) {
 		return nil, storeError(f.ID(), err)
 	}
 	h.c.Wake(f.Root())

@@ -41,11 +41,8 @@ func (h *Handler) Page(ctx context.Context, root Key, after int64) (page []Recor
 	return page[:min(len(page), pageEvents)], len(page) > pageEvents, nil
 }
 
-// Overview is the store's, nil where it has none.
-func (h *Handler) Overview() Overview {
-	o, _ := h.c.Store.(Overview)
-	return o
-}
+// Overview returns that of the configuration, nil if it has none.
+func (h *Handler) Overview() Overview { return h.c.Overview }
 
 // StoreError is an error of a store as a caller sees it.
 func StoreError(id string, err error) error { return storeError(id, err) }

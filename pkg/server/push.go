@@ -22,9 +22,9 @@ type notifier struct {
 	out *egress.Dialer
 }
 
-// newNotifier returns nil if push notifications are not supported.
+// newNotifier returns nil if push notifications are turned off.
 func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
-	if h.Pushes() == nil {
+	if c.NoPush {
 		return nil, nil //nolint:nilnil // no push notifications
 	}
 	out, err := egress.New(egress.Config{})
@@ -32,7 +32,7 @@ func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
 	d := push.New(push.Config{
-		Pushes: h.Pushes(), Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
+		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
 		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -58,11 +59,9 @@ type PushPolicy = push.Policy
 // CardKey is a key that signs cards.
 type CardKey = cardsign.Key
 
-// Store stores tasks and hands out the runs that are due.
-type Store interface {
-	a2a.Store
-	engine.Leases
-}
+// Store stores everything that a server records; see OpenStore. A program that stores a part
+// elsewhere embeds a Store in a type of its own and overrides the methods of that part.
+type Store = store.Store
 
 // Config configures a TeamServer. Agent or Agents is required.
 type Config struct {
@@ -141,8 +140,7 @@ type Config struct {
 	// work only.
 	Definitions collab.Teams
 	// Boards gives access to the teams that have boards, for team.v1.BoardService and the
-	// monitor. Store must support boards; the stores of OpenStore do. nil: no team has a
-	// board.
+	// monitor. nil: no team has a board.
 	Boards Boards
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
@@ -161,8 +159,7 @@ type Config struct {
 	DrainTime time.Duration
 	// Streams limits the number of open streams.
 	Streams a2a.Streams
-	// NoPush turns push notifications off. They are also off if Store does not implement
-	// a2a.Pushes.
+	// NoPush turns push notifications off.
 	NoPush bool
 	// Push configures the retries and timeouts of push notifications.
 	Push PushPolicy
@@ -243,7 +240,7 @@ func (c *Config) complete() error {
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
-		c.Store = store.NewMemory(store.MemoryConfig{})
+		c.Store = memory.New(memory.Config{})
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -268,21 +265,23 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	config := a2a.Config{
-		Agents: c.Agents, Store: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
+		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
-		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, NoPush: c.NoPush, RequireTeamRun: c.RequireTeamRun,
+		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
 		Extended: c.ExtendedCards,
+	}
+	if !c.NoPush {
+		config.Pushes = c.Store
 	}
 	if sign != nil {
 		config.Sign = sign.Sign
 	}
 	h := a2a.NewHandler(config)
-	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	runner.Conversations, _ = c.Store.(a2a.Conversations) // nil if the store does not support conversations
 	t, err := newNotifier(c, h, config.Interfaces.HTTP)
 	return core{handler: h, engine: e, runner: runner, store: c.Store, notifier: t}, err
 }
@@ -302,20 +301,18 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	watching := monitor.Config{Handler: k.handler, Clock: c.Store.Now}
-	kept, boards := c.Store.(board.Store)
-	if boards = boards && c.Boards != nil; boards {
-		watching.Boards, watching.BoardTeams = board.New(kept), c.Boards
+	if c.Boards != nil {
+		watching.Boards, watching.BoardTeams = board.New(c.Store), c.Boards
 	}
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
 		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: failed(c.Store), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
+		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: c.Store.Failed(), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
-	slots, _ := c.Store.(collab.Slots)
-	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: slots, Full: k.engine.Full, Clock: c.Store.Now})
-	if boards {
+	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now})
+	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
 	if sign != nil {

@@ -9,9 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
@@ -35,20 +34,6 @@ type StoreConfig struct {
 	Log *zap.Logger
 }
 
-// OpenedStore is a Store that OpenStore has opened and that the caller must close. It is
-// safe for concurrent use.
-type OpenedStore interface {
-	Store
-	catalog.Store
-	board.Store
-	// PutDefinition stores the definition that runs are tied to, under its revision.
-	PutDefinition(ctx context.Context, revision string, body []byte) error
-	// Definition returns the definition of a revision.
-	Definition(ctx context.Context, revision string) ([]byte, error)
-	// Close closes the store. Call it after Serve has returned.
-	Close() error
-}
-
 // OpenStore opens the store that a URL names: memory:, sqlite:FILE for one process, or
 // postgres://USER@HOST/DATABASE for several processes that share the work. Pass it to
 // Config.Store and close it after Serve has returned. Runs that have not ended then
@@ -57,12 +42,12 @@ type OpenedStore interface {
 // The error contains no passwords. It says that the URL is unknown, that another process
 // has opened the file, that the database cannot be reached or has fsync=off, or that a
 // newer version of the program has written to it.
-func OpenStore(ctx context.Context, url string, c StoreConfig) (OpenedStore, error) {
+func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if err := store.CheckURL(url); err != nil {
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
 	}
 	if url == store.MemoryURL {
-		return memory{store.NewMemory(store.MemoryConfig{Deduplicate: c.Deduplicate})}, nil
+		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
 	}
 	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Log: c.Log})
 	if err != nil {
@@ -81,51 +66,20 @@ type openError struct {
 func (e openError) Error() string { return e.text }
 func (e openError) Unwrap() error { return e.cause }
 
-// memory is a store in the memory of this process.
-type memory struct{ *store.Memory }
-
-// Close does nothing.
-func (memory) Close() error { return nil }
-
-// faulty is a store that may fail before it is closed.
-type faulty interface {
-	// Failed is closed when the store can no longer write.
-	Failed() <-chan struct{}
-	// Err returns the reason, nil if the store works.
-	Err() error
-}
-
 // ready combines the readiness of the server and of its store.
 func ready(c Config) func() error {
-	s, ok := c.Store.(interface{ Ready() error })
-	if !ok {
-		return c.Ready
-	}
 	return func() error {
-		if err := s.Ready(); err != nil || c.Ready == nil {
+		if err := c.Store.Ready(); err != nil || c.Ready == nil {
 			return err
 		}
 		return c.Ready()
 	}
 }
 
-// failed returns a channel that is closed when the store can no longer write, nil if that
-// cannot happen.
-func failed(s Store) <-chan struct{} {
-	if f, ok := s.(faulty); ok {
-		return f.Failed()
-	}
-	return nil
-}
-
 // guard calls stop when the store fails. It returns when ctx ends.
 func guard(ctx context.Context, s Store, stop func()) {
-	f, ok := s.(faulty)
-	if !ok {
-		return
-	}
 	select {
-	case <-f.Failed():
+	case <-s.Failed():
 		stop()
 	case <-ctx.Done():
 	}
@@ -136,9 +90,8 @@ var ErrStoreFailed = errors.New("the store failed, and writes that it had not ac
 
 // failure returns ErrStoreFailed with its cause, nil if the store works.
 func failure(s Store) error {
-	f, ok := s.(faulty)
-	if !ok || f.Err() == nil {
+	if s.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrStoreFailed, f.Err())
+	return fmt.Errorf("%w: %w", ErrStoreFailed, s.Err())
 }

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
 // doomed is a store whose readiness and failure the test controls.
 type doomed struct {
-	*store.Memory
+	*memory.Store
 	busy   atomic.Bool
 	failed chan struct{}
 }
@@ -56,7 +56,7 @@ func readiness(t *testing.T, url string) int {
 }
 
 func TestS_49_AStoreThatFailsEndsTheServer(t *testing.T) {
-	d := &doomed{Memory: store.NewMemory(store.MemoryConfig{}), failed: make(chan struct{})}
+	d := &doomed{Store: memory.New(memory.Config{}), failed: make(chan struct{})}
 	var notYet atomic.Bool
 	s, err := server.New(server.Config{Agent: upper(), Store: d, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Ready: func() error {
 		if notYet.Load() {

@@ -52,7 +52,7 @@ func (p *process) askScheduler() error {
 			return nil
 		}
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q ended without a response: no member has answered; let its scheduler give somebody work first", p.cfg.ID)
+			"team %q ended without a response: no member has answered; its scheduler must choose a member first", p.cfg.ID)
 	}
 	return p.recordDecision(&d)
 }

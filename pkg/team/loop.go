@@ -107,13 +107,13 @@ func (c *Config) validate() error {
 		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...))
 	}
 	if !agent.ValidID(c.ID) {
-		fault("team id %q: must match %s and be no reserved word", c.ID, agent.IDPattern)
+		fault("team id %q: must match %s and must not be a reserved word", c.ID, agent.IDPattern)
 	}
 	if c.Scheduler == nil {
-		fault("team %q has no scheduler; give it one", c.ID)
+		fault("team %q has no scheduler; set Scheduler", c.ID)
 	}
 	if len(c.Members) > 0 && c.Registry == nil {
-		fault("team %q has members and no registry to find them in; give it one", c.ID)
+		fault("team %q has members but no registry; set Registry", c.ID)
 	}
 	seen := map[string]bool{}
 	for i, m := range c.Members {
@@ -146,7 +146,7 @@ func checkGuards(cfg *Config) []error {
 		for i := range l.guards {
 			if m := l.guards[i].Middleware; m == nil || m.Name() == "" {
 				faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"%q: guards.%s[%d] has no middleware with a name; give it one", id, l.name, i))
+					"%q: guards.%s[%d] has no middleware, or one without a name; set both", id, l.name, i))
 			}
 		}
 	}

@@ -151,7 +151,7 @@ func (p *process) prepare(ctx context.Context) error {
 	depth := int(p.req.GetDepth()) + 1
 	if most, _ := agent.DepthLimit(ctx); depth > most {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
-			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
+			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or reduce the nesting",
 			p.cfg.ID, most, p.Path)
 	}
 	if err := p.recordPrepared(); err != nil {

@@ -262,7 +262,7 @@ func (g *gate) values(score float64) *structpb.Struct {
 // rejectResult ends the run with a failure, and keeps the result as an artifact.
 func (g *gate) rejectResult(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
-		"the result of %q was not good enough after round %d of %d: %s; it is kept as it is; ask for less, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
+		"the result of %q was not good enough after round %d of %d: %s; the result is kept as an artifact; lower the threshold, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
 	if score, ok := r.score(); ok {
 		err = err.With("score", verdict.Number(score))
 	}

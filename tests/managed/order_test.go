@@ -40,9 +40,8 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 			t.Skip("it keeps no records")
 		}
 		s, done := at.Open(t)
-		records := s.(catalog.Store)
 		put := catalog.Entry{ID: "release", Data: old, Created: time.UnixMilli(1), Changed: time.UnixMilli(1), ChangedBy: "acme/ann"}
-		if _, err := records.ChangeCatalog(t.Context(), 0, catalog.Change{Put: []catalog.Entry{put}}); err != nil {
+		if _, err := s.ChangeCatalog(t.Context(), 0, catalog.Change{Put: []catalog.Entry{put}}); err != nil {
 			t.Fatal(err)
 		}
 		done()
@@ -71,9 +70,9 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 			}
 			h.stop()
 			s, done := at.Open(t)
-			snap, err := s.(catalog.Store).Catalog(t.Context())
+			snap, err := s.Catalog(t.Context())
 			if err == nil {
-				_, err = s.(catalog.Store).ChangeCatalog(t.Context(), snap.Version, catalog.Change{Put: []catalog.Entry{put}})
+				_, err = s.ChangeCatalog(t.Context(), snap.Version, catalog.Change{Put: []catalog.Entry{put}})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +87,7 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 		}
 		h.stop()
 		s, done = at.Open(t)
-		snap, err := s.(catalog.Store).Catalog(t.Context())
+		snap, err := s.Catalog(t.Context())
 		if err != nil || len(snap.Entries) != 1 || !bytes.HasPrefix(snap.Entries[0].Data, []byte("format: 2\n---\n")) {
 			t.Errorf("the record is %v: %v", snap.Entries, err)
 		}

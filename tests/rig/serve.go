@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/pgtest"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -47,7 +47,7 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 	t.Helper()
 	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	if c.Store == nil {
-		c.Store = store.NewMemory(store.MemoryConfig{})
+		c.Store = memory.New(memory.Config{})
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

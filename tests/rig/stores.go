@@ -9,6 +9,7 @@ import (
 	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/race"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -46,7 +47,7 @@ func EachStore(t *testing.T, test func(*testing.T, Place)) {
 // Memory returns a store in memory. A server that is started after another one has its
 // data.
 func Memory(testing.TB) Place {
-	s := store.NewMemory(store.MemoryConfig{})
+	s := memory.New(memory.Config{})
 	return Place{Name: "memory", URL: store.MemoryURL, Open: func(testing.TB) (server.Store, func()) { return s, func() {} }}
 }
 

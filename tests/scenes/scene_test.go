@@ -102,7 +102,7 @@ func (s *scene) open(log *zap.Logger) {
 	inner, done := s.at.Open(s.t)
 	l := &life{store: faulty.New(inner), close: done}
 	var err error
-	if l.live, err = serve.NewLive(s.define(s.file), l.store, log); err != nil {
+	if l.live, err = serve.NewLive(s.define(s.file), l.store, l.store, log); err != nil {
 		s.t.Fatal(err)
 	}
 	var stop func()

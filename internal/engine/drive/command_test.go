@@ -99,7 +99,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 			in := &teamv1.Inbound{Key: "answer", Scope: "1.2", Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
 				Question: q.GetQuestion(), Message: agent.UserMessage("answer", "blue"),
 			}}}
-			if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+			if _, _, err := s.Put(t.Context(), s.key, in, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		default:

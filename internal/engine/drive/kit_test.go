@@ -15,7 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -165,14 +165,14 @@ func (j *dying) Commit(ctx context.Context) error {
 
 // single is a run that the test itself drives.
 type single struct {
-	*store.Memory
+	*memory.Store
 	key  a2a.Key
 	held a2a.Claim
 }
 
 func newSingle(t *testing.T, agentID string) *single {
 	t.Helper()
-	s := &single{Memory: store.NewMemory(store.MemoryConfig{}), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
+	s := &single{Store: memory.New(memory.Config{}), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
 	acc := &teamv1.Accepted{TaskId: s.key.ID, Agent: agentID, Owner: s.key.Owner, Message: agent.UserMessage("m", "hi")}
 	if _, _, err := s.Create(t.Context(), a2a.New{Owner: s.key.Owner, Accepted: acc, MessageID: "m"}); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func (s *single) task(t *testing.T) *a2av1.Task {
 func (s *single) cancel(t *testing.T) {
 	t.Helper()
 	in := &teamv1.Inbound{Key: "cancel/", Kind: &teamv1.Inbound_Commanded{Commanded: &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+	if _, _, err := s.Put(t.Context(), s.key, in, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -243,7 +243,7 @@ func (s *single) until(t *testing.T, n int, is func(*teamv1.Event) bool) {
 func (s *single) command(t *testing.T, key string, c *teamv1.Commanded) {
 	t.Helper()
 	in := &teamv1.Inbound{Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := s.Put(t.Context(), s.key, in, nil); err != nil {
+	if _, _, err := s.Put(t.Context(), s.key, in, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

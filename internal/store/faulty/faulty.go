@@ -10,20 +10,15 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Inner is the store behind the faults.
-type Inner interface {
-	a2a.Store
-	engine.Leases
-}
-
-// Store does what its inner store does, but for the faults of its plan. Safe for
+// Store does what the store in it does, but for the faults of its plan. The operations
+// that have no Op, such as those of catalogs and boards, meet no faults. Safe for
 // concurrent use.
 type Store struct {
-	Inner
+	store.Store
 
 	mu     sync.Mutex
 	plan   Plan          // guarded by mu
@@ -34,8 +29,8 @@ type Store struct {
 }
 
 // New returns a store without faults.
-func New(inner Inner) *Store {
-	s := &Store{Inner: inner}
+func New(inner store.Store) *Store {
+	s := &Store{Store: inner}
 	s.Break(nil)
 	return s
 }
@@ -124,7 +119,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	root, existed, err := s.Inner.Create(ctx, n)
+	root, existed, err := s.Store.Create(ctx, n)
 	if err == nil && after != nil {
 		return "", false, after
 	}
@@ -136,20 +131,16 @@ func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (strin
 	if after, err := s.meet(ctx, Sent); err != nil || after != nil {
 		return "", first(err, after)
 	}
-	return s.Inner.Sent(ctx, owner, agent, messageID)
+	return s.Store.Sent(ctx, owner, agent, messageID)
 }
 
 // Put implements a2a.Store.
-func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (int64, bool, error) {
-	return s.put(ctx, func() (int64, bool, error) { return s.Inner.Put(ctx, k, in, digest) })
-}
-
-func (s *Store) put(ctx context.Context, do func() (int64, bool, error)) (int64, bool, error) {
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
 	after, err := s.meet(ctx, Put)
 	if err != nil {
 		return 0, false, err
 	}
-	n, existed, err := do()
+	n, existed, err := s.Store.Put(ctx, k, in, digest, p)
 	if err == nil && after != nil {
 		return 0, false, after
 	}
@@ -161,7 +152,7 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
 		return nil, 0, first(err, after)
 	}
-	return s.Inner.Task(ctx, k)
+	return s.Store.Task(ctx, k)
 }
 
 // Events implements a2a.Store.
@@ -169,7 +160,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if then, err := s.meet(ctx, Events); err != nil || then != nil {
 		return nil, first(err, then)
 	}
-	return s.Inner.Events(ctx, k, after, limit)
+	return s.Store.Events(ctx, k, after, limit)
 }
 
 // List implements a2a.Store.
@@ -177,12 +168,12 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 	if after, err := s.meet(ctx, List); err != nil || after != nil {
 		return a2a.Page{}, first(err, after)
 	}
-	return s.Inner.List(ctx, owner, f)
+	return s.Store.List(ctx, owner, f)
 }
 
 // Beat implements engine.Leases.
 func (s *Store) Beat(ctx context.Context, replica string) error {
-	return s.do(ctx, Beat, func() error { return s.Inner.Beat(ctx, replica) })
+	return s.do(ctx, Beat, func() error { return s.Store.Beat(ctx, replica) })
 }
 
 // Claim implements engine.Leases. A claim that is made and reported as failed
@@ -192,7 +183,7 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) ([]a2a.Cla
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	claims, next, err := s.Inner.Claim(ctx, replica, limit)
+	claims, next, err := s.Store.Claim(ctx, replica, limit)
 	if err == nil && after != nil {
 		return nil, time.Time{}, after
 	}
@@ -204,17 +195,17 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) ([]a2a.Cla
 
 // Park implements engine.Leases.
 func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
-	return s.do(ctx, Park, func() error { return s.Inner.Park(ctx, inner(c), p) })
+	return s.do(ctx, Park, func() error { return s.Store.Park(ctx, inner(c), p) })
 }
 
 // Release implements engine.Leases.
 func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
-	return s.do(ctx, Release, func() error { return s.Inner.Release(ctx, inner(c), at) })
+	return s.do(ctx, Release, func() error { return s.Store.Release(ctx, inner(c), at) })
 }
 
-// Suspend implements engine.Suspender.
+// Suspend implements engine.Leases.
 func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
-	return s.do(ctx, Release, func() error { return s.Inner.(engine.Suspender).Suspend(ctx, inner(c), reason) })
+	return s.do(ctx, Release, func() error { return s.Store.Suspend(ctx, inner(c), reason) })
 }
 
 // do makes an operation that returns nothing but its error.

@@ -20,6 +20,8 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -28,6 +30,14 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestFaulty runs the contract of stores: without a plan, a faulty store is like the store
+// in it.
+func TestFaulty(t *testing.T) {
+	storetest.Run(t, func(_ testing.TB, clock func() time.Time) store.Store {
+		return faulty.New(memory.New(memory.Config{Clock: clock}))
+	})
+}
 
 // outage is how long a broken store stays so.
 const outage = 20 * time.Second
@@ -196,7 +206,7 @@ type rig struct {
 }
 
 func start(t *testing.T, plan faulty.Plan) *rig {
-	r := &rig{T: t, store: faulty.New(store.NewMemory(store.MemoryConfig{})), calls: map[string]int{}}
+	r := &rig{T: t, store: faulty.New(memory.New(memory.Config{})), calls: map[string]int{}}
 	m := manager.New(manager.Config{})
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, m.Register(id, r.member(id)))
@@ -211,7 +221,7 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 	must(t, m.Register("team", tm))
 	e := engine.New(engine.Config{Leases: r.store, Replica: "r1"})
 	runner := &drive.Runner{Agent: m.Get, Conversations: r.store}
-	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Wake: e.Wake})
+	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Conversations: r.store, Wake: e.Wake})
 	must(t, r.store.Remember(t.Context(), conversation, a2a.Exchange{Task: "before", By: []a2a.Contribution{
 		{Path: "team", Messages: []*a2av1.Message{agent.UserMessage("m0", "before")}},
 	}}))

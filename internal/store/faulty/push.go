@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -18,17 +17,9 @@ const (
 	SettlePush Op = "SettlePush"
 )
 
-// pushes are those of the inner store, which has some.
-func (s *Store) pushes() a2a.Pushes { return s.Inner.(a2a.Pushes) }
-
 // PutPush implements a2a.Pushes.
 func (s *Store) PutPush(ctx context.Context, p a2a.Push) error {
-	return s.do(ctx, PutPush, func() error { return s.pushes().PutPush(ctx, p) })
-}
-
-// PutWithPush implements a2a.Pushes.
-func (s *Store) PutWithPush(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (int64, bool, error) {
-	return s.put(ctx, func() (int64, bool, error) { return s.pushes().PutWithPush(ctx, k, in, digest, p) })
+	return s.do(ctx, PutPush, func() error { return s.Store.PutPush(ctx, p) })
 }
 
 // Push implements a2a.Pushes.
@@ -36,7 +27,7 @@ func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error
 	if after, err := s.meet(ctx, GetPush); err != nil || after != nil {
 		return a2a.Push{}, first(err, after)
 	}
-	return s.pushes().Push(ctx, k, id)
+	return s.Store.Push(ctx, k, id)
 }
 
 // ListPushes implements a2a.Pushes.
@@ -44,12 +35,12 @@ func (s *Store) ListPushes(ctx context.Context, k a2a.Key, after string, limit i
 	if then, err := s.meet(ctx, GetPush); err != nil || then != nil {
 		return nil, first(err, then)
 	}
-	return s.pushes().ListPushes(ctx, k, after, limit)
+	return s.Store.ListPushes(ctx, k, after, limit)
 }
 
 // DeletePush implements a2a.Pushes.
 func (s *Store) DeletePush(ctx context.Context, k a2a.Key, id string) error {
-	return s.do(ctx, DeletePush, func() error { return s.pushes().DeletePush(ctx, k, id) })
+	return s.do(ctx, DeletePush, func() error { return s.Store.DeletePush(ctx, k, id) })
 }
 
 // DeadPushes implements a2a.Pushes.
@@ -57,7 +48,7 @@ func (s *Store) DeadPushes(ctx context.Context, k a2a.Key, limit int) ([]a2a.Dea
 	if after, err := s.meet(ctx, GetPush); err != nil || after != nil {
 		return nil, 0, first(err, after)
 	}
-	return s.pushes().DeadPushes(ctx, k, limit)
+	return s.Store.DeadPushes(ctx, k, limit)
 }
 
 // ClaimPushes implements a2a.Pushes.
@@ -66,7 +57,7 @@ func (s *Store) ClaimPushes(ctx context.Context, limit int, lease time.Duration)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	claims, next, err := s.pushes().ClaimPushes(ctx, limit, lease)
+	claims, next, err := s.Store.ClaimPushes(ctx, limit, lease)
 	if err == nil && after != nil {
 		return nil, time.Time{}, after
 	}
@@ -78,13 +69,10 @@ func (s *Store) HoldsPush(ctx context.Context, c a2a.PushClaim) (bool, error) {
 	if after, err := s.meet(ctx, HoldsPush); err != nil || after != nil {
 		return false, first(err, after)
 	}
-	return s.pushes().HoldsPush(ctx, c)
+	return s.Store.HoldsPush(ctx, c)
 }
 
 // SettlePush implements a2a.Pushes.
 func (s *Store) SettlePush(ctx context.Context, c a2a.PushClaim, p a2a.PushStep) error {
-	return s.do(ctx, SettlePush, func() error { return s.pushes().SettlePush(ctx, c, p) })
+	return s.do(ctx, SettlePush, func() error { return s.Store.SettlePush(ctx, c, p) })
 }
-
-// PushWake implements a2a.Pushes.
-func (s *Store) PushWake() <-chan struct{} { return s.pushes().PushWake() }

@@ -21,8 +21,6 @@ import (
 // boardTopic is watched like a root, and stands for all boards. No root has this name.
 const boardTopic = "~board"
 
-var _ board.Store = (*Store)(nil)
-
 // ChangeBoard implements board.Store. It locks the row of the board while f runs.
 func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
 	var ev *teamv1.BoardEvent

@@ -16,8 +16,6 @@ import (
 // catalogTopic is watched like a root, and stands for the catalog. No root has this name.
 const catalogTopic = "~catalog"
 
-var _ catalog.Store = (*Store)(nil)
-
 // Catalog implements catalog.Store.
 func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
 	var snap catalog.Snapshot

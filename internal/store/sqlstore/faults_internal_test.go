@@ -158,7 +158,7 @@ func TestA_10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
 	created(t, s, "one")
 	j := claimedOne(t, s).Journal.(*journal)
 	in := &teamv1.Inbound{Key: "k", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("k", "x")}}}
-	n, _, err := s.Put(t.Context(), a2a.Key{Owner: "o", ID: "one"}, in, []byte("d"))
+	n, _, err := s.Put(t.Context(), a2a.Key{Owner: "o", ID: "one"}, in, []byte("d"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestS_49_AParkedRun(t *testing.T) {
 			if err != nil || len(page.Tasks) != 1 || agent.Text(page.Tasks[0].GetStatus().GetMessage()) != "because" {
 				t.Errorf("List = %v, %v", page, err)
 			}
-			if _, _, err := s.Put(t.Context(), key("one"), followUp("f"), []byte("d")); err != nil {
+			if _, _, err := s.Put(t.Context(), key("one"), followUp("f"), []byte("d"), nil); err != nil {
 				t.Fatal(err)
 			}
 			if c := claim(t, s, "r"); c.Epoch != 2 {

@@ -107,7 +107,7 @@ func TestPostgres_A_16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
 	if rows, err := c.Journal.Inbound(t.Context()); err != nil || len(rows) > 0 {
 		t.Fatalf("Inbound = %v, %v", rows, err)
 	}
-	if _, _, err := b.Put(t.Context(), key("one"), followUp("f"), []byte("d")); err != nil {
+	if _, _, err := b.Put(t.Context(), key("one"), followUp("f"), []byte("d"), nil); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the owner sees the input", func() bool {

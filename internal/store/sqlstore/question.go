@@ -13,8 +13,6 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-var _ a2a.Approvals = (*Store)(nil)
-
 // insertQuestion records a question for a role, in a batch that was admitted by fence.
 const insertQuestion = `INSERT INTO question (id, seq, role, account)
 SELECT id, $4, $5, $6 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3

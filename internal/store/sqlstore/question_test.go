@@ -70,7 +70,7 @@ func TestS_51_CopyOfQuestions(t *testing.T) {
 			if got := bosses(t, to, 9); got != "one/q1 one/q2" {
 				t.Fatalf("copied are %q", got)
 			}
-			if _, _, err := to.Put(t.Context(), key("one"), followUp("f"), []byte("d")); err != nil {
+			if _, _, err := to.Put(t.Context(), key("one"), followUp("f"), []byte("d"), nil); err != nil {
 				t.Fatal(err)
 			}
 			record(t, claim(t, to, "r"), end())
@@ -100,7 +100,7 @@ func TestPostgres_S_51_AnotherReplica(t *testing.T) {
 				t.Errorf("%d: %q, want %q", i, got, want)
 			}
 		}
-		if _, _, err := stores[1-i%2].Put(t.Context(), key("one"), followUp(fmt.Sprint("f", i)), []byte("d")); err != nil {
+		if _, _, err := stores[1-i%2].Put(t.Context(), key("one"), followUp(fmt.Sprint("f", i)), []byte("d"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -192,21 +192,14 @@ func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (strin
 	return r.id, err
 }
 
-// Put puts an input into the inbox of a task and makes its run due.
-func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
-	return s.put(ctx, k, in, digest, nil)
-}
-
-// PutWithPush is like Put, and also stores a push configuration in the same transaction.
-func (s *Store) PutWithPush(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (n int64, existed bool, err error) {
-	defer s.wakePush()
-	return s.put(ctx, k, in, digest, &p)
-}
-
-// put puts an input, with a push configuration unless conf is nil.
-func (s *Store) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, conf *a2a.Push) (n int64, existed bool, err error) {
+// Put puts an input into the inbox of a task and makes its run due. Unless conf is nil, it also
+// stores that push configuration in the same transaction.
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, conf *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
+	}
+	if conf != nil {
+		defer s.wakePush()
 	}
 	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return 0, false, err

@@ -52,9 +52,7 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements a2a.Store, a2a.Overview, a2a.Approvals,
-// a2a.Conversations, a2a.Pushes, catalog.Store, board.Store and engine.Leases. It is safe for
-// concurrent use.
+// Store is a store in a database. It implements store.Store and is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     database
@@ -82,6 +80,8 @@ type Store struct {
 	stop context.CancelFunc // ends the background work
 	work sync.WaitGroup
 }
+
+var _ store.Store = (*Store)(nil)
 
 // Open opens the store at a URL, sqlite:FILE or postgres://…, and updates its schema. Its errors
 // say what to do, for example about a file that another process has open, a database that cannot be

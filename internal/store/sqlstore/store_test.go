@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
 )
@@ -67,14 +68,14 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 })
 
 func TestSQLite(t *testing.T) {
-	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Store {
+	storetest.Run(t, func(t testing.TB, clock func() time.Time) store.Store {
 		return open(t, sqliteURL(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever})
 	})
 }
 
 func TestPostgres(t *testing.T) {
 	pgtest.URL(t)
-	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Store {
+	storetest.Run(t, func(t testing.TB, clock func() time.Time) store.Store {
 		return open(t, pgtest.URL(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever})
 	})
 }

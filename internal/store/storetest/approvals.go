@@ -225,14 +225,14 @@ func answers(t *testing.T, open Open) {
 		r.create(task("one"))
 		r.put("one", followUp("k"))
 		in := &teamv1.Inbound{Key: "k", Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: "q", By: "acme/bob"}}}
-		n, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d"))
+		n, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d"), nil)
 		if err != nil || existed {
 			t.Fatalf("Put = %d, %v, %v", n, existed, err)
 		}
-		if again, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d")); again != n || !existed || err != nil {
+		if again, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d"), nil); again != n || !existed || err != nil {
 			t.Fatalf("Put again = %d, %v, %v, want %d", again, existed, err, n)
 		}
-		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e")); !errors.Is(err, a2a.ErrReused) {
+		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e"), nil); !errors.Is(err, a2a.ErrReused) {
 			t.Fatalf("Put of other content: %v, want ErrReused", err)
 		}
 		if root, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); root != "one" || err != nil {
@@ -309,7 +309,7 @@ func oneAnswer(t *testing.T, open Open) {
 		r.put("one", give("a1", "q", me, "yes"))
 		refused := func(id, by string) {
 			t.Helper()
-			_, _, err := r.Put(r.ctx(), key("one"), give(id, "q", by, "no"), []byte(id))
+			_, _, err := r.Put(r.ctx(), key("one"), give(id, "q", by, "no"), []byte(id), nil)
 			var e *a2a.AnsweredError
 			if !errors.As(err, &e) || e.First.GetBy() != me || agent.Text(e.First.GetMessage()) != "yes" {
 				t.Fatalf("Put(%s) = %v, want the first answer", id, err)
@@ -338,7 +338,7 @@ func oneAnswer(t *testing.T, open Open) {
 			for i := range 4 {
 				wg.Go(func() {
 					id := fmt.Sprint(q, "-", i)
-					_, _, err := r.Put(r.ctx(), key("one"), give(id, q, fmt.Sprint("acme/", i), id), []byte(id))
+					_, _, err := r.Put(r.ctx(), key("one"), give(id, q, fmt.Sprint("acme/", i), id), []byte(id), nil)
 					if err == nil {
 						taken.Add(1)
 					} else if !errors.Is(err, a2a.ErrAnswered) {

@@ -15,6 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -23,7 +24,7 @@ var desk = board.Key{Account: "acme", Team: "desk"}
 // deskOf is a store with a board that a test changes.
 type deskOf struct {
 	testing.TB
-	Store
+	store.Store
 	clock *Clock
 	n     int
 }

@@ -72,7 +72,7 @@ func inboxes(t *testing.T, open Open) {
 		r := newRig(t, open)
 		r.append(r.run("one"), succeeded())
 		for _, in := range []*teamv1.Inbound{followUp("f"), cancel("c")} {
-			if _, existed, err := r.Put(r.ctx(), key("one"), in, nil); existed || !errors.Is(err, a2a.ErrTerminal) {
+			if _, existed, err := r.Put(r.ctx(), key("one"), in, nil, nil); existed || !errors.Is(err, a2a.ErrTerminal) {
 				t.Fatalf("Put(%s) = %v, %v, want ErrTerminal", in.GetKey(), existed, err)
 			}
 		}
@@ -99,7 +99,7 @@ func inboxes(t *testing.T, open Open) {
 	t.Run("A-16 an input without a kind is refused", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(task("one"))
-		if _, _, err := r.Put(r.ctx(), key("one"), &teamv1.Inbound{Key: "x"}, nil); err == nil {
+		if _, _, err := r.Put(r.ctx(), key("one"), &teamv1.Inbound{Key: "x"}, nil, nil); err == nil {
 			t.Fatal("taken")
 		}
 	})

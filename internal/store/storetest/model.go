@@ -131,7 +131,7 @@ func running(t *modelTask) bool { return t.claim != nil && !t.ended }
 func (m *model) put(t *rapid.T) {
 	task := m.draw(t, anyTask)
 	message := rapid.SampledFrom([]string{"m1", "m2", "f1", "f2", "f3", "f4", "f5"}).Draw(t, "message")
-	n, existed, err := m.Put(m.ctx(), key(task.id), followUp(message), []byte("d1"))
+	n, existed, err := m.Put(m.ctx(), key(task.id), followUp(message), []byte("d1"), nil)
 	if q, known := m.known(message); known {
 		m.repeated(q, "d1", task.id, task.id, n, existed, err)
 		return

@@ -448,7 +448,7 @@ func pushWithInput(t *testing.T, r *rig) {
 	put := func(message, digest, id, url string) (bool, error) {
 		conf := pushConfig(id)
 		conf.Url = url
-		_, existed, err := r.PutWithPush(r.ctx(), key("one"), followUp(message), []byte(digest), a2a.Push{Task: key("one"), Config: conf, PushState: a2a.PushState{Seen: 1}})
+		_, existed, err := r.Put(r.ctx(), key("one"), followUp(message), []byte(digest), &a2a.Push{Task: key("one"), Config: conf, PushState: a2a.PushState{Seen: 1}})
 		return existed, err
 	}
 	urls := func() map[string]string {
@@ -509,7 +509,7 @@ func pushWithInput(t *testing.T, r *rig) {
 	if _, err := put("f4", "d", "a", first); !errors.Is(err, a2a.ErrTerminal) || urls()["a"] != second {
 		t.Errorf("after the end: %v, %v", err, urls())
 	}
-	if _, _, err := r.PutWithPush(r.ctx(), a2a.Key{Owner: "acme/bob", ID: "one"}, followUp("f5"), []byte("d"), a2a.Push{Task: a2a.Key{Owner: "acme/bob", ID: "one"}, Config: pushConfig("a")}); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Put(r.ctx(), a2a.Key{Owner: "acme/bob", ID: "one"}, followUp("f5"), []byte("d"), &a2a.Push{Task: a2a.Key{Owner: "acme/bob", ID: "one"}, Config: pushConfig("a")}); !errors.Is(err, a2a.ErrNotFound) {
 		t.Errorf("of a foreign task: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func (r *rig) storm(t *testing.T, e *engine.Engine, root string) {
 		wg.Go(func() {
 			for i := range 10 {
 				in := followUp(fmt.Sprintf("%s-%d-%d", root, w, i))
-				_, _, err := r.Put(r.ctx(), key(root), in, []byte("d"))
+				_, _, err := r.Put(r.ctx(), key(root), in, []byte("d"), nil)
 				switch {
 				case err == nil:
 					acked <- in.GetKey()

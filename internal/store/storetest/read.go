@@ -21,7 +21,7 @@ func reads(t *testing.T, open Open) {
 		k := a2a.Key{Owner: "acme/bob", ID: "one"}
 		_, _, terr := r.Task(r.ctx(), k)
 		_, eerr := r.Events(r.ctx(), k, 0, 10)
-		_, _, perr := r.Put(r.ctx(), k, followUp("f"), nil)
+		_, _, perr := r.Put(r.ctx(), k, followUp("f"), nil, nil)
 		for _, err := range []error{terr, eerr, perr} {
 			if !errors.Is(err, a2a.ErrNotFound) {
 				t.Errorf("%v, want ErrNotFound", err)
@@ -112,7 +112,7 @@ func children(t *testing.T, open Open) {
 	if _, _, err := r.Task(r.ctx(), key("one~1")); !errors.Is(err, a2a.ErrNotFound) {
 		t.Fatalf("Task of a child that is not there: %v", err)
 	}
-	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c0"), nil); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c0"), nil, nil); !errors.Is(err, a2a.ErrNotFound) {
 		t.Fatalf("Put to a child that is not there: %v", err)
 	}
 	for _, step := range []struct {
@@ -136,7 +136,7 @@ func children(t *testing.T, open Open) {
 	if got := r.events("one~1.1"); len(got) != 2 {
 		t.Errorf("%d events of the grandchild, want 2", len(got))
 	}
-	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c1"), nil); !errors.Is(err, a2a.ErrTerminal) {
+	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c1"), nil, nil); !errors.Is(err, a2a.ErrTerminal) {
 		t.Errorf("Put to a child that has ended: %v", err)
 	}
 	page, err := r.List(r.ctx(), me, a2a.Filter{})

@@ -129,7 +129,7 @@ func inputs(t *testing.T, open Open) {
 		}
 		r.put("one", followUp("f"))
 		r.put("two", followUp("f"))
-		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("m-one"), []byte("m-one")); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("m-one"), []byte("m-one"), nil); existed || !errors.Is(err, a2a.ErrReused) {
 			t.Errorf("Put of an id that began a task of the agent = %v, %v, want ErrReused", existed, err)
 		}
 	})
@@ -137,18 +137,18 @@ func inputs(t *testing.T, open Open) {
 		r := newRig(t, open)
 		c := r.run("one")
 		n := r.put("one", followUp("f"))
-		again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f"))
+		again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f"), nil)
 		if again != n || !existed || err != nil {
 			t.Fatalf("Put = %d, %v, %v, want %d again", again, existed, err, n)
 		}
-		if _, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("other")); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("other"), nil); existed || !errors.Is(err, a2a.ErrReused) {
 			t.Fatalf("Put of other content = %v, %v, want ErrReused", existed, err)
 		}
 		if rows := r.inbound(c); len(rows) != 1 {
 			t.Fatalf("%d rows, want 1", len(rows))
 		}
 		r.append(c, taken(r.inbound(c)[0]), succeeded())
-		if again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f")); again != n || !existed || err != nil {
+		if again, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("f"), nil); again != n || !existed || err != nil {
 			t.Fatalf("Put after the end = %d, %v, %v, want %d again", again, existed, err, n)
 		}
 	})
@@ -156,7 +156,7 @@ func inputs(t *testing.T, open Open) {
 		r := newRig(t, open)
 		r.create(task("one"), task("two"))
 		r.put("one", followUp("f"))
-		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("f"), []byte("f")); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("f"), []byte("f"), nil); existed || !errors.Is(err, a2a.ErrReused) {
 			t.Fatalf("Put = %v, %v, want ErrReused", existed, err)
 		}
 	})
@@ -165,7 +165,7 @@ func inputs(t *testing.T, open Open) {
 		r.create(task("one"), task("two"))
 		for _, root := range []string{"one", "two"} {
 			for i := range 2 {
-				n, existed, err := r.Put(r.ctx(), key(root), cancel("c"), nil)
+				n, existed, err := r.Put(r.ctx(), key(root), cancel("c"), nil, nil)
 				if n != 1 || existed != (i == 1) || err != nil {
 					t.Fatalf("Put %d to %s = %d, %v, %v", i, root, n, existed, err)
 				}

@@ -12,31 +12,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Store is what a store offers: tasks to the handler, runs to the engine, and what
-// runs remember.
-type Store interface {
-	a2a.Store
-	a2a.Overview
-	a2a.Approvals
-	a2a.Conversations
-	a2a.Pushes
-	catalog.Store
-	board.Store
-	engine.Leases
-	// Collaborations are those of an agent that have not ended, of all owners.
-	Collaborations(ctx context.Context, agent string) ([]a2a.Key, error)
-}
-
 // Open returns an empty store that tells the time by clock, keeps at least
 // 1,000 finished runs, and is closed at the end of the test.
-type Open func(t testing.TB, clock func() time.Time) Store
+type Open func(t testing.TB, clock func() time.Time) store.Store
 
 // Run tests a store.
 func Run(t *testing.T, open Open) {
@@ -87,7 +70,7 @@ type failer interface {
 // rig is a store under test.
 type rig struct {
 	failer
-	Store
+	store.Store
 	clock *Clock
 }
 
@@ -171,7 +154,7 @@ func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
 // put leaves an input that is new.
 func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 	r.Helper()
-	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()))
+	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()), nil)
 	if err != nil || existed {
 		r.Fatalf("Put(%s) = %d, %v, %v", id, n, existed, err)
 	}

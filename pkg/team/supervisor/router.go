@@ -46,7 +46,7 @@ func (v *Supervisor) routed(s *team.State, turns []*team.StepState) (team.Decisi
 		return askRouter("the router is asked once more: " + err.Error()), nil
 	case err != nil:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
-			"team %q: the router chose nobody in %d attempts: %s; say in its instructions when to choose whom", s.Team.ID, len(turns), err)
+			"team %q: the router made no valid choice in %d attempts: %s; say in its instructions when to choose which member", s.Team.ID, len(turns), err)
 	}
 	return choice.decision(s)
 }

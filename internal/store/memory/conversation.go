@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"container/list"
@@ -59,7 +59,7 @@ type stateAt struct {
 }
 
 // Position implements a2a.Conversations.
-func (s *Memory) Position(_ context.Context, t a2a.Thread) (int64, error) {
+func (s *Store) Position(_ context.Context, t a2a.Thread) (int64, error) {
 	c := &s.conversations
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Memory) Position(_ context.Context, t a2a.Thread) (int64, error) {
 }
 
 // Recall implements a2a.Conversations.
-func (s *Memory) Recall(_ context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
+func (s *Store) Recall(_ context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
 	c := &s.conversations
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *past) upTo(n int64) a2a.Recollection {
 }
 
 // Remember implements a2a.Conversations.
-func (s *Memory) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error {
+func (s *Store) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error {
 	if t.Owner == "" || t.ContextID == "" || e.Task == "" {
 		return errors.New("remember an exchange: it needs an owner, a context and a task")
 	}

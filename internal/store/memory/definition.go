@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type definition struct {
 // PutDefinition stores the content of a definition under its revision. It is kept as long as runs
 // are pinned to it, and for an hour after the last call. The content of a known revision is not
 // changed.
-func (s *Memory) PutDefinition(_ context.Context, revision string, body []byte) error {
+func (s *Store) PutDefinition(_ context.Context, revision string, body []byte) error {
 	now := s.clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Memory) PutDefinition(_ context.Context, revision string, body []byte) 
 }
 
 // Definition returns the content of a definition. The error is a2a.ErrNotFound.
-func (s *Memory) Definition(_ context.Context, revision string) ([]byte, error) {
+func (s *Store) Definition(_ context.Context, revision string) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	d := s.definitions[revision]
@@ -53,7 +53,7 @@ func (s *Memory) Definition(_ context.Context, revision string) ([]byte, error) 
 }
 
 // tie pins a new run to its definition, if that is known. The caller must hold mu.
-func (s *Memory) tie(r *run, acc *teamv1.Accepted) {
+func (s *Store) tie(r *run, acc *teamv1.Accepted) {
 	if r.tied = s.definitions[acc.GetPins().GetRevisions()[acc.GetAgent()]]; r.tied != nil {
 		r.tied.runs++
 	}

@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 // Collaborations returns the collaborations of an agent that have not ended, of all owners.
-func (s *Memory) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
+func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.busy[agent]), nil
@@ -16,7 +16,7 @@ func (s *Memory) Collaborations(_ context.Context, agent string) ([]a2a.Key, err
 
 // free allows the agent of a collaboration that has ended to begin another one. The caller must
 // hold r.mu, so that the end is not visible earlier.
-func (s *Memory) free(r *run) {
+func (s *Store) free(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := slices.DeleteFunc(s.busy[r.agent], func(k a2a.Key) bool { return k.ID == r.root })

@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // journal is one claim's access to its run. Once the claim is given up, or
 // another one made, it refuses everything with agent.ErrFenced.
 type journal struct {
-	store *Memory
+	store *Store
 	run   *run
 	epoch int64
 	wake  chan struct{}
@@ -63,7 +64,7 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 		return false, err
 	}
 	size := j.store.sizes.of(events)
-	if err := Admit(r.root, r.ended, r.record.len(), r.bytes, events, size); err != nil {
+	if err := store.Admit(r.root, r.ended, r.record.len(), r.bytes, events, size); err != nil {
 		return false, err
 	}
 	now := j.store.clock()

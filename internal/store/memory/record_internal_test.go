@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -59,7 +60,7 @@ func TestRecord_Packed(t *testing.T) {
 
 // TestMemory_PackedRuns: a task that ended long ago reads as it did right after its end.
 func TestMemory_PackedRuns(t *testing.T) {
-	s := NewMemory(MemoryConfig{})
+	s := New(Config{})
 	run := func(i int) a2a.Key {
 		acc := &teamv1.Accepted{TaskId: fmt.Sprintf("t%03d", i), Agent: "a", Owner: "acme/ann", Message: agent.UserMessage(fmt.Sprint("m", i), "do it")}
 		if _, _, err := s.Create(t.Context(), a2a.New{Owner: acc.GetOwner(), MessageID: acc.GetMessage().GetMessageId(), Accepted: acc}); err != nil {
@@ -120,7 +121,7 @@ func TestSharedSizes(t *testing.T) {
 			{Seq: 3, Time: timestamppb.Now(), Kind: &teamv1.Event_Observed{Observed: o}},
 			{Agent: "lead", Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: 7}}},
 		}
-		if got, want := s.of(events), Size(events); got != want {
+		if got, want := s.of(events), store.Size(events); got != want {
 			t.Errorf("%d members: %d, want %d", len(o.GetMembers()), got, want)
 		}
 	}

@@ -1,13 +1,12 @@
-package store
+package memory
 
 import (
-	"math"
 	"sort"
-	"time"
 
 	"github.com/tidwall/btree"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -121,7 +120,7 @@ func (x index) count(f a2a.Filter) int {
 		x.scan(f, nil, func(*entry) bool { n++; return true })
 		return n
 	}
-	oldest := Oldest(f)
+	oldest := store.Oldest(f)
 	return sort.Search(t.Len(), func(i int) bool {
 		e, _ := t.GetAt(i)
 		return e.at < oldest
@@ -135,7 +134,7 @@ func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 	if t == nil {
 		return
 	}
-	oldest := Oldest(f)
+	oldest := store.Oldest(f)
 	step := func(e *entry) bool {
 		if e.at < oldest {
 			return false
@@ -151,17 +150,3 @@ func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 	}
 	t.Ascend(after, step)
 }
-
-// Oldest is the earliest status time that a filter selects.
-func Oldest(f a2a.Filter) int64 {
-	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
-		return minTime
-	}
-	if f.StatusAfter.After(time.Unix(0, math.MaxInt64)) {
-		return math.MaxInt64
-	}
-	return f.StatusAfter.UnixNano()
-}
-
-// minTime is the earliest time that nanoseconds can tell.
-const minTime = -1 << 63

@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -41,7 +42,7 @@ func newPushes() pushes {
 func (s *pushes) put(p a2a.Push, root string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer Poke(s.wake)
+	defer store.Poke(s.wake)
 	conf := proto.CloneOf(p.Config)
 	if have := s.find(root, p.Task.ID, conf.GetId()); have != nil {
 		have.Config, have.Version = conf, p.Version
@@ -106,7 +107,7 @@ func (s *pushes) wakeIdle(root string, now time.Time) {
 	for _, p := range s.byRoot[root] {
 		if p.due.IsZero() && !p.Ended {
 			s.set(p, now)
-			Poke(s.wake)
+			store.Poke(s.wake)
 		}
 	}
 }
@@ -137,7 +138,7 @@ func (s *pushes) over(p *push) {
 }
 
 // PutPush keeps a configuration, in the place of the one with its id.
-func (s *Memory) PutPush(_ context.Context, p a2a.Push) error {
+func (s *Store) PutPush(_ context.Context, p a2a.Push) error {
 	r, _, err := s.find(p.Task)
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func (s *Memory) PutPush(_ context.Context, p a2a.Push) error {
 }
 
 // keep keeps a configuration of a run. The caller holds r.mu.
-func (s *Memory) keep(r *run, p a2a.Push) error {
+func (s *Store) keep(r *run, p a2a.Push) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.runs[r.root] != r { // dropped meanwhile
@@ -159,7 +160,7 @@ func (s *Memory) keep(r *run, p a2a.Push) error {
 }
 
 // Push returns a configuration of a task.
-func (s *Memory) Push(_ context.Context, k a2a.Key, id string) (a2a.Push, error) {
+func (s *Store) Push(_ context.Context, k a2a.Key, id string) (a2a.Push, error) {
 	r, _, err := s.find(k)
 	if err != nil {
 		return a2a.Push{}, err
@@ -173,7 +174,7 @@ func (s *Memory) Push(_ context.Context, k a2a.Key, id string) (a2a.Push, error)
 }
 
 // ListPushes returns configurations of a task, by id, behind an id.
-func (s *Memory) ListPushes(_ context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
+func (s *Store) ListPushes(_ context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
 	r, _, err := s.find(k)
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (s *Memory) ListPushes(_ context.Context, k a2a.Key, after string, limit in
 }
 
 // DeletePush deletes a configuration and what was given up of it.
-func (s *Memory) DeletePush(_ context.Context, k a2a.Key, id string) error {
+func (s *Store) DeletePush(_ context.Context, k a2a.Key, id string) error {
 	r, _, err := s.find(k)
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (s *Memory) DeletePush(_ context.Context, k a2a.Key, id string) error {
 }
 
 // DeadPushes returns the notifications of a task that were given up.
-func (s *Memory) DeadPushes(_ context.Context, k a2a.Key, limit int) (list []a2a.DeadPush, total int, err error) {
+func (s *Store) DeadPushes(_ context.Context, k a2a.Key, limit int) (list []a2a.DeadPush, total int, err error) {
 	r, _, err := s.find(k)
 	if err != nil {
 		return nil, 0, err
@@ -227,10 +228,10 @@ func (s *Memory) DeadPushes(_ context.Context, k a2a.Key, limit int) (list []a2a
 }
 
 // PushWake receives when something may be due that was not.
-func (s *Memory) PushWake() <-chan struct{} { return s.pushes.wake }
+func (s *Store) PushWake() <-chan struct{} { return s.pushes.wake }
 
 // ClaimPushes takes configurations that are due, for a lease.
-func (s *Memory) ClaimPushes(_ context.Context, limit int, lease time.Duration) (claims []a2a.PushClaim, next time.Time, err error) {
+func (s *Store) ClaimPushes(_ context.Context, limit int, lease time.Duration) (claims []a2a.PushClaim, next time.Time, err error) {
 	now := s.clock()
 	s.pushes.mu.Lock()
 	defer s.pushes.mu.Unlock()
@@ -266,7 +267,7 @@ func (s *pushes) claimed(root string, c a2a.PushClaim) *push {
 }
 
 // HoldsPush reports whether a claim is still its holder's.
-func (s *Memory) HoldsPush(_ context.Context, c a2a.PushClaim) (bool, error) {
+func (s *Store) HoldsPush(_ context.Context, c a2a.PushClaim) (bool, error) {
 	r, _, err := s.find(c.Task)
 	if err != nil {
 		return false, nil // it went with its task
@@ -277,7 +278,7 @@ func (s *Memory) HoldsPush(_ context.Context, c a2a.PushClaim) (bool, error) {
 }
 
 // SettlePush puts a step on record.
-func (s *Memory) SettlePush(_ context.Context, c a2a.PushClaim, step a2a.PushStep) error {
+func (s *Store) SettlePush(_ context.Context, c a2a.PushClaim, step a2a.PushStep) error {
 	lost := fmt.Errorf("push configuration %s of %s: %w", c.Config.GetId(), c.Task.ID, a2a.ErrPushLost)
 	r, _, err := s.find(c.Task)
 	if err != nil {
@@ -303,7 +304,7 @@ func (s *Memory) SettlePush(_ context.Context, c a2a.PushClaim, step a2a.PushSte
 		s.pushes.set(p, at)
 	case r.record.len() > step.Seen && !step.Ended:
 		s.pushes.set(p, s.clock())
-		Poke(s.pushes.wake)
+		store.Poke(s.pushes.wake)
 	default:
 		s.pushes.set(p, time.Time{})
 	}

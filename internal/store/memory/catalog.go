@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"cmp"
@@ -7,10 +7,11 @@ import (
 	"sync"
 
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// entries are the catalog of a Memory. The zero value is empty.
+// entries are the catalog of a Store. The zero value is empty.
 type entries struct {
 	mu       sync.Mutex
 	version  int64                      // guarded by mu
@@ -18,10 +19,8 @@ type entries struct {
 	watchers map[chan struct{}]struct{} // guarded by mu
 }
 
-var _ catalog.Store = (*Memory)(nil)
-
 // Catalog implements catalog.Store.
-func (s *Memory) Catalog(context.Context) (catalog.Snapshot, error) {
+func (s *Store) Catalog(context.Context) (catalog.Snapshot, error) {
 	c := &s.catalog
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +34,7 @@ func (s *Memory) Catalog(context.Context) (catalog.Snapshot, error) {
 }
 
 // CatalogVersion implements catalog.Store.
-func (s *Memory) CatalogVersion(context.Context) (int64, error) {
+func (s *Store) CatalogVersion(context.Context) (int64, error) {
 	s.catalog.mu.Lock()
 	defer s.catalog.mu.Unlock()
 	return s.catalog.version, nil
@@ -50,7 +49,7 @@ func (c *entries) has(id string) bool {
 }
 
 // ChangeCatalog implements catalog.Store.
-func (s *Memory) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
+func (s *Store) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog
 	s.mu.RLock() // no collaboration can begin in the meantime
 	defer s.mu.RUnlock()
@@ -79,13 +78,13 @@ func (s *Memory) ChangeCatalog(_ context.Context, version int64, change catalog.
 		c.byID[e.ID] = e
 	}
 	for w := range c.watchers {
-		Poke(w)
+		store.Poke(w)
 	}
 	return c.version, nil
 }
 
 // WatchCatalog implements catalog.Store.
-func (s *Memory) WatchCatalog() (wake <-chan struct{}, stop func()) {
+func (s *Store) WatchCatalog() (wake <-chan struct{}, stop func()) {
 	c, w := &s.catalog, make(chan struct{}, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()

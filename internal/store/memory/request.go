@@ -1,11 +1,11 @@
-package store
+package memory
 
 import (
 	"bytes"
-	"cmp"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -27,17 +27,13 @@ type expiry struct {
 	at  time.Time
 }
 
-// Sender returns who sent an input for a task of owner: the person who gives an answer, otherwise
-// the owner.
-func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
-
 // putKey returns the key of an input. An input with a digest is identified by its sender, like the
 // id of a message, and an input without one by its root task.
 func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
 	}
-	return requestKey{owner: Sender(r.owner, in), agent: AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
+	return requestKey{owner: store.Sender(r.owner, in), agent: store.AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
 }
 
 // again returns the result of a request that is repeated. The error is a2a.ErrReused if the request
@@ -50,7 +46,7 @@ func (q request) again(root string, digest []byte) (string, int64, error) {
 }
 
 // known returns the result of an input that was put before.
-func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
+func (s *Store) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	q, known := s.request(key, now)
@@ -62,15 +58,15 @@ func (s *Memory) known(r *run, key requestKey, digest []byte, now time.Time) (n 
 }
 
 // request returns a request that was made within its window. The caller must hold mu.
-func (s *Memory) request(key requestKey, now time.Time) (request, bool) {
+func (s *Store) request(key requestKey, now time.Time) (request, bool) {
 	q, ok := s.requests[key]
-	return q, ok && key.id != "" && now.Sub(q.at) < Window(key.id, s.deduplicate)
+	return q, ok && key.id != "" && now.Sub(q.at) < store.Window(key.id, s.deduplicate)
 }
 
 // remember stores a request for its window, and removes those whose window has passed. The caller
 // must hold mu.
-func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
-	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(RequestWindow, s.deduplicate) {
+func (s *Store) remember(r *run, key requestKey, q request, now time.Time) {
+	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(store.RequestWindow, s.deduplicate) {
 		s.expire(s.expiries[0])
 		s.expiries[0] = expiry{}
 		s.expiries = s.expiries[1:]
@@ -85,7 +81,7 @@ func (s *Memory) remember(r *run, key requestKey, q request, now time.Time) {
 }
 
 // expire removes a request, unless it was made again since then. The caller must hold mu.
-func (s *Memory) expire(e expiry) {
+func (s *Store) expire(e expiry) {
 	if q, ok := s.requests[e.key]; ok && q.at.Equal(e.at) {
 		delete(s.requests, e.key)
 	}
@@ -93,7 +89,7 @@ func (s *Memory) expire(e expiry) {
 
 // retire adds a run to the finished ones, encodes the events of an earlier one, and drops the
 // oldest runs beyond the limit.
-func (s *Memory) retire(r *run) {
+func (s *Store) retire(r *run) {
 	if old := s.finish(r); old != nil {
 		old.pack()
 	}
@@ -101,7 +97,7 @@ func (s *Memory) retire(r *run) {
 
 // finish adds a run to the finished ones and drops the oldest beyond the limit. It returns the run
 // whose events are to be encoded, nil if there is none.
-func (s *Memory) finish(r *run) *run {
+func (s *Store) finish(r *run) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = append(s.finished, r)
@@ -117,7 +113,7 @@ func (s *Memory) finish(r *run) *run {
 }
 
 // drop removes a finished run with everything that belongs to it. The caller must hold mu.
-func (s *Memory) drop(r *run) {
+func (s *Store) drop(r *run) {
 	delete(s.runs, r.root)
 	s.pushes.drop(r.root)
 	if r.tied != nil {

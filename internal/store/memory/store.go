@@ -1,5 +1,5 @@
-// Package store keeps tasks, their journals and their inboxes.
-package store
+// Package memory has the store that keeps everything in the memory of the process.
+package memory
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -42,8 +43,8 @@ type Fold interface {
 // FoldFunc returns the fold of a scope of a root before the first event.
 type FoldFunc func(root, scope string) Fold
 
-// MemoryConfig sets up a Memory.
-type MemoryConfig struct {
+// Config configures a Store.
+type Config struct {
 	// Clock tells the time; unset is time.Now.
 	Clock func() time.Time
 	// MaxFinished bounds the finished runs that are kept, of all owners
@@ -55,17 +56,16 @@ type MemoryConfig struct {
 	Fold FoldFunc
 }
 
-// Memory keeps everything in the memory of this process, and loses it with it.
-// It implements a2a.Store, a2a.Overview, a2a.Approvals, a2a.Conversations, a2a.Pushes,
-// catalog.Store, board.Store and engine.Leases. Safe for concurrent use.
-type Memory struct {
+// Store keeps everything in the memory of this process, and loses it with it.
+// It implements store.Store. Safe for concurrent use.
+type Store struct {
 	clock       func() time.Time
 	maxFinished int
 	deduplicate time.Duration
 	fold        FoldFunc
-	tokens      Sealer
+	tokens      store.Sealer
 	due         dueQueue
-	all         Bell // rung when a root is new or has new events, or when a board has changed
+	all         store.Bell // rung when a root is new or has new events, or when a board has changed
 
 	sizes         sharedSizes
 	conversations conversations
@@ -87,6 +87,8 @@ type Memory struct {
 	busy map[string][]a2a.Key // collaborations that have not ended, by agent; guarded by mu
 }
 
+var _ store.Store = (*Store)(nil)
+
 // owner is what the store keeps for one owner.
 type owner struct {
 	runs    int
@@ -94,8 +96,8 @@ type owner struct {
 	briefed *btree.BTreeG[*run] // listed runs that were begun with a brief, by root
 }
 
-// NewMemory returns an empty store.
-func NewMemory(cfg MemoryConfig) *Memory {
+// New returns an empty store.
+func New(cfg Config) *Store {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
@@ -107,8 +109,8 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
-	return &Memory{
-		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: NewSealer(key),
+	return &Store{
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: store.NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
 		sizes:         sharedSizes{seed: maphash.MakeSeed()},
@@ -118,7 +120,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 }
 
 // Create makes a task with its first event, due to run.
-func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool, err error) {
+func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
@@ -127,7 +129,7 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := requestKey{owner: n.Owner, agent: AgentOf(n.MessageID, r.agent), id: n.MessageID}
+	key := requestKey{owner: n.Owner, agent: store.AgentOf(n.MessageID, r.agent), id: n.MessageID}
 	if q, known := s.request(key, now); known {
 		root, _, err = q.again("", n.Digest)
 		return root, err == nil, err
@@ -164,10 +166,10 @@ func (s *Memory) Create(_ context.Context, n a2a.New) (root string, existed bool
 
 // Sent returns the root of the task that a message of the owner created or was added
 // to, within the time that message ids are remembered.
-func (s *Memory) Sent(_ context.Context, owner, agent, messageID string) (string, error) {
+func (s *Store) Sent(_ context.Context, owner, agent, messageID string) (string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	q, known := s.request(requestKey{owner: owner, agent: AgentOf(messageID, agent), id: messageID}, s.clock())
+	q, known := s.request(requestKey{owner: owner, agent: store.AgentOf(messageID, agent), id: messageID}, s.clock())
 	if !known {
 		return "", a2a.ErrNotFound
 	}
@@ -175,7 +177,7 @@ func (s *Memory) Sent(_ context.Context, owner, agent, messageID string) (string
 }
 
 // ownerOf returns what is kept for an owner. The caller holds mu.
-func (s *Memory) ownerOf(name string) *owner {
+func (s *Store) ownerOf(name string) *owner {
 	o := s.owners[name]
 	if o == nil {
 		o = &owner{listed: index{}, briefed: btree.NewBTreeGOptions(func(a, b *run) bool { return a.root < b.root }, btree.Options{NoLocks: true})}
@@ -185,7 +187,7 @@ func (s *Memory) ownerOf(name string) *owner {
 }
 
 // find returns the run of a key, and the scope that the key names.
-func (s *Memory) find(k a2a.Key) (*run, string, error) {
+func (s *Store) find(k a2a.Key) (*run, string, error) {
 	root, scope := agent.SplitTask(k.ID)
 	s.mu.RLock()
 	r := s.runs[root]
@@ -196,18 +198,9 @@ func (s *Memory) find(k a2a.Key) (*run, string, error) {
 	return r, scope, nil
 }
 
-// Put leaves an input in the inbox of a task and makes it due.
-func (s *Memory) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte) (n int64, existed bool, err error) {
-	return s.put(k, in, digest, nil)
-}
-
-// PutWithPush does so, and keeps a configuration.
-func (s *Memory) PutWithPush(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p a2a.Push) (n int64, existed bool, err error) {
-	return s.put(k, in, digest, &p)
-}
-
-// put leaves an input, with a configuration unless p is nil.
-func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
+// Put leaves an input in the inbox of a task and makes it due, and keeps a configuration
+// unless p is nil.
+func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
@@ -238,7 +231,7 @@ func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) 
 	s.remember(r, key, request{root: r.root, n: n, digest: digest}, now)
 	s.mu.Unlock()
 	if r.claimed {
-		Poke(r.wake)
+		store.Poke(r.wake)
 	} else {
 		s.due.set(r, now)
 	}
@@ -246,7 +239,7 @@ func (s *Memory) put(k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) 
 }
 
 // open refuses what has ended, and children that are not there. The caller holds r.mu.
-func (s *Memory) open(r *run, scope string) error {
+func (s *Store) open(r *run, scope string) error {
 	if r.ended {
 		return a2a.ErrTerminal
 	}
@@ -264,7 +257,7 @@ func (s *Memory) open(r *run, scope string) error {
 }
 
 // child computes the task of a scope.
-func (s *Memory) child(root, scope string, events []*teamv1.Event) Fold {
+func (s *Store) child(root, scope string, events []*teamv1.Event) Fold {
 	f := s.fold(root, scope)
 	for _, ev := range events {
 		f.Apply(ev)
@@ -273,7 +266,7 @@ func (s *Memory) child(root, scope string, events []*teamv1.Event) Fold {
 }
 
 // Task returns the A2A task and the sequence it shows.
-func (s *Memory) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+func (s *Store) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
 	r, scope, err := s.find(k)
 	if err != nil {
 		return nil, 0, err
@@ -294,7 +287,7 @@ func (s *Memory) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 
 // Events returns events after a sequence, of the key's scope and below. Those
 // of a task that is not visible yet are returned too: its sender waits for them.
-func (s *Memory) Events(_ context.Context, k a2a.Key, after int64, maxEvents int) ([]a2a.Record, error) {
+func (s *Store) Events(_ context.Context, k a2a.Key, after int64, maxEvents int) ([]a2a.Record, error) {
 	r, scope, err := s.find(k)
 	if err != nil {
 		return nil, err
@@ -314,7 +307,7 @@ func (s *Memory) Events(_ context.Context, k a2a.Key, after int64, maxEvents int
 
 // Watch returns a channel that receives when a root may have new events; a
 // child's id stands for its root. Of a root that is not there it never does.
-func (s *Memory) Watch(id string) (wake <-chan struct{}, stop func()) {
+func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	s.mu.RLock()
 	r := s.runs[root]
@@ -325,10 +318,14 @@ func (s *Memory) Watch(id string) (wake <-chan struct{}, stop func()) {
 	return r.watch()
 }
 
-// Poke leaves one signal in a channel that holds one.
-func Poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+// Ready returns nil: memory accepts all writes.
+func (s *Store) Ready() error { return nil }
+
+// Failed returns nil, a channel that is never closed: memory does not fail.
+func (s *Store) Failed() <-chan struct{} { return nil }
+
+// Err returns nil.
+func (s *Store) Err() error { return nil }
+
+// Close does nothing: nothing outlives the process.
+func (s *Store) Close() error { return nil }

@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"bytes"
@@ -13,10 +13,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// boards are those of a Memory. The zero value is empty.
+// boards are those of a Store. The zero value is empty.
 type boards struct {
 	mu sync.Mutex
 	by map[board.Key]*boardState // guarded by mu
@@ -36,8 +37,6 @@ type boardRecord struct {
 	event *teamv1.BoardEvent
 }
 
-var _ board.Store = (*Memory)(nil)
-
 // at returns a board, an empty one where nothing was put on it. The caller holds mu.
 func (b *boards) at(k board.Key) *boardState {
 	if s := b.by[k]; s != nil {
@@ -55,7 +54,7 @@ func (b *boards) keep(k board.Key, s *boardState) {
 }
 
 // ChangeBoard implements board.Store.
-func (s *Memory) ChangeBoard(_ context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
+func (s *Store) ChangeBoard(_ context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	b := s.boards.at(k)
@@ -80,7 +79,7 @@ func (s *Memory) ChangeBoard(_ context.Context, k board.Key, op board.Op, f func
 	b.events = append(b.events, boardRecord{op, proto.CloneOf(c.Event)})
 	b.events = b.events[max(0, len(b.events)-board.MaxEvents):]
 	s.boards.keep(k, b)
-	s.all.Ring(EveryoneOf(k.Account))
+	s.all.Ring(store.EveryoneOf(k.Account))
 	return c.Event, nil
 }
 
@@ -142,7 +141,7 @@ func (b *boardState) now(now time.Time) []*teamv1.WorkItem {
 }
 
 // WorkItem implements board.Store.
-func (s *Memory) WorkItem(_ context.Context, k board.Key, id string) (*teamv1.WorkItem, error) {
+func (s *Store) WorkItem(_ context.Context, k board.Key, id string) (*teamv1.WorkItem, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	it := s.boards.at(k).items[id]
@@ -153,7 +152,7 @@ func (s *Memory) WorkItem(_ context.Context, k board.Key, id string) (*teamv1.Wo
 }
 
 // WorkItems implements board.Store.
-func (s *Memory) WorkItems(_ context.Context, k board.Key, f board.Filter) ([]*teamv1.WorkItem, error) {
+func (s *Store) WorkItems(_ context.Context, k board.Key, f board.Filter) ([]*teamv1.WorkItem, error) {
 	s.boards.mu.Lock()
 	items := s.boards.at(k).now(s.clock())
 	s.boards.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *Memory) WorkItems(_ context.Context, k board.Key, f board.Filter) ([]*t
 }
 
 // BoardEvents implements board.Store.
-func (s *Memory) BoardEvents(_ context.Context, k board.Key, after int64, limit int) ([]*teamv1.BoardEvent, error) {
+func (s *Store) BoardEvents(_ context.Context, k board.Key, after int64, limit int) ([]*teamv1.BoardEvent, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	b := s.boards.at(k)
@@ -188,7 +187,7 @@ func (s *Memory) BoardEvents(_ context.Context, k board.Key, after int64, limit 
 }
 
 // BoardMessages implements board.Store.
-func (s *Memory) BoardMessages(_ context.Context, k board.Key, f board.MessageFilter) ([]*teamv1.BoardMessage, error) {
+func (s *Store) BoardMessages(_ context.Context, k board.Key, f board.MessageFilter) ([]*teamv1.BoardMessage, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	b := s.boards.at(k)
@@ -212,7 +211,7 @@ func (s *Memory) BoardMessages(_ context.Context, k board.Key, f board.MessageFi
 }
 
 // BoardOverview implements board.Store.
-func (s *Memory) BoardOverview(_ context.Context, k board.Key) (board.Overview, error) {
+func (s *Store) BoardOverview(_ context.Context, k board.Key) (board.Overview, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	b := s.boards.at(k)
@@ -220,7 +219,7 @@ func (s *Memory) BoardOverview(_ context.Context, k board.Key) (board.Overview, 
 }
 
 // AckBoard implements board.Store.
-func (s *Memory) AckBoard(_ context.Context, k board.Key, reader string, upTo int64) (int64, error) {
+func (s *Store) AckBoard(_ context.Context, k board.Key, reader string, upTo int64) (int64, error) {
 	s.boards.mu.Lock()
 	defer s.boards.mu.Unlock()
 	b := s.boards.at(k)

@@ -1,4 +1,4 @@
-package store_test
+package memory_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -20,8 +21,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemory(t *testing.T) {
-	storetest.Run(t, func(_ testing.TB, clock func() time.Time) storetest.Store {
-		return store.NewMemory(store.MemoryConfig{Clock: clock})
+	storetest.Run(t, func(_ testing.TB, clock func() time.Time) store.Store {
+		return memory.New(memory.Config{Clock: clock})
 	})
 }
 
@@ -43,7 +44,7 @@ func end() *teamv1.Event {
 }
 
 // claimed makes a task and claims it.
-func claimed(t testing.TB, s *store.Memory, i int) a2a.Claim {
+func claimed(t testing.TB, s *memory.Store, i int) a2a.Claim {
 	t.Helper()
 	if _, _, err := s.Create(t.Context(), newTask(i)); err != nil {
 		t.Fatal(err)
@@ -56,7 +57,7 @@ func claimed(t testing.TB, s *store.Memory, i int) a2a.Claim {
 }
 
 func TestMemory_keeps_the_last_finished_runs(t *testing.T) {
-	s := store.NewMemory(store.MemoryConfig{MaxFinished: 2})
+	s := memory.New(memory.Config{MaxFinished: 2})
 	claimed(t, s, 99) // goes on, and stays
 	for i := range 3 {
 		if err := claimed(t, s, i).Journal.Append(t.Context(), end()); err != nil {
@@ -80,14 +81,14 @@ func TestMemory_keeps_the_last_finished_runs(t *testing.T) {
 }
 
 func TestMemory_refuses_claims_of_another_store(t *testing.T) {
-	s, other := store.NewMemory(store.MemoryConfig{}), store.NewMemory(store.MemoryConfig{})
+	s, other := memory.New(memory.Config{}), memory.New(memory.Config{})
 	if err := s.Park(t.Context(), claimed(t, other, 0), a2a.Park{}); err == nil {
 		t.Fatal("parked")
 	}
 }
 
 func TestMemory_append_without_watchers_allocates_little(t *testing.T) {
-	s := store.NewMemory(store.MemoryConfig{})
+	s := memory.New(memory.Config{})
 	j := claimed(t, s, 0).Journal
 	ev := make([]*teamv1.Event, 2000)
 	for i := range ev {
@@ -106,7 +107,7 @@ func TestMemory_append_without_watchers_allocates_little(t *testing.T) {
 }
 
 func FuzzPageToken(f *testing.F) {
-	s := store.NewMemory(store.MemoryConfig{})
+	s := memory.New(memory.Config{})
 	for i := range 3 {
 		if _, _, err := s.Create(context.Background(), newTask(i)); err != nil {
 			f.Fatal(err)
@@ -134,7 +135,7 @@ func FuzzPageToken(f *testing.F) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	s := store.NewMemory(store.MemoryConfig{})
+	s := memory.New(memory.Config{})
 	var j a2a.Journal
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -149,7 +150,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkPut is a task's way from Created to Ended.
 func BenchmarkPut(b *testing.B) {
-	s := store.NewMemory(store.MemoryConfig{MaxFinished: 1 << 30})
+	s := memory.New(memory.Config{MaxFinished: 1 << 30})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		c := claimed(b, s, i)
@@ -164,7 +165,7 @@ func BenchmarkPut(b *testing.B) {
 
 func BenchmarkList(b *testing.B) {
 	for _, n := range []int{1e3, 1e5} {
-		s := store.NewMemory(store.MemoryConfig{MaxFinished: 1 << 30})
+		s := memory.New(memory.Config{MaxFinished: 1 << 30})
 		for i := range n {
 			if _, _, err := s.Create(b.Context(), newTask(i)); err != nil {
 				b.Fatal(err)
@@ -195,7 +196,7 @@ func BenchmarkList(b *testing.B) {
 // What is beyond a number of entries is forgotten: whole conversations, the ones
 // that nothing was added to for longest.
 func TestMemory_keeps_the_conversations_used_last(t *testing.T) {
-	s := store.NewMemory(store.MemoryConfig{MaxFinished: 2}) // 8 entries
+	s := memory.New(memory.Config{MaxFinished: 2}) // 8 entries
 	remember := func(context string, n int) {
 		t.Helper()
 		e := a2a.Exchange{Task: fmt.Sprint(context, n), By: []a2a.Contribution{{Path: "a", Messages: []*a2av1.Message{agent.NewMessage("x"), agent.NewMessage("y")}}}}

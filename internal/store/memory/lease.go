@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"container/heap"
@@ -11,17 +11,17 @@ import (
 )
 
 // Now returns the store's time.
-func (s *Memory) Now() time.Time { return s.clock() }
+func (s *Store) Now() time.Time { return s.clock() }
 
 // Lease is without end: a replica that goes takes the store with it.
-func (s *Memory) Lease() time.Duration { return 0 }
+func (s *Store) Lease() time.Duration { return 0 }
 
 // Beat does nothing.
-func (s *Memory) Beat(context.Context, string) error { return nil }
+func (s *Store) Beat(context.Context, string) error { return nil }
 
 // Claim takes up to limit due runs. A claim needs no lease that runs out: its
 // owner is this process, which takes the store with it when it goes.
-func (s *Memory) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {
+func (s *Store) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {
 	now := s.clock()
 	for len(claims) < limit {
 		r := s.due.pop(now)
@@ -36,7 +36,7 @@ func (s *Memory) Claim(_ context.Context, _ string, limit int) (claims []a2a.Cla
 }
 
 // claim opens a new epoch of a run unless it is driven or has ended.
-func (s *Memory) claim(r *run) (a2a.Claim, bool) {
+func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.due.remove(r) // an input may have put it back since it was popped
@@ -51,7 +51,7 @@ func (s *Memory) claim(r *run) (a2a.Claim, bool) {
 }
 
 // Park releases a run as its drive left it.
-func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
+func (s *Store) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	return s.giveUp(c, func(r *run) error {
 		if p.Done && !r.ended {
 			return fmt.Errorf("park %s as done: its end is not on record", c.Root)
@@ -68,7 +68,7 @@ func (s *Memory) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 }
 
 // Release releases a run that has not come to a stop.
-func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
+func (s *Store) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 	if at.IsZero() {
 		at = s.clock()
 	}
@@ -82,7 +82,7 @@ func (s *Memory) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 
 // Suspend releases a run that must not be retried until an input arrives for it. Until
 // then readers of the task see reason.
-func (s *Memory) Suspend(_ context.Context, c a2a.Claim, reason string) error {
+func (s *Store) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 	return s.giveUp(c, func(r *run) error {
 		r.parked = reason
 		return nil
@@ -90,7 +90,7 @@ func (s *Memory) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 }
 
 // giveUp ends a claim unless settle refuses.
-func (s *Memory) giveUp(c a2a.Claim, settle func(*run) error) error {
+func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.store != s {
 		return fmt.Errorf("release %s: no claim of this store", c.Root)

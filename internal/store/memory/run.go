@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"slices"
@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	fold "github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -35,20 +36,20 @@ type run struct {
 	parked   string                     // why the run is parked, see Suspend; empty: it is not; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
-	listedAsking bool // it is in Memory.asking; guarded by mu
+	listedAsking bool // it is in Store.asking; guarded by mu
 
 	briefed  bool         // begun with a brief; never changes
-	entry    *entry       // in the owner's index; written under mu and Memory.mu
-	requests []requestKey // guarded by Memory.mu
+	entry    *entry       // in the owner's index; written under mu and Store.mu
+	requests []requestKey // guarded by Store.mu
 	collab   bool         // it counts as a collaboration until it ends; never changes
-	tied     *definition  // nil is none; guarded by Memory.mu, like what it holds
+	tied     *definition  // nil is none; guarded by Store.mu, like what it holds
 
 	dueAt time.Time // guarded by dueQueue.mu
 	place int       // in the queue, from 1; 0 is not there; guarded by dueQueue.mu
 }
 
 // newRun returns a run with its first event.
-func (s *Memory) newRun(n a2a.New, now time.Time) *run {
+func (s *Store) newRun(n a2a.New, now time.Time) *run {
 	acc := n.Accepted
 	r := &run{
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
@@ -66,7 +67,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	}
 	at := r.stamp(now)
 	for _, ev := range events {
-		if RootEnd(ev) {
+		if store.RootEnd(ev) {
 			r.closeInbox(at, ev)
 		}
 		r.add(at, ev)
@@ -74,7 +75,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	r.last = now
 	r.bytes += size
 	for w := range r.watchers {
-		Poke(w)
+		store.Poke(w)
 	}
 }
 
@@ -95,8 +96,8 @@ func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	r.record.events = append(r.record.events, ev)
 	r.fold.Apply(ev)
 	r.asking.Apply(ev)
-	r.ended = r.ended || RootEnd(ev)
-	if n := Consumes(ev); n > 0 {
+	r.ended = r.ended || store.RootEnd(ev)
+	if n := store.Consumes(ev); n > 0 {
 		r.inbox = slices.DeleteFunc(r.inbox, func(in *teamv1.Inbound) bool { return in.GetN() == n })
 	}
 }
@@ -107,7 +108,7 @@ func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	rows := r.inbox
 	r.inbox = nil
 	for _, in := range rows {
-		if late := TooLate(in, end); late != nil {
+		if late := store.TooLate(in, end); late != nil {
 			r.add(at, late)
 		}
 	}
@@ -126,11 +127,11 @@ func (r *run) unanswered(in *teamv1.Inbound) error {
 	if in.GetAnswered() == nil {
 		return nil
 	}
-	if err := Unanswered(in, r.inbox); err != nil {
+	if err := store.Unanswered(in, r.inbox); err != nil {
 		return err
 	}
 	for _, ev := range slices.Backward(r.record.all()) {
-		if decides, err := Decides(ev, in.GetAnswered().GetQuestion()); decides {
+		if decides, err := store.Decides(ev, in.GetAnswered().GetQuestion()); decides {
 			return err
 		}
 	}

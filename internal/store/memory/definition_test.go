@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // that nobody uses for an hour.
 func TestDefinitions(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := NewMemory(MemoryConfig{Clock: func() time.Time { return now }, MaxFinished: 1})
+	s := New(Config{Clock: func() time.Time { return now }, MaxFinished: 1})
 	put := func(name, body string) {
 		t.Helper()
 		if err := s.PutDefinition(t.Context(), name, []byte(body)); err != nil {
