@@ -69,8 +69,7 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 	e.signal()
 }
 
-// suspend parks a run with a reason for its readers and reports whether that succeeded. It returns
-// false if the store cannot do so.
+// suspend parks a run with a reason for its readers, and reports whether that succeeded.
 func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
