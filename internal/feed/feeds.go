@@ -46,7 +46,7 @@ type Key struct {
 	// Root is the id of the root task. Scope is the scope of the task within it, empty for the
 	// root.
 	Root, Scope string
-	// Details includes updates about every decision and step.
+	// Details reports whether the feed has updates about every decision and step.
 	Details bool
 }
 
