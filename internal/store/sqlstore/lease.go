@@ -378,8 +378,9 @@ func (j *journal) over() bool {
 	return j.closed
 }
 
-// orphan makes all claimed runs due. It is called when this process has just opened a database for
-// exclusive use, so that the process that claimed the runs no longer exists.
+// orphan makes all claimed and all parked runs due, and releases all claims of push configurations.
+// It is called when this process has just opened a database for exclusive use, so that the process
+// that made the claims no longer exists.
 func (s *Store) orphan(ctx context.Context) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {

@@ -39,7 +39,7 @@ const (
 	// planFor is the timeout of one attempt of a transaction that reads before it writes.
 	planFor = 30 * time.Second
 	// idleFor is how long the database waits within a transaction for a replica that hangs, before
-	// it aborts the transaction and releases its locks.
+	// it ends the session and releases its locks.
 	idleFor = "10000" // milliseconds
 )
 
