@@ -22,15 +22,15 @@ type Agent interface {
 	// it.
 	Info(ctx context.Context) (*teamv1.AgentInfo, error)
 
-	// Process works on one call and yields the events of the work. Callers are the driver of a
-	// run and the team whose member the agent is; below, "the caller" is either of them.
+	// Process works on one call and yields the events of the work. It is called by the driver of
+	// a run, or by the team whose member the agent is; "the caller" below is either of them.
 	//
 	// req.Recorded holds the events that this same call has already recorded, in order, for its
-	// own scope and all scopes below it; it is empty on the first attempt. Messages that an event
-	// holds by reference have been filled in. Process yields only the events that follow those in
-	// req.Recorded. Events that the caller records about the call itself (Accepted, Started,
-	// Retried, Waiting, Ended and Claimed) are not included. An agent that ignores req.Recorded
-	// starts from the beginning after a crash.
+	// own scope and all scopes below it, including the answers to its questions. It is empty on
+	// the first call. Process yields only the events that follow those in req.Recorded. Events
+	// that the caller records about the call itself (Accepted, Started, Retried, Waiting, Ended
+	// and Claimed) are not included. An agent that ignores req.Recorded starts from the beginning
+	// after a crash.
 	//
 	// If yield returns true, the event has been added to the journal, and its Seq and Time are
 	// set. It is not durable yet: an agent calls Commit before it has an effect outside of the
