@@ -137,7 +137,7 @@ func (f *Func) protected(ctx context.Context, m *a2av1.Message) (_ *a2av1.Messag
 }
 
 // Panicked returns the error of an agent that panicked with the value r, and logs r with the
-// stack of the caller. A nil log is ignored.
+// stack trace. It must be called by the deferred function that recovered r. A nil log is ignored.
 func Panicked(log *zap.Logger, id string, r any) *Error {
 	if log != nil {
 		log.Error("agent panicked", zap.String("agent", id), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
