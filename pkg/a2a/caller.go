@@ -8,7 +8,7 @@ import (
 
 // Caller identifies who makes a call. The authentication of the server sets it with WithCaller.
 type Caller struct {
-	// Account is the tenant of the server, whose data is isolated from that of other accounts.
+	// Account is the security boundary: a caller never sees tasks of another account.
 	Account string
 	// Principal is the user or program within the account.
 	Principal string
