@@ -57,7 +57,9 @@ type Config struct {
 	// current revisions; if it implements Finder, calls also reach agents that were added
 	// elsewhere. Required.
 	Agents Agents
-	Store  Store
+	// Store stores tasks, journals and inboxes. Optional features depend on which of the
+	// interfaces Pushes, Conversations, Overview and Approvals it implements. Required.
+	Store Store
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)
@@ -78,8 +80,8 @@ type Config struct {
 	Extended func(id string) []ExtendedCard
 	// Clock returns the current time. The default is time.Now.
 	Clock func() time.Time
-	// CancelWait is the maximum time for which CancelTask waits for the end of the task. The
-	// default is 10 seconds.
+	// CancelWait is the maximum time for which CancelTask, Stop, Pause and Resume wait for their
+	// effect. The default is 10 seconds.
 	CancelWait time.Duration
 	// Streams limits the open streams.
 	Streams Streams
