@@ -153,7 +153,8 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc := s.accepted
-	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0 // the referenced tasks follow what the agent remembers
+	// The referenced tasks follow what the agent remembers.
+	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0
 	acc.History = append(acc.GetHistory(), references...)
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
 	if acc.Pins, err = h.c.pins(ctx, id); err != nil {
@@ -184,7 +185,8 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	root, existed, err := h.c.Store.Create(ctx, New{
 		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
-	h.c.Wake(root) // also after an error and for an existing task: it may have been recorded without a wake-up
+	// Also after an error and for an existing task: it may have been recorded without a wake-up.
+	h.c.Wake(root)
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
@@ -246,7 +248,8 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
 	}
-	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil { // only validated: an agent that is working is not shown the referenced tasks
+	// References are only validated: an agent that is working is not shown the referenced tasks.
+	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {
 		return sent{}, err
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
