@@ -271,7 +271,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
 	}
 	n, err := h.leave(ctx, f, who, s, in, digest, again)
-	h.c.Wake(root) // also after an error: it may be on record
+	h.c.Wake(root) // also after an error: the input may have been recorded
 	if err != nil {
 		return sent{}, err
 	}

@@ -68,6 +68,7 @@ type Describer interface {
 // reserved words.
 const IDPattern = `[a-z0-9][a-z0-9_-]{0,62}`
 
+// idRegexp matches a whole id.
 var idRegexp = regexp.MustCompile(`^` + IDPattern + `$`)
 
 // reserved holds words that are path segments of the server's own URLs and therefore cannot be

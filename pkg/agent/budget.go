@@ -65,6 +65,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
+// plus returns the sum of c and d, at most math.MaxInt64 each.
 func (c Cost) plus(d Cost) Cost {
 	return Cost{plus(c.Tokens, d.Tokens), plus(c.Micros, d.Micros)}
 }
@@ -82,7 +83,9 @@ func less(a, b int64) int64 {
 	return max(a-b, 0)
 }
 
+// min returns the smaller amount of c and d, for tokens and for money separately.
 func (c Cost) min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
+// max returns the larger amount of c and d, for tokens and for money separately.
 func (c Cost) max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
 
 // Covers reports whether c is at least d, in tokens and in money.
@@ -124,7 +127,7 @@ type Budget struct {
 // tree holds what all nodes of a tree of budgets share.
 type tree struct {
 	mu    sync.Mutex
-	freed chan struct{} // closed when a reservation is released; nil if nothing waits for that; guarded by mu
+	freed chan struct{} // closed at the next release; nil if nothing waits; guarded by mu
 }
 
 // NewBudget returns the root of a tree of budgets. setBy is the path of the agent that set the
@@ -406,7 +409,7 @@ func (b *Budget) Spent() Cost {
 	return b.spent
 }
 
-// Keys in the Details of an error that reports an exceeded limit.
+// Keys in the Details of an error that reports an exceeded limit, and a value of DetailSetBy.
 const (
 	// DetailLimit is the key of the limit's name, such as max_tokens, max_cost or max_steps.
 	DetailLimit = "limit"

@@ -48,7 +48,7 @@ func (r *Run) PauseBegan(at time.Time) {
 	r.pause.since = at
 }
 
-// Stop is like Pause, but Resume does not end it.
+// Stop is like Pause, but Resume does not end it, and timeouts keep advancing.
 func (r *Run) Stop() (begun <-chan struct{}) { return r.close(func(p *pause) { p.stopped = true }) }
 
 // close changes the pause and makes it take effect. It returns a channel that is closed once all
