@@ -21,6 +21,9 @@ const Closed = "it closed the connection"
 // WhyUnreachable describes in a few words, without an address, why a server cannot be
 // reached. An error of gRPC has its cause only as text, so the text is matched.
 func WhyUnreachable(cause error) string {
+	if cause == nil {
+		return "no connection"
+	}
 	for _, known := range [][2]string{
 		{"malformed HTTP ", NotHTTP},        // response, version or status code
 		{"readLoopPeekFailLocked", NotHTTP}, // it sent data before the request

@@ -41,7 +41,7 @@ type InterfaceError struct {
 	// Refusals has all interfaces of the card, in its order.
 	Refusals []Refusal
 
-	cfg Config
+	wanted string // for people
 }
 
 // Error lists the interfaces of the card, and describes those that were wanted.
@@ -64,7 +64,7 @@ func (e *InterfaceError) Error() string {
 	if len(offered) > 0 {
 		offers = "only " + strings.Join(offered, ", ")
 	}
-	return fmt.Sprintf("card read, but it offers %s; wanted %s%s", offers, e.cfg.wanted(), hint)
+	return fmt.Sprintf("card read, but it offers %s; wanted %s%s", offers, e.wanted, hint)
 }
 
 // wanted describes the interfaces that a Client with cfg can use.
@@ -106,7 +106,7 @@ func parseCardURL(address string) (*url.URL, error) {
 func (cfg Config) choose(card *a2av1.AgentCard, from *url.URL) (*a2av1.AgentInterface, error) {
 	var best *a2av1.AgentInterface
 	var rank int
-	none := &InterfaceError{cfg: cfg}
+	none := &InterfaceError{wanted: cfg.wanted()}
 	for _, i := range card.GetSupportedInterfaces() {
 		if why := cfg.refuses(i, from); why != 0 {
 			none.Refusals = append(none.Refusals, Refusal{i, why})

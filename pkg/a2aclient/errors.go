@@ -80,7 +80,12 @@ type ServerError struct {
 }
 
 // Error returns the reason and the message.
-func (e *ServerError) Error() string { return wire.Error(e.status).Error() }
+func (e *ServerError) Error() string {
+	if e.Message == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Message
+}
 
 // Is reports whether target is the error of A2A with the same reason.
 func (e *ServerError) Is(target error) bool {
@@ -89,10 +94,15 @@ func (e *ServerError) Is(target error) bool {
 }
 
 // Unwrap returns the error as an *agent.Error.
-func (e *ServerError) Unwrap() error { return wire.Error(e.status) }
+func (e *ServerError) Unwrap() error { return wire.Error(e.GRPCStatus()) }
 
 // GRPCStatus returns the error as a gRPC status.
-func (e *ServerError) GRPCStatus() *status.Status { return e.status }
+func (e *ServerError) GRPCStatus() *status.Status {
+	if e.status == nil { // a program made the error
+		return status.New(e.Code, e.Message)
+	}
+	return e.status
+}
 
 // refused returns the *ServerError for a status; nil if that is OK.
 func refused(st *status.Status, httpStatus int) error {

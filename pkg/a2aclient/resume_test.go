@@ -126,13 +126,16 @@ func eachCut(t *testing.T, tenant string, resumes int, test func(*caller, *cutte
 // response comes twice, and none is missing.
 func TestA_15_StreamsResume(t *testing.T) {
 	eachCut(t, "talker", 0, func(c *caller, cut *cutter) {
+		if _, err := c.GetTask(c.ctx, &a2av1.GetTaskRequest{Id: "x"}); !errors.Is(err, a2aclient.ErrTaskNotFound) { // connects
+			c.Fatal(err)
+		}
+		cut.limit(2 << 10)
 		var got []*a2av1.StreamResponse
 		for r, err := range c.StreamMessage(c.ctx, c.say("when?")) {
 			if err != nil {
 				c.Fatalf("after %d responses: %v", len(got), err)
 			}
 			got = append(got, r)
-			cut.limit(2 << 10)
 		}
 		var want []*a2av1.StreamResponse
 		task := got[0].GetTask().GetId()

@@ -9,8 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// infoTimeout bounds how long a member is waited for when it is asked for its
-// info or health.
+// infoTimeout bounds the wait for a member's info or health.
 const infoTimeout = 2 * time.Second
 
 func (l *Loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInfo, err error) {
@@ -22,8 +21,8 @@ func (l *Loop) memberInfo(ctx context.Context, m *Member) (info *teamv1.AgentInf
 	return a.Info(ctx)
 }
 
-// each calls f for every member at the same time, for at most infoTimeout; f
-// must end with its context.
+// each calls f for every member at the same time, with a context that ends after infoTimeout, and
+// waits for all calls. f must return when its context ends.
 func (l *Loop) each(ctx context.Context, f func(ctx context.Context, i int, m *Member)) {
 	if len(l.cfg.Members) == 0 {
 		return
@@ -35,11 +34,11 @@ func (l *Loop) each(ctx context.Context, f func(ctx context.Context, i int, m *M
 	for i := range last {
 		wg.Go(func() { f(ctx, i, &l.cfg.Members[i]) })
 	}
-	f(ctx, last, &l.cfg.Members[last]) // right here: it is waited for anyway
+	f(ctx, last, &l.cfg.Members[last]) // in this goroutine, which waits for all of them anyway
 	wg.Wait()
 }
 
-// guard turns a panic of a member into an error.
+// guard is deferred around calls of a member. It recovers a panic and stores it in err.
 func (l *Loop) guard(member string, err *error) {
 	if r := recover(); r != nil {
 		*err = agent.Panicked(l.cfg.Log, member, r)

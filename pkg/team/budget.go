@@ -8,10 +8,10 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// bind returns ctx with the budget of the run: that of its caller, which ctx has, and the
-// team's or agent's own limits, less what the record says was spent. Work that a process
-// left unfinished when it died reserves nothing.
-func (p *process) bind(ctx context.Context) context.Context {
+// bindBudget returns ctx with the budget of the run: a child of the caller's budget in ctx, bounded
+// by the team's or agent's own limits, less what is on record as spent. Attempts that a crash left
+// open reserve nothing.
+func (p *process) bindBudget(ctx context.Context) context.Context {
 	if len(p.cfg.Members) > 0 {
 		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
 	}
@@ -26,10 +26,9 @@ func (p *process) bind(ctx context.Context) context.Context {
 	return agent.WithBudget(ctx, b)
 }
 
-// allow finds out what bounds the counters of the run: what those above set, what
-// the team's or agent's own limits set, and the caller's for this run, of which is
-// gone what is on record.
-func (p *process) allow(ctx context.Context) context.Context {
+// bindCounters returns ctx with the counters that bound the run: those of the callers above, the
+// team's or agent's own limits, and the caller's envelope, less the counts on record.
+func (p *process) bindCounters(ctx context.Context) context.Context {
 	above := agent.AllowanceOf(ctx)
 	if own := agent.CountsOf(p.cfg.Limits).Within(agent.CountsOf(p.req.GetEnvelope())); own != (agent.Counts{}) {
 		above = above.Child(p.Path, own, agent.CountsOn(p.req.GetRecorded()))
@@ -48,7 +47,7 @@ func (p *process) allow(ctx context.Context) context.Context {
 	return ctx
 }
 
-// withSpent is err with what the run has cost all the same.
+// withSpent returns err with the cost of the run added.
 func (p *process) withSpent(err error) error {
 	spent := p.spent()
 	if spent == nil || err == nil {
@@ -59,8 +58,8 @@ func (p *process) withSpent(err error) error {
 	return e
 }
 
-// peersOf counts those that share with a step what is left: the open steps of
-// members, and who goes on deciding.
+// peersOf counts those that share the rest of the budget with a step: the open steps of members,
+// and the leader if it continues meanwhile. It is 0 without a budget.
 func (p *process) peersOf(st *StepState) int {
 	n := 0
 	if p.runner.Budget == nil || !st.ByMember() {

@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// closeSteps ends what is open when the run ends, so that every start has its
-// end. What has to be ended elsewhere is ended at the same time.
+// closeSteps ends all open steps when the run ends, so that every start on record has its end. Work
+// on other servers is canceled at the same time.
 func (p *process) closeSteps(ctx context.Context) error {
 	if len(p.Open()) == 0 {
 		return nil
@@ -18,11 +18,11 @@ func (p *process) closeSteps(ctx context.Context) error {
 	closing := map[*StepState]bool{}
 	for {
 		for _, st := range p.Open() {
-			if _, busy := p.running[st.index]; busy || closing[st] || st.past.Attempts == 0 && !st.Dropped { // or it never began
+			if _, busy := p.running[st.index]; busy || closing[st] || st.past.Attempts == 0 && !st.Dropped { // never started: nothing to end
 				continue
 			}
 			closing[st] = true
-			if err := p.abandon(ctx, st); err != nil {
+			if err := p.closeStep(ctx, st); err != nil {
 				return err
 			}
 		}
@@ -35,21 +35,21 @@ func (p *process) closeSteps(ctx context.Context) error {
 	}
 }
 
-// abandon ends an open step that nothing works on. A member may have something
-// open of its own, which takes its time: that is done beside the loop.
-func (p *process) abandon(ctx context.Context, st *StepState) error {
-	if p.gate.called(st.Step) && st.past.Attempts > 0 {
+// closeStep ends an open step that no goroutine works on. An agent that was called may have open
+// work of its own, and closing that takes time: it is done in another goroutine.
+func (p *process) closeStep(ctx context.Context, st *StepState) error {
+	if p.gate.callsAgent(st.Step) && st.past.Attempts > 0 {
 		p.spawn(ctx, st, p.runner.Close)
 		return nil
 	}
-	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.pass, Past: step.Past{Spent: st.past.Spent}},
+	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.emitEvent, Past: step.Past{Spent: st.past.Spent}},
 		step.EndedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))
 }
 
-// closes reports whether there is something open of a step, or below it, that was
-// canceled: it is closed, also of a paused run. A loop asks in each turn, of all that
-// stands: the record is not looked at where nothing was canceled.
-func (st *StepState) closes(run *agent.Run) bool {
+// hasCanceled reports whether the step, or an open step below it, was canceled. Such steps are
+// closed even while the run is paused. Each turn of the loop calls this for all open steps, so it
+// scans the record only if something was canceled.
+func (st *StepState) hasCanceled(run *agent.Run) bool {
 	switch {
 	case !run.CancelsIn(st.Scope):
 		return false
@@ -73,8 +73,8 @@ func (st *StepState) closes(run *agent.Run) bool {
 	return false
 }
 
-// cancelDropped cancels the open steps that decisions on record have dropped:
-// after a crash also those that nobody came to cancel.
+// cancelDropped cancels the open steps that recorded decisions have dropped. After a crash this
+// includes steps whose cancel the crash prevented.
 func (p *process) cancelDropped() {
 	for st := range p.pending() {
 		if st.Dropped {

@@ -6,30 +6,31 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// checks is what the middlewares of a scope have said of its own messages.
+// checks is the state of the middlewares that check a scope's own input and output.
 type checks struct {
-	arrivals []*arrival   // what input middlewares have to look at
-	outputs  int          // output middlewares that have looked
-	barred   *agent.Error // why the scope goes no further
-	warnings []string
+	arrivals []*arrival   // messages that the input middlewares have to check
+	outputs  int          // number of output middlewares that have checked the reply
+	blocked  *agent.Error // why a middleware blocked the scope; nil if none did
+	warnings []string     // errors of middlewares that did not block, and other remarks on the result
 }
 
-// arrival is a message that came into a scope.
+// arrival is a message that arrived in a scope and that input middlewares have to check.
 type arrival struct {
-	ref    int64          // sequence of the event that brought it; 0 is the input
-	m      *a2av1.Message // as it is now
-	looked int
-	put    func(m *a2av1.Message, seq int64) // where the scope reads it
+	ref     int64                             // sequence number of the event that brought it; 0 for the input
+	m       *a2av1.Message                    // the message, with the changes of the middlewares that have checked it
+	checked int                               // number of middlewares that have checked it
+	set     func(m *a2av1.Message, seq int64) // stores a changed message in the state
 }
 
-// arrive has input middlewares look at a message before the scope goes on.
-func (f *fold) arrive(ref int64, m *a2av1.Message, put func(m *a2av1.Message, seq int64)) {
+// arrive queues a message for the input middlewares, which check it before the scope continues. set
+// stores a changed message in the state.
+func (f *fold) arrive(ref int64, m *a2av1.Message, set func(m *a2av1.Message, seq int64)) {
 	if len(f.Team.Guards.Input) > 0 {
-		f.arrivals = append(f.arrivals, &arrival{ref: ref, m: m, put: put})
+		f.arrivals = append(f.arrivals, &arrival{ref: ref, m: m, set: set})
 	}
 }
 
-// arriveInput is arrive for what the scope was given.
+// arriveInput queues the scope's input.
 func (f *fold) arriveInput() {
 	f.arrive(0, f.Input, func(m *a2av1.Message, _ int64) {
 		f.Input = m
@@ -37,54 +38,54 @@ func (f *fold) arriveInput() {
 	})
 }
 
-// arriveFollowUp is arrive for the last of the follow-ups.
+// arriveFollowUp queues the last follow-up message.
 func (f *fold) arriveFollowUp(seq int64) {
 	i := len(f.Received) - 1
 	f.arrive(seq, f.Received[i], func(m *a2av1.Message, _ int64) { f.Received[i] = m })
 }
 
-// arriveAnswer is arrive for the answer to the scheduler's own question.
+// arriveAnswer queues the answer to a question of the scheduler.
 func (f *fold) arriveAnswer(seq int64, m *a2av1.Message) {
 	f.arrive(seq, m, func(m *a2av1.Message, _ int64) { f.Messages = []*a2av1.Message{m} })
 }
 
-// arriveHuman is arrive for what people answered to a human step.
+// arriveHuman queues the answer to a human step.
 func (f *fold) arriveHuman(st *StepState) {
 	f.arrive(st.seq, st.Message, func(m *a2av1.Message, seq int64) { st.Message, st.seq = m, seq })
 }
 
-// checked folds what a middleware of the scope did.
-func (f *fold) checked(seq int64, c *teamv1.Checked) {
+// applyChecked folds what a middleware of the scope did with a message.
+func (f *fold) applyChecked(seq int64, c *teamv1.Checked) {
 	f.texts.Add(seq, c.GetMessage())
 	switch c.GetStage() {
 	case teamv1.Checked_STAGE_INPUT:
-		f.looked(seq, c)
+		f.applyInputCheck(seq, c)
 	case teamv1.Checked_STAGE_OUTPUT:
 		f.outputs++
 		if c.GetMessage() != nil {
-			f.final = c.GetMessage()
+			f.decidedReply = c.GetMessage()
 		}
 	case teamv1.Checked_STAGE_DELEGATION, teamv1.Checked_STAGE_RESULT, teamv1.Checked_STAGE_UNSPECIFIED:
-		return // of the team above
+		return // a middleware of the team above
 	}
 	switch {
 	case c.GetBlocked():
-		f.barred = agent.FromProto(c.GetError())
+		f.blocked = agent.FromProto(c.GetError())
 	case c.GetError() != nil:
 		f.warnings = append(f.warnings, c.GetError().GetMessage())
 	}
 }
 
-// looked folds a look at a message that came in.
-func (f *fold) looked(seq int64, c *teamv1.Checked) {
+// applyInputCheck folds what an input middleware did with a message that arrived.
+func (f *fold) applyInputCheck(seq int64, c *teamv1.Checked) {
 	for _, a := range f.arrivals {
 		if a.ref != c.GetRef() {
 			continue
 		}
-		a.looked++
+		a.checked++
 		if m := c.GetMessage(); m != nil {
 			a.m = m
-			a.put(m, seq)
+			a.set(m, seq)
 		}
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Members finds agents by id; the agent manager is one.
+// Members finds agents by id. The agent manager implements it.
 type Members interface {
 	// Agent returns the agent registered under id, or an *agent.Error.
 	Agent(id string) (agent.Agent, error)
-	// Health returns what is known of the agent's health, at most 5 s old. It never blocks.
+	// Health returns the last known health of the agent, at most 5 s old. It never blocks.
 	Health(id string) *teamv1.Health
 }
 
-// Staff is a Members that knows of changes since a run began. The run keeps the
-// members that it began with for its choices; who was disabled or removed since is
-// refused when it is to begin something, and goes on with what it has begun.
+// Staff is a Members that knows which members were disabled or removed since a run began. A run
+// keeps the roster that it began with for its decisions. A member that is gone gets no new work,
+// but finishes the work that it has begun.
 type Staff interface {
 	Members
-	// Gone says why the member of a team gets no more work; nil: it does.
+	// Gone returns why the member of a team gets no more work; nil if it does.
 	Gone(team, member string) *agent.Error
 }
 
@@ -30,121 +30,119 @@ type Staff interface {
 type Member struct {
 	// ID of the member in the team; default: Agent.
 	ID string
-	// Agent is its id in Members. Required.
+	// Agent is the id of the agent in Members. Required.
 	Agent string
-	// Role it plays, for people and models.
+	// Role of the member, shown to people and models.
 	Role string
-	// Description overrides the agent's own for this team.
+	// Description replaces the agent's own description in this team.
 	Description string
 	// Priority orders the roster, highest first.
 	Priority int32
 	// Disabled members get no work and do not count for health.
 	Disabled bool
-	// Timeout of one delegation with its retries; 0 is the team's member_timeout.
+	// Timeout of one delegation including its retries; 0 means the team's member_timeout.
 	Timeout time.Duration
-	// Retry overrides the team's.
+	// Retry overrides the retry policy of the team.
 	Retry *teamv1.Retry
-	// StreamInner shows what the member puts out to the readers of the team's task
-	// as it comes, as an artifact named by its path.
+	// StreamInner streams the member's output to readers of the team's task, as an artifact named
+	// by the member's path.
 	StreamInner bool
-	// HideText leaves the texts out of that.
+	// HideText leaves the texts out of that stream.
 	HideText bool
-	// History is what it sees of what was said before; default: the mode's.
+	// History is what the member sees of earlier messages; empty means the default of the mode.
 	History HistoryScope
-	// SkipSummarization makes its reply the team's: the leader is not asked again.
+	// SkipSummarization makes the member's reply the team's: the leader is not asked again.
 	SkipSummarization bool
-	// Async overrides the coordinator's: the leader goes on while it works.
+	// Async overrides the coordinator's setting: whether the leader continues while the member
+	// works.
 	Async *bool
-	// Handoff are the members that it may hand over to in a swarm; none is all others.
+	// Handoff lists the members that it may hand over to in a swarm; empty means all others.
 	Handoff []string
-	// HandoffAfter is the member of a swarm that takes over after its reply; empty:
-	// its reply is the swarm's.
+	// HandoffAfter is the member of a swarm that takes over after this one's reply; if it is empty,
+	// the reply is the swarm's.
 	HandoffAfter string
 }
 
-// Config is what a Team is made of.
+// Config is the configuration of a Team.
 type Config struct {
 	// ID of the team. Required.
 	ID string
-	// Name for people; default: the ID.
+	// Name for people; empty means the ID.
 	Name string
 	// Description says what the team does.
 	Description string
-	// InputModes are the media types that it takes; nil takes everything.
+	// InputModes are the media types that the team accepts; nil means all.
 	InputModes []string
-	// OutputModes are the media types that it answers with; nil says nothing.
+	// OutputModes are the media types of its replies; nil means unspecified.
 	OutputModes []string
 	// Mode is shown in the team's metadata: supervisor, workflow, or a name of your own.
 	Mode string
-	// Scheduler decides. Required.
+	// Scheduler decides which steps run. Required.
 	Scheduler Scheduler
-	// Members of the team, each id once.
+	// Members of the team. Each id must be unique.
 	Members []Member
-	// Registry finds the members' agents at dispatch. Required with members.
+	// Registry finds the members' agents when they are dispatched. Required if there are members.
 	Registry Members
-	// Model answers the MODEL steps of a scheduler that has some; members without
-	// a model take it, too.
+	// Model answers the MODEL steps of the scheduler. Members without a model use it too.
 	Model agent.Model
-	// Tools that the model of a coordinator may call besides its members, each name once.
+	// Tools that the model of a coordinator may call besides its members. Names must be unique.
 	Tools []agent.Tool
-	// ToolSets hold tools besides Tools whose lists are not known beforehand.
+	// ToolSets are further sources of tools, whose lists are read when a run begins.
 	ToolSets []agent.ToolSet
-	// MemberTools are the tools that somebody has by working in the team: a member with
-	// a model by its id, the leader by the team's. nil is none.
+	// MemberTools returns the tools that the team provides to a member, by the member's id, or to
+	// its leader, by the team's id. A nil function or a nil result means none.
 	MemberTools func(id string) agent.ToolSet
-	// Skills of the leader itself; its Info lists them before the members'.
+	// Skills of the leader itself; Info lists them before those of the members.
 	Skills []*teamv1.Skill
-	// Limits of a run; unset ones take their defaults.
+	// Limits of a run; unset fields take their defaults.
 	Limits *teamv1.Limits
-	// Review has a judge look at every result of a run; nil: none does, unless the
-	// brief of a run asks for it.
+	// Review has a judge score every result of a run. nil means no judge, unless the brief of a run
+	// asks for one.
 	Review *Review
-	// Memory: the team remembers the conversation that a context id names: as a root,
-	// and as a member under its path. Unset: each run begins from nothing.
+	// Memory makes the team remember the conversation of a context id, as a root and, under its
+	// path, as a member. If it is not set, each run begins without memory.
 	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
-	// ReportErrors leaves failed members to the scheduler. Not set: the first
-	// failure ends the run with the member's own error.
+	// ReportErrors passes failures of members to the scheduler. If it is not set, the first failure
+	// ends the run with the member's error.
 	ReportErrors bool
-	// Guards look at the messages of the team and of its members; none.
+	// Guards are the middlewares that check the messages of the team and its members.
 	Guards agent.Guards
-	// Upstreams knows how calls went of late; nil: every call is made.
+	// Upstreams are the circuit breakers and retry budgets; nil allows every call.
 	Upstreams Upstreams
-	// Log gets warnings; nil is none.
+	// Log receives warnings; nil discards them.
 	Log *zap.Logger
 }
 
-// HistoryScope is what a member is shown of what was said before.
+// HistoryScope says what a member is shown of earlier messages.
 type HistoryScope string
 
-// The scopes; empty is the mode's: HistoryParent in a coordinator,
-// HistoryConversation in a swarm, else HistoryLastResult.
+// The history scopes. The default is HistoryParent in a coordinator, HistoryConversation in a
+// swarm, and HistoryLastResult in all other modes.
 const (
-	// HistoryLastResult: the message it is given, and nothing else.
+	// HistoryLastResult shows nothing besides the message that the member is given.
 	HistoryLastResult HistoryScope = "LAST_RESULT"
-	// HistoryParent: the request, and what the one who decided has said and seen
-	// in this run.
+	// HistoryParent shows the request, and what the deciding agent has said and seen in this run.
 	HistoryParent HistoryScope = "PARENT_BRANCH"
-	// HistoryIsolated: the task it is given, without the results of those that
-	// worked before it in the same turn.
+	// HistoryIsolated shows only the task, without the results of earlier members in the same turn.
 	HistoryIsolated HistoryScope = "ISOLATED"
-	// HistoryConversation: as HistoryParent, and the conversation before this run.
+	// HistoryConversation shows the same as HistoryParent, and the conversation before this run.
 	HistoryConversation HistoryScope = "CONVERSATION"
 )
 
-// Upstreams knows how calls went of late, of all teams of a process: it keeps
-// them from calling what does not work, and from repeating too much.
-// A *upstream.Guard is one. Safe for concurrent use; it never blocks.
+// Upstreams are circuit breakers and retry budgets, shared by all teams of a process: they stop
+// calls of agents that do not work, and bound the share of retries. *upstream.Guard implements it.
+// Implementations are safe for concurrent use and never block.
 type Upstreams interface {
-	// Allow asks whether the agent registered under an id may be called. The error
-	// is BREAKER_OPEN; else done is called once, with what came of the call.
+	// Allow asks whether the agent registered under an id may be called. If not, the error is
+	// BREAKER_OPEN. Otherwise the caller calls done exactly once, with the judgement of the call.
 	Allow(agentID string) (done func(agent.Judgement), err error)
-	// Open says why an agent is not called now, in words that stay the same as
-	// long as that holds; empty: it is called.
+	// Open returns why an agent is not called now; empty if it is. The text does not change while
+	// the breaker stays open.
 	Open(agentID string) string
 	// Called counts the first attempt of a call of an agent, model or tool.
 	Called(upstream string)
-	// MayRetry counts a further one, unless there were too many of them.
+	// MayRetry counts a retry and returns true, or returns false if the retry budget is exhausted.
 	MayRetry(upstream string) bool
 }

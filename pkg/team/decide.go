@@ -13,52 +13,52 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// decideNext asks the scheduler, unless its last word is on record already, and does what
-// it says.
+// decideNext asks the scheduler, unless its reply, transfer or question is on record already, and
+// acts on the decision.
 func (p *process) decideNext(ctx context.Context) (*teamv1.Reply, error) {
-	said := p.final != nil || p.handover != nil
-	if p.failed != nil && !said {
+	decided := p.decidedReply != nil || p.decidedTransfer != nil
+	if p.failed != nil && !decided {
 		return nil, p.failed
 	}
-	if !said && p.asks == nil {
-		if err := p.decideAnew(); err != nil {
+	if !decided && p.pendingAsk == nil {
+		if err := p.askScheduler(); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case p.final != nil:
-		return p.conclude(ctx, p.reply(p.final))
-	case p.handover != nil:
-		return p.conclude(ctx, &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.handover}, Spent: p.spent()})
-	case p.asks != nil:
-		return nil, p.ask(p.asks)
+	case p.decidedReply != nil:
+		return p.conclude(ctx, p.reply(p.decidedReply))
+	case p.decidedTransfer != nil:
+		return p.conclude(ctx, &teamv1.Reply{Result: &teamv1.Reply_Transfer{Transfer: p.decidedTransfer}, Spent: p.spent()})
+	case p.pendingAsk != nil:
+		return nil, p.askUser(p.pendingAsk)
 	}
 	return nil, nil
 }
 
-// decideAnew asks the scheduler and records its answer.
-func (p *process) decideAnew() error {
-	if err := p.watch(); err != nil {
+// askScheduler asks the scheduler and records its decision.
+func (p *process) askScheduler() error {
+	if err := p.recordBreakers(); err != nil {
 		return err
 	}
 	d, err := p.choose()
 	if err != nil {
 		return p.schedulerError(err)
 	}
-	d.Cancel = p.droppable(d.Cancel)
+	d.Cancel = p.newlyDropped(d.Cancel)
 	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil && d.round == 0 {
 		if len(p.Open()) > 0 {
-			p.waits = true
+			p.schedulerWaits = true
 			return nil
 		}
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q ended without a response: no member has answered; let its scheduler give somebody work first", p.cfg.ID)
 	}
-	return p.put(&d)
+	return p.recordDecision(&d)
 }
 
-// choose asks the scheduler, where results are judged through the gate. Its panic is
-// its error: the steps that run get their ends.
+// choose returns the next decision: the scheduler's, or that of the gate if results are judged. A
+// panic is returned as an error, so that running steps still get their ends.
 func (p *process) choose() (c choice, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -73,7 +73,7 @@ func (p *process) choose() (c choice, err error) {
 	return c, err
 }
 
-// schedulerError is the error of a scheduler as the run's.
+// schedulerError wraps an error of the scheduler as SCHEDULER_ERROR, unless it is an *agent.Error.
 func (p *process) schedulerError(err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) {
@@ -82,9 +82,9 @@ func (p *process) schedulerError(err error) error {
 	return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q failed: %s", p.cfg.ID, err).Because(err)
 }
 
-// record returns a decision as it goes on record: steps numbered, texts that
-// are on record already named by their sequence.
-func (p *process) record(d *choice) *teamv1.Event {
+// newDecided returns a decision as an event. It numbers the steps, and replaces texts that are on
+// record by references.
+func (p *process) newDecided(d *choice) *teamv1.Event {
 	e := &decidedEvent{}
 	e.kind.Decided, e.event.Kind = &e.decided, &e.kind
 	rec := &e.decided
@@ -105,7 +105,7 @@ func (p *process) record(d *choice) *teamv1.Event {
 		step.Id, step.Kind, step.Member, step.Async = p.nextID(i), s.GetKind(), s.GetMember(), s.GetAsync()
 		step.CallId, step.Name, step.Ask, step.Timeout, step.Refusal = s.GetCallId(), s.GetName(), s.GetAsk(), s.GetTimeout(), s.GetRefusal()
 		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
-		step.Inner, step.Withheld = p.inner(s.GetMember()), p.withholds() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE)
+		step.Inner, step.Withheld = p.inner(s.GetMember()), p.withholdsMemberOutput() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE)
 		switch {
 		case s.GetInput().GetMessage() != nil:
 			step.Input = p.texts.Refer(&inputs[i], s.GetInput().GetMessage(), p.Input)
@@ -123,7 +123,7 @@ func (p *process) record(d *choice) *teamv1.Event {
 	return &e.event
 }
 
-// decidedEvent is a Decided event, with the one step that most decide on, in one allocation.
+// decidedEvent is a Decided event with one step, the most common case, in a single allocation.
 type decidedEvent struct {
 	event   teamv1.Event
 	kind    teamv1.Event_Decided
@@ -133,7 +133,7 @@ type decidedEvent struct {
 	steps   [1]*teamv1.Step
 }
 
-// inner is what readers are shown of a member while it works.
+// inner returns what readers are shown of a member's output while it works.
 func (l *Loop) inner(member string) teamv1.Step_Inner {
 	switch m := l.member(member); {
 	case m == nil || !m.StreamInner:
@@ -144,8 +144,8 @@ func (l *Loop) inner(member string) teamv1.Step_Inner {
 	return teamv1.Step_INNER_TEXT
 }
 
-// ask puts the scheduler's own question on record; the sequence then ends.
-func (p *process) ask(m *a2av1.Message) error {
+// askUser records the scheduler's own question. The sequence of events then ends.
+func (p *process) askUser(m *a2av1.Message) error {
 	q := &teamv1.Asked{
 		Question: p.run.ID(p.Scope, "question", p.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
 		Expires: timestamppb.New(p.run.Now().Add(step.QuestionExpiry)),
@@ -153,9 +153,9 @@ func (p *process) ask(m *a2av1.Message) error {
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 }
 
-// droppable returns the ids of open steps that were not dropped before: a
-// decision that says nothing new is none.
-func (f *fold) droppable(ids []string) []string {
+// newlyDropped returns those of the steps that are open and were not dropped before. A decision that
+// only repeats earlier cancels is empty.
+func (f *fold) newlyDropped(ids []string) []string {
 	var open []string
 	for _, id := range ids {
 		if st := f.step(id); st != nil && !st.Done && !st.Dropped && !slices.Contains(open, id) {
@@ -165,30 +165,31 @@ func (f *fold) droppable(ids []string) []string {
 	return open
 }
 
-// put puts a decision on record. From there on nothing begins in what it drops.
-func (p *process) put(d *choice) error {
+// recordDecision records a decision and cancels the steps that it drops. From the fence on no work
+// below those steps can begin.
+func (p *process) recordDecision(d *choice) error {
 	for _, id := range d.Cancel {
 		p.run.Fence(p.prefix + id)
 	}
-	if err := p.emit("", p.record(d)); err != nil {
+	if err := p.emit("", p.newDecided(d)); err != nil {
 		return err
 	}
 	p.cancelDropped()
 	return nil
 }
 
-// conclude is the end of a run with a reply: once output middlewares have looked at
-// it. One that is not what was asked for is shown to the readers of the failed run.
+// conclude ends the run with a reply that has passed the output middlewares. A reply below the
+// threshold of its review is recorded as an artifact, and the run fails.
 func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
 	reply, err := p.checkOutput(ctx, reply)
-	if err != nil || p.unmet == nil {
+	if err != nil || p.replyFailure == nil {
 		return reply, err
 	}
-	if m := reply.GetMessage(); !p.kept && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+	if m := reply.GetMessage(); !p.artifactRecorded && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
 		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}
 		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}); err != nil {
 			return nil, err
 		}
 	}
-	return nil, p.unmet
+	return nil, p.replyFailure
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// detached returns a function that tells how the task of a detached step has ended; nil:
-// it has not, or cannot be read. It reads each task once.
+// detached returns a function that returns how the task of a detached step ended; nil if it has not
+// ended or cannot be read. The function reads each task at most once.
 func (p *process) detached(ctx context.Context) func(*StepState) *teamv1.Ended {
 	var ends map[*StepState]*teamv1.Ended
 	return func(st *StepState) *teamv1.Ended {
-		if !st.begun() || p.run.Detacher == nil {
+		if !st.isDetachedTask() || p.run.Detacher == nil {
 			return nil
 		}
 		if e, ok := ends[st]; ok {
@@ -31,15 +31,15 @@ func (p *process) detached(ctx context.Context) func(*StepState) *teamv1.Ended {
 	}
 }
 
-// begun reports whether the step has become a task of its own.
-func (st *StepState) begun() bool {
+// isDetachedTask reports whether the step has become a task of its own.
+func (st *StepState) isDetachedTask() bool {
 	return st.Step.GetDetached() && st.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED
 }
 
-// EndedAs returns a step as the task that it was begun as has left it, with the end e of
-// that task; open when e is nil. Other steps are returned as they are.
+// EndedAs returns a copy of a detached step with the end e of the task that it became; if e is nil
+// the copy is open. Other steps are returned unchanged.
 func (st *StepState) EndedAs(e *teamv1.Ended) *StepState {
-	if !st.begun() {
+	if !st.isDetachedTask() {
 		return st
 	}
 	c := *st
@@ -47,12 +47,11 @@ func (st *StepState) EndedAs(e *teamv1.Ended) *StepState {
 	return &c
 }
 
-// TaskID returns the id of the task that a step of the run is: a task of its own where it
-// is detached, else one below the task of the run.
+// TaskID returns the id of the task that belongs to a step: a root task if the step is detached,
+// else a child of the run's task.
 func (s *State) TaskID(st *StepState) string { return s.taskID(st.Scope, st.Step.GetDetached()) }
 
-// NextTaskID returns the id of the task that the i-th step of the next decision will be,
-// from 0.
+// NextTaskID returns the task id of the i-th step of the next decision; i starts at 0.
 func (s *State) NextTaskID(i int, detached bool) string {
 	return s.taskID(agent.Scope(s.Scope, s.nextID(i)), detached)
 }

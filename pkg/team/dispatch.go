@@ -12,48 +12,48 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// dispatch settles or starts what it can; of a paused run it ends what is canceled, and
-// that is all. Where it has put something on record itself, there may be something new to
-// decide, and more to settle.
+// dispatch completes the steps that need no work and starts the others, as far as limits allow. In
+// a paused run it only closes canceled steps. It returns as soon as it has recorded something,
+// because that may call for a new decision or let it complete another step.
 func (p *process) dispatch(ctx context.Context) error {
-	p.settled = false
-	p.looked = p.run.Now() // once for all that begin now
-	p.alarm, p.idling = time.Time{}, nil
+	p.mustWait = false
+	p.startTime = p.run.Now() // one reading for all steps that start now
+	p.wakeTime, p.idleStep = time.Time{}, nil
 	ready := p.ready[:0]
 	waiting := false
 	for st := range p.pending() {
 		if _, busy := p.running[st.index]; busy {
 			continue
 		}
-		if p.paused && ctx.Err() == nil && !st.closes(p.run) {
+		if p.paused && ctx.Err() == nil && !st.hasCanceled(p.run) {
 			continue
 		}
-		settled, err := p.settleAlone(ctx, st)
+		handled, err := p.resolveWithoutWork(ctx, st)
 		switch {
 		case err != nil:
 			return err
-		case settled:
-			p.waits = false
+		case handled:
+			p.schedulerWaits = false
 			return nil
-		case p.idling == st: // not asked once more: a task of its own may have ended in between
-		case p.onlyWaits(st):
+		case p.idleStep == st: // do not ask again: a detached task may have ended in between
+		case p.waitsForPeople(st):
 			waiting = true
 		case ctx.Err() == nil:
 			ready = append(ready, st)
 		}
 	}
-	// A lone step runs right here: no goroutine, and nothing to merge with.
-	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.goesOn(ready[0]) {
-		p.waits, p.ready = false, ready
-		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.passes))
+	// A single step runs in this goroutine; there is nothing to run beside it.
+	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.decidesDuring(ready[0]) {
+		p.schedulerWaits, p.ready = false, ready
+		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.emitFunc))
 	}
 	p.ready = ready
 	p.start(ctx, ready)
-	p.settled = true
+	p.mustWait = true
 	return nil
 }
 
-// start starts steps side by side, as many as may run.
+// start starts ready steps in goroutines, at most limits.max_parallel members at a time.
 func (p *process) start(ctx context.Context, ready []*StepState) {
 	members := p.busyMembers()
 	for _, st := range ready {
@@ -67,7 +67,7 @@ func (p *process) start(ctx context.Context, ready []*StepState) {
 	}
 }
 
-// busyMembers counts the members that work.
+// busyMembers counts the running steps of members.
 func (p *process) busyMembers() int {
 	n := 0
 	for _, st := range p.running {
@@ -78,36 +78,36 @@ func (p *process) busyMembers() int {
 	return n
 }
 
-// goesOn reports whether there is more to decide while the step runs.
-func (l *Loop) goesOn(st *StepState) bool {
+// decidesDuring reports whether the scheduler may have more to decide while the step runs.
+func (l *Loop) decidesDuring(st *StepState) bool {
 	return l.traits.Interleaves && st.Step.GetAsync()
 }
 
-// idle takes note that a step waits for others that the loop answers itself.
+// idle records that a step, which the scheduler answers itself, waits until a time.
 func (p *process) idle(st *StepState, until time.Time) {
-	p.idling = st
-	if p.alarm.IsZero() || until.Before(p.alarm) {
-		p.alarm = until
+	p.idleStep = st
+	if p.wakeTime.IsZero() || until.Before(p.wakeTime) {
+		p.wakeTime = until
 	}
 }
 
-// answer is what the scheduler answers a TOOL step itself.
-func (p *process) answer(ctx context.Context, st *StepState) (*teamv1.ToolResult, time.Time) {
+// askAnswer asks the scheduler for the result of a TOOL step; see Scheduler.Answer.
+func (p *process) askAnswer(ctx context.Context, st *StepState) (*teamv1.ToolResult, time.Time) {
 	if st.Step.GetKind() != teamv1.Step_KIND_TOOL || st.Refusal != nil {
 		return nil, time.Time{}
 	}
 	return p.cfg.Scheduler.Answer(&p.State, st, Look{Now: p.run.Now(), Detached: p.detached(ctx)})
 }
 
-// answerAlone starts a step that the loop answers itself, and ends it when its
-// answer is there.
-func (p *process) answerAlone(ctx context.Context, st *StepState) (bool, error) {
-	r, until := p.answer(ctx, st)
+// answerTool starts a TOOL step that the scheduler answers, and ends it once the answer is there.
+// handled is true if it recorded something.
+func (p *process) answerTool(ctx context.Context, st *StepState) (handled bool, err error) {
+	r, until := p.askAnswer(ctx, st)
 	switch {
 	case r == nil && until.IsZero():
 		return false, nil
 	case !st.past.Open:
-		return true, p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
+		return true, p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
 	case r == nil:
 		p.idle(st, until)
 		return false, nil
@@ -117,12 +117,13 @@ func (p *process) answerAlone(ctx context.Context, st *StepState) (bool, error) 
 	})
 }
 
-// settleAlone does for a step what needs no work: a refusal, a question to
-// people, the end of a question, a cancel.
-func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) {
+// resolveWithoutWork handles what is left to do for a step without calling anything: a cancel, a
+// refusal, an expired question, a question to people, or its answer. handled is true if it recorded
+// something.
+func (p *process) resolveWithoutWork(ctx context.Context, st *StepState) (handled bool, err error) {
 	switch {
 	case p.run.Canceled(st.Scope):
-		return true, p.abandon(ctx, st)
+		return true, p.closeStep(ctx, st)
 	case st.Refusal != nil:
 		outcome := teamv1.Outcome_OUTCOME_REJECTED
 		if r := st.Step.GetRefusal(); r != nil {
@@ -137,10 +138,10 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 	case st.expired:
 		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.end(st, step.EndedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
-	case st.blocked() && st.clock.Waits().IsZero():
+	case st.waitsForOwnAnswer() && st.clock.Waits().IsZero():
 		return true, p.emitWaiting(st)
 	case st.Step.GetKind() == teamv1.Step_KIND_TOOL && ctx.Err() == nil:
-		return p.answerAlone(ctx, st)
+		return p.answerTool(ctx, st)
 	case st.Step.GetKind() != teamv1.Step_KIND_HUMAN || st.Parked():
 		return false, nil
 	case st.Message != nil:
@@ -153,17 +154,17 @@ func (p *process) settleAlone(ctx context.Context, st *StepState) (bool, error) 
 
 // end records the end of a step that needs no work.
 func (p *process) end(st *StepState, e *teamv1.Ended) error {
-	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.pass}, e)
+	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.emitEvent}, e)
 }
 
 func (p *process) emitWaiting(st *StepState) error {
-	return p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: st.past.Asked.IDs()}}}))
+	return p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: st.past.Asked.IDs()}}}))
 }
 
-// askPeople puts a human step's question on record.
+// askPeople records the question of a human step.
 func (p *process) askPeople(st *StepState) error {
 	if !st.past.Open {
-		if err := p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})); err != nil {
+		if err := p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})); err != nil {
 			return err
 		}
 	}
@@ -182,11 +183,11 @@ func (p *process) askPeople(st *StepState) error {
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: step.QuestionParts(ask)},
 		Expires: timestamppb.New(p.run.Now().Add(expiry)),
 	}
-	return p.pass(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
+	return p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }
 
-// onlyWaits reports whether there is nothing to do for a step but wait for people:
-// one that waits for a canceled scope goes on.
-func (p *process) onlyWaits(st *StepState) bool {
+// waitsForPeople reports whether a step can do nothing but wait for people. A step that waits only
+// for a canceled scope can continue.
+func (p *process) waitsForPeople(st *StepState) bool {
 	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
 }

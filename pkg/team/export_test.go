@@ -14,8 +14,8 @@ import (
 // What the tests in package team_test see besides the exported API.
 
 type (
-	Everything = everything
-	Fold       = fold
+	NoUpstreams = noUpstreams
+	Fold        = fold
 )
 
 const (
@@ -64,14 +64,14 @@ func (r *Replay) Decide() (*teamv1.Decided, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.record(&d).GetDecided(), nil
+	return r.newDecided(&d).GetDecided(), nil
 }
 
 func (f *fold) Apply(ev *teamv1.Event)     { f.apply(ev) }
 func (f *fold) Observe(o *teamv1.Observed) { f.observe(o) }
 
 // Closes reports whether a paused run has something of the step to close.
-func (st *StepState) Closes(run *agent.Run) bool { return st.closes(run) }
+func (st *StepState) Closes(run *agent.Run) bool { return st.hasCanceled(run) }
 
 // Recorded returns a step of which events are on record.
 func Recorded(scope string, events []*teamv1.Event) *StepState {

@@ -17,28 +17,27 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// fold keeps the State of one scope. Only the goroutine of the scope's loop
-// touches it; every event is applied in the order of the journal, live and on
-// replay alike.
+// fold computes the State of one scope from its events. Only the goroutine of the scope's loop uses
+// it. Events are applied in journal order, both live and when a recorded run is resumed.
 type fold struct {
 	State
-	loop       *Loop
-	prefix     string            // scope and ".", or "" for the root
-	dispatched int               // Rounds of earlier rounds of revision
-	visited    map[visit]bool    // handed over so far
-	batches    []batch           // decisions whose steps have not all ended
-	started    time.Time         // time of the scope's first event
-	clock      journal.Clock     // of the scope
-	asked      journal.Questions // its own
-	questions  int64             // own ones so far
-	asks       *a2av1.Message    // decided to be asked, and not yet
-	final      *a2av1.Message    // the answer that was decided on
-	unmet      *agent.Error      // why the answer is not what was asked for
-	kept       bool              // readers are shown the answer all the same
-	handover   *teamv1.Transfer  // or who takes over
-	offered    bool              // what tool sets offer is on record
-	texts      journal.Texts     // what the scope has seen, and the record that the call began with
-	failed     *agent.Error      // the failure that ends the run
+	loop             *Loop
+	prefix           string            // the scope and "."; "" for the root
+	dispatched       int               // Rounds of the earlier rounds of revision
+	visited          map[visit]bool    // what members were given in this round, for cycle detection
+	batches          []batch           // decisions with steps that have not ended
+	started          time.Time         // time of the scope's first event
+	clock            journal.Clock     // measures how long the scope waited for people or was paused
+	asked            journal.Questions // open questions of the scope itself
+	questions        int64             // number of questions that the scope itself has asked
+	pendingAsk       *a2av1.Message    // question that was decided on and is not asked yet
+	decidedReply     *a2av1.Message    // reply that was decided on
+	replyFailure     *agent.Error      // why the reply does not meet the threshold of its review
+	artifactRecorded bool              // the rejected reply is on record as an artifact
+	decidedTransfer  *teamv1.Transfer  // transfer that was decided on
+	toolsRecorded    bool              // the tools of the tool sets are on record
+	texts            journal.Texts     // messages by sequence number, for references to recorded texts
+	failed           *agent.Error      // failure that ends the run
 	checks
 }
 
@@ -48,8 +47,8 @@ type batch struct {
 	steps   []*StepState
 }
 
-// visit is what cycle detection compares: the member and the text handed
-// over, in a workflow with the step.
+// visit is the key of cycle detection: a member and the text it was given. In a workflow the step
+// is part of the key.
 type visit struct{ step, member, text string }
 
 func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
@@ -70,13 +69,13 @@ func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 	return f
 }
 
-// apply folds one event of the scope or below it.
+// apply folds one event of the scope or of a scope below it. Events of other scopes are ignored.
 func (f *fold) apply(ev *teamv1.Event) {
 	if t := ev.GetTime(); t != nil {
 		f.clock.ApplyToTeam(f.Scope, ev, f.Now)
 		f.Now = t.AsTime()
 		if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_RESUME {
-			f.resumed(ev)
+			f.applyResume(ev)
 			return
 		}
 		if f.started.IsZero() {
@@ -97,16 +96,17 @@ func (f *fold) apply(ev *teamv1.Event) {
 	}
 }
 
-// resumed folds the end of a pause for what has begun in the scope.
-func (f *fold) resumed(ev *teamv1.Event) {
+// applyResume folds the end of a pause: it extends the deadlines of all steps that have started.
+func (f *fold) applyResume(ev *teamv1.Event) {
 	for st := range f.pending() {
 		if st.past.Attempts > 0 {
-			st.stood(st.clock.Resumed(ev), f.Now)
+			st.extendDeadline(st.clock.Resumed(ev), f.Now)
 		}
 	}
 }
 
-// step returns the step of the round with that id: its place among all steps, from 1.
+// step returns the step of the current round with an id, which is its 1-based position among all
+// steps of the run; nil if there is none.
 func (f *fold) step(id string) *StepState {
 	n, last := 0, len(f.Earlier)+len(f.Steps)
 	for _, c := range []byte(id) {
@@ -127,11 +127,11 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Decided:
 		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
-		f.decide(k.Decided)
+		f.applyDecision(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
 	case *teamv1.Event_Noted:
-		f.noted(k.Noted)
+		f.applyNote(k.Noted)
 	case *teamv1.Event_Received:
 		f.texts.Add(ev.GetSeq(), k.Received.GetMessage())
 		if m := k.Received.GetMessage(); m != nil && !k.Received.GetTooLate() {
@@ -140,7 +140,7 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 		}
 	case *teamv1.Event_Asked:
 		f.asked.Apply(ev)
-		f.asks = nil
+		f.pendingAsk = nil
 		f.questions++
 	case *teamv1.Event_Answered:
 		if _, closed := f.asked.Apply(ev); closed != nil {
@@ -148,20 +148,20 @@ func (f *fold) applyOwn(ev *teamv1.Event) {
 			f.arriveAnswer(ev.GetSeq(), k.Answered.GetMessage())
 		}
 	case *teamv1.Event_Checked:
-		f.checked(ev.GetSeq(), k.Checked)
+		f.applyChecked(ev.GetSeq(), k.Checked)
 	case *teamv1.Event_Artifact:
-		f.kept = true
-	default: // notes, texts and what is for readers only
+		f.artifactRecorded = true
+	default: // only readers need the other events
 	}
 }
 
 // isAsking reports whether the scope waits for the answer to a question of its own.
 func (f *fold) isAsking() bool { return len(f.asked.Open()) > 0 }
 
-// observe keeps what is known of the members.
+// observe folds info and health of members into the roster.
 func (f *fold) observe(o *teamv1.Observed) {
 	if len(f.Roster) == 0 {
-		f.Roster = o.GetMembers() // all of them, each once; shared with other runs
+		f.Roster = o.GetMembers() // the first roster is complete; runs share it
 		return
 	}
 	f.Roster = slices.Clone(f.Roster)
@@ -175,18 +175,18 @@ func (f *fold) observe(o *teamv1.Observed) {
 	}
 }
 
-// decide adds the steps of a decision and settles which of them may not start.
-func (f *fold) decide(d *teamv1.Decided) {
+// applyDecision adds the steps of a decision, and refuses those that may not start.
+func (f *fold) applyDecision(d *teamv1.Decided) {
 	if d.GetRound() > 0 {
-		f.revise(d)
+		f.beginRevision(d)
 		return
 	}
-	f.drop(d.GetCancel())
+	f.markDropped(d.GetCancel())
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, Heard: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
+			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, ReceivedBefore: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
 			Given: f.texts.Resolve(step.GetInput(), f.Input), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
@@ -195,7 +195,7 @@ func (f *fold) decide(d *teamv1.Decided) {
 			dispatches = true
 			st.Refusal = f.admit(st)
 		} else if step.GetKind() == teamv1.Step_KIND_JUDGE {
-			f.judging(st, d)
+			f.applyJudgement(st, d)
 		}
 		f.Steps = append(f.Steps, st)
 	}
@@ -203,17 +203,17 @@ func (f *fold) decide(d *teamv1.Decided) {
 		f.Rounds++
 	}
 	if d.GetReply() != nil {
-		f.final = f.texts.Resolve(d.GetReply(), f.Input)
-		f.concluded(d)
+		f.decidedReply = f.texts.Resolve(d.GetReply(), f.Input)
+		f.applyReply(d)
 	}
-	f.asks, f.handover = d.GetAsk(), d.GetTransfer()
+	f.pendingAsk, f.decidedTransfer = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
 		f.batches = append(f.batches, batch{d, f.Steps[first:len(f.Steps):len(f.Steps)]})
 	}
 }
 
-// admit refuses a step beyond the step limit, and one that hands a
-// member what it has been handed before in this run.
+// admit returns why a member's step may not start: it exceeds limits.max_steps, or it gives a
+// member a message that the member was given before in this run. nil means that it may start.
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
@@ -228,7 +228,7 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	}
 	if f.visited[v] {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonCycleDetected,
-			"team %q: member %q is given the same message a second time in this run; let it be given something else, or the run end", f.Team.ID, v.member).With("member", v.member)
+			"team %q: member %q is given the same message a second time in this run; change the message, or end the run", f.Team.ID, v.member).With("member", v.member)
 	}
 	if f.visited == nil {
 		f.visited = map[visit]bool{}
@@ -237,12 +237,13 @@ func (f *fold) admit(st *StepState) *agent.Error {
 	return nil
 }
 
-// applyStep folds an event of a step or below it; own says that it is the step's.
+// applyStep folds an event of a step's scope or below it. own reports whether it belongs to the
+// step itself.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.past.Asked.Apply(ev)
 	waited, held := st.clock.ApplyToStep(st.Scope, ev, &st.past.Asked)
-	st.extend(waited)
-	st.stood(held, f.Now)
+	st.moveDeadline(waited)
+	st.extendDeadline(held, f.Now)
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
@@ -258,17 +259,17 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		}
 	case *teamv1.Event_Retried:
 		if own {
-			st.retried(k.Retried)
+			st.applyRetried(k.Retried)
 			return
 		}
 	case *teamv1.Event_Ended:
 		if own {
-			f.end(st, ev)
+			f.applyEnded(st, ev)
 			return
 		}
 		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
 	case *teamv1.Event_Decided:
-		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // what it hands in to its judge may be its answer
+		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // a result submitted to a judge may become the answer
 	case *teamv1.Event_Waiting:
 		if own {
 			return
@@ -276,7 +277,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Answered:
 		f.texts.Add(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			f.rule(st, k.Answered.GetMessage(), ev.GetSeq())
+			f.applyRuling(st, k.Answered.GetMessage(), ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {
@@ -290,14 +291,15 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Expired:
 		st.expired = st.expired || own && k.Expired.GetLimit() == agent.LimitQuestion
 	case *teamv1.Event_Delta, *teamv1.Event_Progress, *teamv1.Event_Claimed:
-		return // for readers only: never needed to resume
+		return // only readers need these; resuming a run does not
 	default:
 	}
 	st.past.Recorded = append(st.past.Recorded, ev)
 }
 
-// retried closes an attempt. A known failure begins a new effect.
-func (st *StepState) retried(r *teamv1.Retried) {
+// applyRetried folds the failure of an attempt that is repeated. If the outcome of the attempt is
+// known, the next one starts a new effect.
+func (st *StepState) applyRetried(r *teamv1.Retried) {
 	st.past.Open, st.past.Unknown = false, !r.GetFresh()
 	st.past.Spent = agent.AddSpent(st.past.Spent, r.GetSpent())
 	if r.GetFresh() {
@@ -309,20 +311,21 @@ func (st *StepState) retried(r *teamv1.Retried) {
 	}
 }
 
-// extend moves the deadline of a step by the time for which its clock has stood.
-func (st *StepState) extend(by time.Duration) {
+// moveDeadline moves the deadline of the step, if it has one.
+func (st *StepState) moveDeadline(by time.Duration) {
 	if by > 0 && !st.past.Deadline.IsZero() {
 		st.past.Deadline = st.past.Deadline.Add(by)
 	}
 }
 
-// stood extends the time of a step that a pause has held until now, and lets what has begun
-// below it know, as if that had been told to it alone.
-func (st *StepState) stood(held time.Duration, now time.Time) {
+// extendDeadline moves a step's deadline by the time that the run was paused. It also adds the
+// extension to the events that the step's next attempt resumes from, so that scopes below it extend
+// their deadlines too.
+func (st *StepState) extendDeadline(held time.Duration, now time.Time) {
 	if held <= 0 {
 		return
 	}
-	st.extend(held)
+	st.moveDeadline(held)
 	if n := len(st.past.Recorded); n > 0 {
 		st.past.Recorded = append(st.past.Recorded, &teamv1.Event{
 			Seq: st.past.Recorded[n-1].GetSeq(), Time: timestamppb.New(now), Scope: st.Scope,
@@ -331,8 +334,8 @@ func (st *StepState) stood(held time.Duration, now time.Time) {
 	}
 }
 
-// end closes a step.
-func (f *fold) end(st *StepState, ev *teamv1.Event) {
+// applyEnded folds the end of a step.
+func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
 	st.Done, st.past.Open = true, false
 	st.Outcome, st.Turn, st.Tool, st.Transfer, st.Spent = e.GetOutcome(), e.GetTurn(), e.GetTool(), e.GetTransfer(), e.GetSpent()
@@ -340,7 +343,7 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	st.EndIndex, st.EndSeq = f.Ended, ev.GetSeq()
 	f.Ended++
 	if st.EndSeq == 0 {
-		st.EndSeq = -int64(f.Ended) // nobody keeps a record
+		st.EndSeq = -int64(f.Ended) // there is no journal
 	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
@@ -353,11 +356,11 @@ func (f *fold) end(st *StepState, ev *teamv1.Event) {
 	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
 		f.failed = err
 	}
-	f.exhausted(st)
+	f.failAtLimit(st)
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {
 		f.done++
 	}
-	f.settle()
+	f.applyBatches()
 }
 
 // fatal reports whether the failure of a step ends the run.
@@ -368,9 +371,9 @@ func (f *fold) fatal(st *StepState) bool {
 	return !f.Team.ReportErrors || st.BeyondLimit()
 }
 
-// settle applies what decisions proposed once their steps have ended: the
-// context updates, the last response, the current messages.
-func (f *fold) settle() {
+// applyBatches applies each decision whose steps have all ended: its updates of the context, then
+// its results as last response and current message.
+func (f *fold) applyBatches() {
 	f.batches = slices.DeleteFunc(f.batches, func(b batch) bool {
 		for _, st := range b.steps {
 			if !st.Done {
@@ -383,15 +386,16 @@ func (f *fold) settle() {
 			}
 			f.Context[k] = v
 		}
-		f.respond(b.steps)
+		f.setLast(b.steps)
 		return true
 	})
 }
 
-// respond makes the results of a batch of members the last response.
-func (f *fold) respond(batch []*StepState) {
+// setLast makes the results of a batch the last response. Batches without a member's step change
+// nothing.
+func (f *fold) setLast(batch []*StepState) {
 	if len(batch) == 1 {
-		f.respondAlone(batch[0])
+		f.setLastOne(batch[0])
 		return
 	}
 	var members []string
@@ -422,12 +426,12 @@ func (f *fold) respond(batch []*StepState) {
 	f.Messages = []*a2av1.Message{f.Last.Message}
 }
 
-// respondAlone is respond for a batch of one step.
-func (f *fold) respondAlone(st *StepState) {
+// setLastOne is setLast for a batch of one step.
+func (f *fold) setLastOne(st *StepState) {
 	if !st.ByMember() {
 		return
 	}
-	last := &struct { // one allocation: each step makes one
+	last := &struct { // a single allocation, because this runs once a step
 		result  Result
 		message [1]*a2av1.Message
 	}{Result{Member: st.Step.GetMember(), Outcome: st.Outcome, Message: st.Message}, [1]*a2av1.Message{st.Message}}
@@ -437,8 +441,8 @@ func (f *fold) respondAlone(st *StepState) {
 	}
 }
 
-// rule folds an answer to a step's own question.
-func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
+// applyRuling folds the answer to a step's own question.
+func (f *fold) applyRuling(st *StepState, m *a2av1.Message, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
 		st.past.Ruling = m
@@ -449,8 +453,8 @@ func (f *fold) rule(st *StepState, m *a2av1.Message, seq int64) {
 	}
 }
 
-// drop marks the open steps that a decision has dropped.
-func (f *fold) drop(ids []string) {
+// markDropped marks the open steps that a decision cancels.
+func (f *fold) markDropped(ids []string) {
 	for _, id := range ids {
 		if st := f.step(id); st != nil && !st.Done {
 			st.Dropped = true
@@ -458,18 +462,19 @@ func (f *fold) drop(ids []string) {
 	}
 }
 
-// judging folds that a result was handed in to the judge.
-func (f *fold) judging(st *StepState, d *teamv1.Decided) {
-	if f.review == nil || f.review.heard != st.Heard {
-		f.review = &review{result: st.Given, joins: d.GetJoins(), heard: st.Heard}
+// applyJudgement folds a step that submits a result to the judge.
+func (f *fold) applyJudgement(st *StepState, d *teamv1.Decided) {
+	if f.review == nil || f.review.received != st.ReceivedBefore {
+		f.review = &review{result: st.Given, joins: d.GetJoins(), received: st.ReceivedBefore}
 	}
-	f.review.asked = append(f.review.asked, st)
+	f.review.judgements = append(f.review.judgements, st)
 }
 
-// concluded folds the answer: what its readers should know of the judgement.
-func (f *fold) concluded(d *teamv1.Decided) {
-	f.unmet = agent.FromProto(d.GetFailure())
-	if f.review == nil || f.unmet != nil {
+// applyReply folds the outcome of the review that belongs to the reply: a failure, or a warning
+// that there is no score.
+func (f *fold) applyReply(d *teamv1.Decided) {
+	f.replyFailure = agent.FromProto(d.GetFailure())
+	if f.review == nil || f.replyFailure != nil {
 		return
 	}
 	if _, scored := f.review.score(); !scored {
@@ -477,20 +482,20 @@ func (f *fold) concluded(d *teamv1.Decided) {
 	}
 }
 
-// revise begins a round: for the scheduler as if nothing had been done before.
-func (f *fold) revise(d *teamv1.Decided) {
-	f.first = f.begin()
-	f.said = append(f.said, f.Received...)
+// beginRevision starts a new round of revision. Schedulers see an empty list of steps.
+func (f *fold) beginRevision(d *teamv1.Decided) {
+	f.originalMessage = f.originalInput()
+	f.earlierReceived = append(f.earlierReceived, f.Received...)
 	f.Earlier = append(f.Earlier, f.Steps...)
 	f.dispatched += f.Rounds
 	f.revision, f.Input, f.Messages = int(d.GetRound()), d.GetInput(), []*a2av1.Message{d.GetInput()}
 	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited = nil, 0, 0, nil, nil, nil, nil
 }
 
-// exhausted ends the run where a limit that holds for all of it has refused a
-// step, and nothing else comes of it. What it means for a result that nobody can
-// be paid to judge is the gate's to say.
-func (f *fold) exhausted(st *StepState) {
+// failAtLimit ends the run when a limit that binds all of it has refused a step, unless the
+// scheduler still takes a final turn. If the step is a judgement, the gate decides what the refusal
+// means.
+func (f *fold) failAtLimit(st *StepState) {
 	if !agent.Binds(st.Err, f.Path) || st.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return
 	}
@@ -500,12 +505,12 @@ func (f *fold) exhausted(st *StepState) {
 	}
 }
 
-// noted folds a note of the scope's own.
-func (f *fold) noted(n *teamv1.Noted) {
+// applyNote folds a note of the scope itself: the list of tools.
+func (f *fold) applyNote(n *teamv1.Noted) {
 	if n.GetCode() != noteTools {
 		return
 	}
-	f.offered = true
+	f.toolsRecorded = true
 	for _, v := range n.GetDetails().GetFields()["tools"].GetListValue().GetValues() {
 		t := v.GetStructValue().GetFields()
 		spec := agent.ToolSpec{

@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// historyScope is that of a member.
+// historyScope returns the history scope of a member, or the scheduler's default.
 func (l *Loop) historyScope(member string) HistoryScope {
 	if m := l.member(member); m != nil && m.History != "" {
 		return m.History
@@ -18,7 +18,7 @@ func (l *Loop) historyScope(member string) HistoryScope {
 	return cmp.Or(l.traits.History, HistoryLastResult)
 }
 
-// historyFor is what the member of a step is shown of what was said before: what
+// historyFor returns the history that the member of a step is shown. It contains only steps that
 // had ended when the step was decided, so that it is the same after a crash.
 func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if !st.ByMember() {
@@ -27,28 +27,28 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if st.past.Checks.History != nil {
 		return st.past.Checks.History.GetMessages()
 	}
-	var said []*a2av1.Message
+	var shown []*a2av1.Message
 	switch f.loop.historyScope(st.Step.GetMember()) {
 	case HistoryConversation:
-		said = append(said, f.History...)
+		shown = append(shown, f.History...)
 	case HistoryParent:
 	case HistoryLastResult, HistoryIsolated:
 		return nil
 	}
 	if st.Given != f.Input {
-		said = append(said, f.Input)
+		shown = append(shown, f.Input)
 	}
-	for _, before := range f.Steps[:f.turnOf(st)] {
-		if m := f.saidBy(before, st); m != nil {
-			said = append(said, m)
+	for _, before := range f.Steps[:f.visibleSteps(st)] {
+		if m := f.outputFor(before, st); m != nil {
+			shown = append(shown, m)
 		}
 	}
-	return said
+	return shown
 }
 
-// turnOf is the number of steps that a step can look back on: those up to the
-// model's turn that called it, else all before it.
-func (f *fold) turnOf(st *StepState) int {
+// visibleSteps returns how many leading steps a step can see: those up to the model turn that
+// called it, or all before it if there is none.
+func (f *fold) visibleSteps(st *StepState) int {
 	index := f.indexOf(st)
 	for i := index - 1; i >= 0; i-- {
 		if f.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -58,9 +58,9 @@ func (f *fold) turnOf(st *StepState) int {
 	return max(index, 0)
 }
 
-// saidBy is what a step has said, as the member of another one reads it: its own
-// words as its own, those of others with their author; nil is nothing.
-func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
+// outputFor returns the output of an earlier step as the member of st reads it: its own words
+// unchanged, those of others with their author. nil if there is no output.
+func (f *fold) outputFor(before, st *StepState) *a2av1.Message {
 	if !before.Done || before.EndIndex >= st.EndedBefore || before.Step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return nil
 	}
@@ -73,8 +73,8 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 		return agent.UserMessage("", text)
 	case before.ByMember() && before.Step.GetMember() == st.Step.GetMember() && before.Message != nil:
 		return before.Message
-	case before.ByMember(): // of a task of its own nothing has come yet
-		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: told(&f.State, before.EndedAs(nil))}
+	case before.ByMember(): // EndedAs(nil): a detached task has no result here
+		return &a2av1.Message{Role: a2av1.Role_ROLE_USER, Parts: resultParts(&f.State, before.EndedAs(nil))}
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:
@@ -83,9 +83,9 @@ func (f *fold) saidBy(before, st *StepState) *a2av1.Message {
 	return nil
 }
 
-// handed is what a step is given: its message, and the results of those that
-// worked before it for the same turn.
-func (f *fold) handed(st *StepState) *a2av1.Message {
+// inputOf returns the message that a step is given: the decided one, followed by the results of
+// earlier steps of the same turn.
+func (f *fold) inputOf(st *StepState) *a2av1.Message {
 	if st.past.Checks.Message != nil {
 		return st.past.Checks.Message
 	}
@@ -96,7 +96,7 @@ func (f *fold) handed(st *StepState) *a2av1.Message {
 	j.Write("Results so far:")
 	for _, before := range f.Steps {
 		if before.Done && slices.Contains(st.earlier, before.EndSeq) {
-			j.Add(told(&f.State, before))
+			j.Add(resultParts(&f.State, before))
 		}
 	}
 	parts := append(slices.Clip(st.Given.GetParts()), j.Message().GetParts()...)

@@ -6,13 +6,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// inherited is the context of a delegation, with what the team hands down.
+// inherited is the context of a delegation, with what the team passes on to the member.
 type inherited struct {
 	context.Context
-	retry  policy        // that its leaves are repeated under
-	model  agent.Model   // that members without one take; nil is none
-	rounds int           // the most rounds of a run, as limits above set it; 0: none do
-	tools  agent.ToolSet // that the member has by its team; nil is none
+	retry  policy        // retry policy of the leaves below the delegation
+	model  agent.Model   // model of members that have none; nil if there is none
+	rounds int           // smallest limits.max_rounds of the teams above; 0 if none sets it
+	tools  agent.ToolSet // tool set that the team provides to the member; nil if there is none
 }
 
 type inheritedKey struct{}
@@ -25,26 +25,27 @@ func (c *inherited) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// inheritedBy returns what the work of ctx was handed down; nil: it is no delegation's.
+// inheritedBy returns the inherited values of ctx; nil if ctx does not belong to a delegation.
 func inheritedBy(ctx context.Context) *inherited {
 	c, _ := ctx.Value(inheritedKey{}).(*inherited)
 	return c
 }
 
+// handDown returns the context of a delegation to a member.
 func (l *Loop) handDown(ctx context.Context, member string, by policy) context.Context {
-	c := &inherited{Context: ctx, retry: by, tools: l.memberTools(member)} // tools of a team above are for its own members
+	c := &inherited{Context: ctx, retry: by, tools: l.memberTools(member)} // tools of a team above are only for its own members
 	if above := inheritedBy(ctx); above != nil {
 		c.model, c.rounds = above.model, above.rounds
 	}
 	if l.cfg.Model != nil {
 		c.model = l.cfg.Model
 	}
-	c.rounds = leastOf(int(l.cfg.Limits.GetMaxRounds()), c.rounds)
+	c.rounds = minRounds(int(l.cfg.Limits.GetMaxRounds()), c.rounds)
 	return c
 }
 
-// Lend implements agent.Lender: a member without a model takes the leader's, and its
-// work is repeated as the team says.
+// Lend implements agent.Lender: a member without a model uses the leader's, and its work is retried
+// under the team's policy.
 func (l *Loop) Lend(ctx context.Context, member string) context.Context {
 	by := policy{team: l.limits.retry}
 	if m := l.member(member); m != nil {
@@ -53,7 +54,7 @@ func (l *Loop) Lend(ctx context.Context, member string) context.Context {
 	return l.handDown(ctx, member, by)
 }
 
-// model is the agent's own, else the one it inherits; nil is none.
+// model returns the agent's own model, or the inherited one; nil if there is neither.
 func (l *Loop) model(ctx context.Context) agent.Model {
 	if l.cfg.Model != nil {
 		return l.cfg.Model
@@ -64,8 +65,8 @@ func (l *Loop) model(ctx context.Context) agent.Model {
 	return nil
 }
 
-// leastOf is the smallest of the numbers of rounds that are set; 0: none is.
-func leastOf(rounds ...int) int {
+// minRounds returns the smallest positive number; 0 if there is none.
+func minRounds(rounds ...int) int {
 	least := 0
 	for _, n := range rounds {
 		if n > 0 && (least == 0 || n < least) {
@@ -75,15 +76,16 @@ func leastOf(rounds ...int) int {
 	return least
 }
 
-// roundsOf are the most rounds that limits above allow; 0: none is set.
-func roundsOf(ctx context.Context) int {
+// inheritedRounds returns the smallest limits.max_rounds of the teams above; 0 if none sets it.
+func inheritedRounds(ctx context.Context) int {
 	if c := inheritedBy(ctx); c != nil {
 		return c.rounds
 	}
 	return 0
 }
 
-// memberTools are the tools that somebody has by working in the team; nil is none.
+// memberTools returns the tool set that the team provides to a member or, by the team's own id, to
+// the leader; nil if there is none.
 func (l *Loop) memberTools(id string) agent.ToolSet {
 	if l.cfg.MemberTools == nil {
 		return nil

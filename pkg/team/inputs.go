@@ -9,17 +9,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// unread reports whether something has arrived that is not on record.
-func (p *process) unread() bool {
+// hasUnread reports whether messages have arrived that are not on record.
+func (p *process) hasUnread() bool {
 	if len(p.inbox) == 0 {
 		p.inbox = p.listener.Take()
 	}
 	return len(p.inbox) > 0
 }
 
-// takeInputs records what has arrived for the loop: follow-ups, and answers to
-// questions below it, whose steps can then go on.
-func (p *process) takeInputs() error {
+// recordInputs records the messages that have arrived: follow-ups, and answers to questions of the
+// scope and below it.
+func (p *process) recordInputs() error {
 	list := p.inbox
 	p.inbox = nil
 	for _, in := range list {
@@ -34,26 +34,26 @@ func (p *process) takeInputs() error {
 				ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
 				break
 			}
-			p.waitedFor(in.GetScope(), k.Answered)
+			p.noteWait(in.GetScope(), k.Answered)
 			ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
 		default:
 			continue
 		}
-		if err := p.pass(ev); err != nil {
+		if err := p.emitEvent(ev); err != nil {
 			return err
 		}
-		p.waits = false
+		p.schedulerWaits = false
 	}
 	return nil
 }
 
-// isOpen reports whether a question of a step waits for its answer.
+// isOpen reports whether a question of an open step, or below it, waits for its answer.
 func (s *State) isOpen(question string) bool {
 	return slices.ContainsFunc(s.Open(), func(st *StepState) bool { return st.past.Asked.Find(question) != nil })
 }
 
-// waitedFor notes in an answer how long the step it is for has waited.
-func (p *process) waitedFor(scope string, a *teamv1.Answered) {
+// noteWait stores in an answer how long the step that asked has waited for it.
+func (p *process) noteWait(scope string, a *teamv1.Answered) {
 	for st := range p.pending() {
 		if agent.Within(scope, st.Scope) && !st.clock.Waits().IsZero() {
 			a.Waiter = st.Scope

@@ -10,8 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// limits are the effective limits of a run: what is set, else the
-// defaults.
+// limits are the effective limits of a run: the configured values, or the defaults.
 type limits struct {
 	maxSteps, maxParallel, maxDepth int
 	timeout, memberTimeout          time.Duration
@@ -23,6 +22,7 @@ const (
 	defaultMemberTimeout = 60 * time.Second
 )
 
+// effective returns the limits that l sets, and the defaults for all others.
 func effective(l *teamv1.Limits) limits {
 	e := limits{
 		maxSteps: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
@@ -39,30 +39,32 @@ func effective(l *teamv1.Limits) limits {
 	return e
 }
 
-// policy is how often the leaves of a delegation are repeated: as the team says,
-// unless the agent itself says otherwise, or the member does, or the step.
+// policy says how often the leaves of a delegation are retried: as the team sets it, overridden by
+// the agent's own setting, then the member's, then the step's.
 type policy struct {
 	team         step.Retry
 	member, step *teamv1.Retry
 }
 
-// of is the policy for an agent that says own; nil is nothing.
+// of returns the policy for an agent with the setting own, which may be nil.
 func (p policy) of(own *teamv1.Retry) step.Retry { return p.team.With(own).With(p.member).With(p.step) }
 
+// set stores v in to if v is positive.
 func set(to *int, v int32) {
 	if v > 0 {
 		*to = int(v)
 	}
 }
 
+// setDuration stores d in to if d is positive.
 func setDuration(to *time.Duration, d *durationpb.Duration) {
 	if v := d.AsDuration(); v > 0 {
 		*to = v
 	}
 }
 
-// checkLimits returns the faults of limits: negatives always, and an explicit 0
-// where it would switch nothing off.
+// checkLimits returns the faults of limits. Negative values are always faults; an explicit 0 is one
+// unless it switches the limit off.
 func checkLimits(id string, l *teamv1.Limits) []error {
 	if l == nil {
 		return nil

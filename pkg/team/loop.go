@@ -11,23 +11,23 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Loop asks a scheduler who is next and dispatches the answer until it replies, asks, or
-// hits a limit. It implements all of an agent.Agent but Info and HealthCheck: teams and
-// agents with a model embed it. Safe for concurrent use; runs share nothing.
+// Loop runs a scheduler: it asks for a decision and dispatches its steps until the scheduler
+// replies, asks the user, or hits a limit. It implements agent.Agent except Info and HealthCheck;
+// teams and model-backed agents embed it. Safe for concurrent use; runs share no state.
 type Loop struct {
 	cfg       *Config
-	noun      string // what people call what runs: agent or team
+	noun      string // "agent" or "team", for messages to people
 	traits    Traits
 	limits    limits
 	tools     map[string]agent.Tool
-	places    map[string]int         // of members in cfg.Members, by id
-	last      *atomic.Pointer[known] // what is known of the members since they were asked last
-	startNote *teamv1.Event_Noted    // what each run notes when it begins; nil without members
+	places    map[string]int                // index of each member in cfg.Members, by id
+	last      *atomic.Pointer[infoSnapshot] // what the members said about themselves when they were last asked
+	startNote *teamv1.Event_Noted           // first note of every run; nil without members
 }
 
-// NewLoop returns the loop of what c describes. noun is what people call it in messages:
-// "team", "agent". c and its members are copied; what is not set takes its default. The
-// error lists every fault of the configuration.
+// NewLoop returns a loop for the configuration c. noun names it in messages to people: "team" or
+// "agent". The loop uses copies of c and its members; unset fields take their defaults. The error
+// joins all faults of the configuration.
 func NewLoop(noun string, c Config) (*Loop, error) {
 	c.Members = slices.Clone(c.Members)
 	for i := range c.Members {
@@ -45,7 +45,7 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools)), places: make(map[string]int, len(c.Members)), last: &atomic.Pointer[known]{}}
+	l := &Loop{cfg: &c, noun: noun, traits: c.Scheduler.Traits(), tools: make(map[string]agent.Tool, len(c.Tools)), places: make(map[string]int, len(c.Members)), last: &atomic.Pointer[infoSnapshot]{}}
 	for i := range c.Members {
 		l.places[c.Members[i].ID] = i
 	}
@@ -62,7 +62,7 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 	return l, nil
 }
 
-// member returns the member with an id; nil: there is none.
+// member returns the member with an id; nil if there is none.
 func (l *Loop) member(id string) *Member {
 	if i, ok := l.places[id]; ok {
 		return &l.cfg.Members[i]
@@ -77,9 +77,10 @@ func (l *Loop) limit(by *teamv1.Limits) {
 	}
 }
 
-// within is the loop as a call bounds it besides: by the time of its brief where its
-// own is not set, and by what its caller lets run at once.
-func (l *Loop) within(req *teamv1.ProcessRequest) *Loop {
+// boundedBy returns the loop with the limits of a call: the duration of the brief, if the loop has
+// no timeout of its own, and the caller's max_parallel. It returns l itself if the call sets
+// neither.
+func (l *Loop) boundedBy(req *teamv1.ProcessRequest) *Loop {
 	most, parallel := req.GetBrief().GetMaxDuration(), req.GetEnvelope().GetMaxParallel()
 	if own := l.cfg.Limits.GetTimeout(); own != nil {
 		most = own
@@ -88,18 +89,18 @@ func (l *Loop) within(req *teamv1.ProcessRequest) *Loop {
 		return l
 	}
 	c := *l
-	setDuration(&c.limits.timeout, most) // members have deadlines of their own, which keep advancing while the run is paused
+	setDuration(&c.limits.timeout, most) // memberTimeout is not reduced: members' deadlines are extended for pauses on their own
 	if parallel > 0 {
 		c.limits.maxParallel = min(c.limits.maxParallel, int(parallel))
 	}
 	return &c
 }
 
-// steps marks the agents that are loops: they are never called again as a
-// whole, only the leaves below them are retried.
-func (*Loop) steps() {}
+// isLoop marks agents that have steps of their own. Such an agent is never retried as a whole; only
+// the leaves below it are.
+func (*Loop) isLoop() {}
 
-// validate returns every fault of the configuration.
+// validate returns all faults of the configuration, joined.
 func (c *Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -130,7 +131,7 @@ func (c *Config) validate() error {
 	return errors.Join(faults...)
 }
 
-// checkGuards returns what is wrong with lists of middlewares.
+// checkGuards returns the faults of the lists of middlewares.
 func checkGuards(cfg *Config) []error {
 	id, g := cfg.ID, &cfg.Guards
 	var faults []error
@@ -152,10 +153,12 @@ func checkGuards(cfg *Config) []error {
 	return faults
 }
 
-// silent reports whether text of the scope's own models is held back until it
-// has been looked at as a whole.
-func (l *Loop) silent() bool { return len(l.cfg.Guards.Output) > 0 || l.traits.WithholdsText }
+// withholdsModelText reports whether the streamed text of the scope's own model is withheld until
+// the whole reply has been checked.
+func (l *Loop) withholdsModelText() bool {
+	return len(l.cfg.Guards.Output) > 0 || l.traits.WithholdsText
+}
 
-// withholds reports whether readers of the team see nothing that members say but
-// what is in the answer, which is looked at.
-func (l *Loop) withholds() bool { return len(l.cfg.Guards.Output) > 0 }
+// withholdsMemberOutput reports whether readers of the team see nothing of what members say except
+// the reply, which output middlewares check.
+func (l *Loop) withholdsMemberOutput() bool { return len(l.cfg.Guards.Output) > 0 }

@@ -37,7 +37,7 @@ func TestS_44_S_52_OnePhaseActsOnOneReadingOfThePause(t *testing.T) {
 	if err := p.dispatch(t.Context()); err != nil || len(events) > 0 {
 		t.Errorf("the phase of the paused run has recorded %v, %v", events, err)
 	}
-	if p.settled = false; p.next(t.Context()) != dispatch {
+	if p.mustWait = false; p.next(t.Context()) != dispatch {
 		t.Fatal("the resumed run does not dispatch")
 	}
 	if err := p.dispatch(t.Context()); err != nil || len(events) == 0 {

@@ -16,11 +16,10 @@ import (
 // Remembers implements agent.Rememberer.
 func (l *Loop) Remembers() bool { return l.cfg.Memory }
 
-// recall begins a state with what its run knows of the conversation: the history
-// of the agent's own path, before what its caller shows it of the present run,
-// and the keys that it has set. Any other history that a caller gives stands instead of
-// its own. An agent without members remembers only as a root: what a team gives it to do
-// is the team's conversation.
+// recall adds the agent's memory of the conversation to the state: the history of its own path,
+// before the history that its caller passed for the present run, and the keys that it has set. A
+// history that the caller passed without branch replaces the agent's own. An agent without members
+// remembers only as the root of a run: inside a team, the conversation is the team's.
 func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	if m == nil || !f.Team.Memory || f.Scope != "" && len(f.Team.Members) == 0 {
 		return
@@ -34,10 +33,10 @@ func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	maps.Copy(f.Context, m.State(f.Path))
 }
 
-// prepared puts on record that the team's members are, and what of its history is
-// left out. It comes before the roster, so that a crash in
-// between does not lose it.
-func (p *process) prepared() error {
+// recordPrepared emits the note TEAM_PREPARED unless it is on record, and a note on delegations
+// that were left out of the history because they are damaged. It comes before the roster, so that a
+// crash in between does not lose it.
+func (p *process) recordPrepared() error {
 	for _, ev := range p.req.GetRecorded() {
 		if ev.GetScope() == p.Scope && ev.GetNoted().GetCode() == agent.NoteTeamPrepared {
 			return nil
@@ -51,7 +50,7 @@ func (p *process) prepared() error {
 	return p.emit("", &teamv1.Event{Kind: p.startNote})
 }
 
-// preparedNote is the note that a run of a team begins with.
+// preparedNote returns the note that every run of a team begins with.
 func preparedNote(c *Config) *teamv1.Noted {
 	n := len(c.Members)
 	return &teamv1.Noted{
@@ -62,9 +61,8 @@ func preparedNote(c *Config) *teamv1.Noted {
 	}
 }
 
-// PastDelegations tells in a line each who did what in earlier turns, oldest
-// first, from the history of a conversation. Entries that cannot be
-// read are left out.
+// PastDelegations returns a line for each delegation of earlier turns in a conversation, oldest
+// first: the member, its task and the outcome. Entries that cannot be parsed are left out.
 func PastDelegations(history []*a2av1.Message) []string {
 	var lines []string
 	eachDelegation(history, func(member, task, outcome string) {
@@ -73,14 +71,15 @@ func PastDelegations(history []*a2av1.Message) []string {
 	return lines
 }
 
-// damagedDelegations counts those that cannot be read.
+// damagedDelegations counts the entries that PastDelegations leaves out.
 func damagedDelegations(history []*a2av1.Message) (n int) {
 	eachDelegation(history, func(string, string, string) {}, func() { n++ })
 	return n
 }
 
-// eachDelegation reads the delegations behind the answers of a history.
-func eachDelegation(history []*a2av1.Message, take func(member, task, outcome string), damaged func()) {
+// eachDelegation calls found for each delegation in the metadata of a history's messages, and
+// damaged for each entry that cannot be parsed.
+func eachDelegation(history []*a2av1.Message, found func(member, task, outcome string), damaged func()) {
 	for _, m := range history {
 		v, ok := m.GetMetadata().GetFields()[agent.DelegationsKey]
 		if !ok {
@@ -100,7 +99,7 @@ func eachDelegation(history []*a2av1.Message, take func(member, task, outcome st
 			if outcome == "" {
 				outcome = "not ended"
 			}
-			take(member, f["task"].GetStringValue(), outcome)
+			found(member, f["task"].GetStringValue(), outcome)
 		}
 	}
 }

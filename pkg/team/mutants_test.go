@@ -28,13 +28,13 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a person's word to call again counts for ever", "fold.go", "st.past.Open, st.past.Ruling = true, nil", "st.past.Open = true"},
 	{"a dropped step begins anew after a crash", "phases.go", "	p.cancelDropped()\n", ""},
 	{"no commit before a look", "internal/guards/guards.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
-	{"a look at the input is forgotten", "checks.go", "		a.looked++\n", ""},
+	{"a look at the input is forgotten", "checks.go", "		a.checked++\n", ""},
 	{"a look at the answer is forgotten", "checks.go", "		f.outputs++\n", ""},
 	{"a look at a result is forgotten", "internal/step/guard.go", "		k.Results++\n", ""},
 	{"what was looked at is forgotten", "internal/step/guard.go", "g.Message, g.Seq = w.Checks.Answer, w.Checks.Answered", "_ = w.Checks.Answer"},
 	{"steps of earlier rounds are forgotten", "fold.go", "	f.Earlier = append(f.Earlier, f.Steps...)\n", ""},
-	{"the result of a failed run is shown once more", "fold.go", "		f.kept = true\n", "		_ = f.kept\n"},
-	{"a decision is made anew", "fold.go", "		f.decide(k.Decided)", "		f.decide(&teamv1.Decided{})"},
+	{"the result of a failed run is shown once more", "fold.go", "		f.artifactRecorded = true\n", "		_ = f.artifactRecorded\n"},
+	{"a decision is made anew", "fold.go", "		f.applyDecision(k.Decided)", "		f.applyDecision(&teamv1.Decided{})"},
 }
 
 var allMutants = flag.Bool("mutants", false, "run all mutants, not one of four")

@@ -14,7 +14,7 @@ import (
 // Process implements agent.Agent.
 func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
-		run, l := agent.From(ctx), l.within(req)
+		run, l := agent.From(ctx), l.boundedBy(req)
 		p := newProcess(ctx, l, req, run)
 		p.yield = yield
 		p.recall(req, run.Memory)
@@ -22,7 +22,7 @@ func (l *Loop) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	}
 }
 
-// serve runs the loop and says how the sequence ends.
+// serve applies the record, runs the loop, and yields the last event or error of the sequence.
 func (p *process) serve(ctx context.Context) {
 	for _, ev := range p.req.GetRecorded() {
 		p.apply(ev)
@@ -30,7 +30,7 @@ func (p *process) serve(ctx context.Context) {
 	p.cancelDropped()
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
-	ctx, p.cancel = context.WithCancelCause(p.allow(p.bind(ctx)))
+	ctx, p.cancel = context.WithCancelCause(p.bindCounters(p.bindBudget(ctx)))
 	defer p.runner.Budget.Release()
 	defer p.cancel(step.ErrStopped)
 	p.quit = make(chan struct{})
@@ -38,7 +38,7 @@ func (p *process) serve(ctx context.Context) {
 	defer close(p.quit)
 	defer p.cancel(step.ErrStopped) // before the wait: also when the consumer panics
 
-	bounded, stop := p.clock(ctx)
+	bounded, stop := p.withTimeout(ctx)
 	defer stop()
 	reply, err := p.work(bounded)
 	if !errors.Is(err, step.ErrStopped) && (reply != nil || err != nil) {
@@ -55,45 +55,45 @@ func (p *process) serve(ctx context.Context) {
 	}
 }
 
-// phase is what the loop does next.
+// phase is the next thing that the loop does.
 type phase int
 
 const (
-	expired  phase = iota // the context has ended, and nothing runs: the run ends with it
-	parked                // all that is open waits for people, or for the run to be resumed
-	collect               // wait for what runs, for the inbox, or for the alarm
-	take                  // record what has arrived
-	check                 // have middlewares look at what has come in
-	decide                // ask the scheduler, or conclude with what it has said
-	dispatch              // settle and start steps
+	expired  phase = iota // the context has ended and no step runs: the run ends
+	parked                // all open steps wait for people, or for the run to be resumed
+	collect               // wait for a running step, the inbox, or a wake-up time
+	take                  // record the messages that have arrived
+	check                 // pass messages that have arrived through the input middlewares
+	decide                // ask the scheduler, or act on its recorded reply, transfer or question
+	dispatch              // complete or start steps
 )
 
-// next returns what the loop does next: the first condition that holds decides.
+// next returns the next phase. The conditions are tried in order; the first that holds decides.
 func (p *process) next(ctx context.Context) phase {
-	ended, busy := over(ctx), len(p.running) > 0
+	ended, busy := hasEnded(ctx), len(p.running) > 0
 	p.paused = p.run.Paused()
 	switch {
-	case ended && busy: // nothing more is decided; what runs is waited for
+	case ended && busy: // decide nothing more, but wait for the running steps
 		return collect
 	case ended:
 		return expired
 	case p.isAsking() && !busy:
 		return parked
-	case p.settled && (busy || !p.alarm.IsZero()):
+	case p.mustWait && (busy || !p.wakeTime.IsZero()):
 		return collect
-	case p.settled:
+	case p.mustWait:
 		return parked
-	case p.unread():
+	case p.hasUnread():
 		return take
-	case !p.paused && p.unchecked():
+	case !p.paused && p.hasUnchecked():
 		return check
-	case (!p.paused || p.answers()) && p.mayDecide():
+	case (!p.paused || p.hasAnswer()) && p.mayDecide():
 		return decide
 	}
-	return dispatch // of a paused run what is canceled is closed, and nothing begins
+	return dispatch // in a paused run it only closes canceled steps
 }
 
-// work is the loop itself. Neither a reply nor an error: parked.
+// work is the loop. It returns neither a reply nor an error when the run is parked.
 func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, p.cause(ctx)
@@ -115,7 +115,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 		case collect:
 			err = p.collect(ctx)
 		case take:
-			err = p.takeInputs()
+			err = p.recordInputs()
 		case check:
 			err = p.checkInput(ctx)
 		case decide:
@@ -129,7 +129,7 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 	}
 }
 
-// begin does what comes before the first decision, as far as it is not on record.
+// begin does what comes before the first decision and is not on record yet.
 func (p *process) begin(ctx context.Context) error {
 	if err := checkBrief(p.req.GetBrief()); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (p *process) begin(ctx context.Context) error {
 	return p.offer(ctx)
 }
 
-// prepare puts the roster on record at the start of a run.
+// prepare checks the nesting depth and records the roster at the start of a run.
 func (p *process) prepare(ctx context.Context) error {
 	if len(p.cfg.Members) == 0 || len(p.Roster) > 0 {
 		return nil
@@ -154,10 +154,10 @@ func (p *process) prepare(ctx context.Context) error {
 			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or nest less deep",
 			p.cfg.ID, most, p.Path)
 	}
-	if err := p.prepared(); err != nil {
+	if err := p.recordPrepared(); err != nil {
 		return err
 	}
-	k, _ := p.askInfo(ctx, depth) // a circle ends when it is dispatched
+	k, _ := p.askInfo(ctx, depth) // a cycle of teams fails when the member is dispatched
 	for i, m := range p.cfg.Members {
 		if k.infos[i] == nil && !m.Disabled {
 			if err := p.note("MEMBER_UNAVAILABLE", "member "+m.ID+" could not be asked what it does"); err != nil {
@@ -168,9 +168,9 @@ func (p *process) prepare(ctx context.Context) error {
 	return p.emit("", &teamv1.Event{Kind: p.rosterEvent(k)})
 }
 
-// clock applies the team's own timeout, counted from the scope's first recorded event.
-// It does not advance while the run waits for people or is paused.
-func (p *process) clock(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout bounds ctx by the team's own timeout, counted from the scope's first recorded event.
+// Time in which the run waited for people or was paused does not count.
+func (p *process) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	start := p.started
 	if start.IsZero() {
 		start = p.run.Now()
@@ -180,20 +180,20 @@ func (p *process) clock(ctx context.Context) (context.Context, context.CancelFun
 	return p.run.WithTimeout(ctx, left, errTeamTimeout)
 }
 
-// over reports whether a context has ended, or is about to: its time has come and
-// its timer is late.
-func over(ctx context.Context) bool {
+// hasEnded reports whether ctx has ended. If its deadline has passed and its timer is late, it
+// waits for the timer.
+func hasEnded(ctx context.Context) bool {
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 		<-ctx.Done()
 	}
 	return ctx.Err() != nil
 }
 
-// mayDecide reports whether the scheduler is to be asked: nothing is open but
-// asynchronous steps, and it does not wait for those. Before anybody is told of it
-// what is refused has its end, and what becomes a task of its own has begun.
+// mayDecide reports whether the scheduler is to be asked: only asynchronous steps are open and the
+// scheduler did not choose to wait for them. Refused steps have to end, and detached ones to start,
+// before the next decision.
 func (p *process) mayDecide() bool {
-	if p.waits || p.isAsking() {
+	if p.schedulerWaits || p.isAsking() {
 		return false
 	}
 	for st := range p.pending() {
@@ -204,9 +204,10 @@ func (p *process) mayDecide() bool {
 	return true
 }
 
-// answers reports whether the scope works for another one and has its answer: a model
-// has said it, which only has to be handed on. That belongs to what runs.
-func (s *State) answers() bool {
+// hasAnswer reports whether the scope works for another one and its model has answered without
+// calling a tool. Handing on such an answer is allowed while the run is paused, because it belongs
+// to work that was already running.
+func (s *State) hasAnswer() bool {
 	if s.Scope == "" || len(s.Steps) == 0 {
 		return false
 	}

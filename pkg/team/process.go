@@ -17,35 +17,35 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// process is one call of Process. Only the goroutine that ranges over the
-// sequence touches it; goroutines of parallel steps have its runner, which does not change
-// while they run, and hand their events over in msgs.
+// process is one call of Process. Only the goroutine that ranges over the sequence uses it. The
+// goroutines of steps share its runner, which does not change while they run, and send their events
+// over msgs.
 type process struct {
 	*Loop
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
-	gate     *gate       // nil where nobody judges the result
+	gate     *gate       // nil if results are not judged
 	runner   step.Runner // shared with the goroutines of steps
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
-	passes   func(*teamv1.Event) error // is pass, for lone steps
+	emitFunc func(*teamv1.Event) error // the method value p.emitEvent, allocated once
 
-	stopped bool // the consumer broke off
+	stopped bool // the consumer ended the iteration
 
-	looked  time.Time          // when steps were begun last
-	inbox   []*teamv1.Inbound  // taken, and not on record yet
-	settled bool               // nothing can be settled or started before something comes from outside
-	paused  bool               // the run, when next looked: what is unchecked must not be worked on by the phase it chose
-	waits   bool               // the scheduler waits for the steps that run
-	idling  *StepState         // that was last found to wait for others, and is answered by the loop itself
-	alarm   time.Time          // until when a step idles that the loop answers itself; zero is none
-	ready   []*StepState       // that dispatch found last: room for the next ones
-	running map[int]*StepState // by index; steps that a goroutine works on
-	msgs    chan stepMsg       // from those goroutines
-	quit    chan struct{}      // closed when the loop ends: nobody takes msgs any more
-	wg      sync.WaitGroup     // of those goroutines
-	cancel  context.CancelCauseFunc
+	startTime      time.Time          // time at which dispatch last started steps
+	inbox          []*teamv1.Inbound  // messages taken from the listener that are not on record yet
+	mustWait       bool               // nothing can be completed or started before an event arrives from outside
+	paused         bool               // whether the run was paused when next chose the phase; the phase acts on this one reading
+	schedulerWaits bool               // the scheduler chose to wait for the running steps
+	idleStep       *StepState         // the step that was last found idle in dispatch
+	wakeTime       time.Time          // wake-up time of the idle steps; zero if there is none
+	ready          []*StepState       // buffer of dispatch, reused
+	running        map[int]*StepState // steps that a goroutine works on, by index
+	msgs           chan stepMsg       // events of those goroutines
+	quit           chan struct{}      // closed when the loop ends and reads msgs no more
+	wg             sync.WaitGroup     // counts those goroutines
+	cancel         context.CancelCauseFunc
 }
 
 func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
@@ -53,13 +53,13 @@ func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *a
 	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.cfg.ID, Path: f.Path, Run: run, Log: l.cfg.Log},
 		Scope: f.Scope, Request: req, Above: slices.Clip(append(slices.Clip(req.GetPath()), req.GetAgentId())), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
-		Silent: l.silent(), Wakes: l.traits.WakesOnDetachedEnd,
+		Silent: l.withholdsModelText(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}
-	p.passes = p.pass
+	p.emitFunc = p.emitEvent
 	return p
 }
 
-// event completes an event of the scope, or of a step of it.
+// event sets the scope and agent of an event of the scope itself, or of one of its steps.
 func (p *process) event(step string, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = p.Scope, p.Path
 	if step != "" {
@@ -68,13 +68,13 @@ func (p *process) event(step string, ev *teamv1.Event) *teamv1.Event {
 	return ev
 }
 
-// emit yields an event of the scope, or of a step of it, and folds it.
+// emit yields an event of the scope itself, or of one of its steps, and folds it.
 func (p *process) emit(step string, ev *teamv1.Event) error {
-	return p.pass(p.event(step, ev))
+	return p.emitEvent(p.event(step, ev))
 }
 
-// pass yields an event as it is and folds it.
-func (p *process) pass(ev *teamv1.Event) error {
+// emitEvent yields an event unchanged and folds it.
+func (p *process) emitEvent(ev *teamv1.Event) error {
 	if p.stopped {
 		return step.ErrStopped
 	}
@@ -93,8 +93,8 @@ func (p *process) note(code, text string) error {
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text}}})
 }
 
-// stepMsg is what a goroutine of a step tells the loop: an event that wants its
-// place, or that the step is done.
+// stepMsg is a message from the goroutine of a step to the loop: an event to record, or the end of
+// the goroutine. The loop answers an event in ack.
 type stepMsg struct {
 	index int
 	ev    *teamv1.Event
@@ -103,7 +103,7 @@ type stepMsg struct {
 	err   error
 }
 
-// reply is the last event of the sequence.
+// reply returns the last event of the sequence for a message.
 func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	r := &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent(), Warnings: p.warnings}
 	r.Ref = p.texts.Refer(&teamv1.Input{}, m, p.Input).GetRef()
@@ -113,10 +113,10 @@ func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	return r
 }
 
-// errTeamTimeout: the team's own time ran out, not its caller's.
+// errTeamTimeout is the cause of a context that ended by the team's own timeout, not its caller's.
 var errTeamTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the run's time ran out")
 
-// cause is the error that a context's end means for the run.
+// cause returns the error of the run for a context that has ended.
 func (p *process) cause(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {

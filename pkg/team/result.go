@@ -9,30 +9,31 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// ResultText returns the result of a member's step in words, for a model that can read on:
-// its text is cut where it is long.
+// ResultText returns the result of a member's step as text for a model that can call the tool
+// read_result: a long text is cut.
 func (s *State) ResultText(st *StepState) string {
-	return st.Worded(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
+	return st.Describe(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
 }
 
-// Worded returns the result of a member's step for its reader: the member, the outcome,
-// why it failed, and text, which is the result's as that reader is shown it.
-func (st *StepState) Worded(text string) string {
+// Describe returns the result of a member's step as text: the member, the outcome, the reason of a
+// failure, and text, which is the content of the result as the reader is to see it.
+func (st *StepState) Describe(text string) string {
 	switch {
 	case !st.Done && st.Parked():
 		return st.Step.GetMember() + ": waits for an answer of the user"
 	case !st.Done:
 		return st.Step.GetMember() + ": working"
 	case st.Err != nil:
-		return headOf(st) + "\n\n" + st.Err.Message
+		return resultHeading(st) + "\n\n" + st.Err.Message
 	case strings.TrimSpace(text) == "":
-		return headOf(st) + "\n\n(member returned no content)"
+		return resultHeading(st) + "\n\n(member returned no content)"
 	}
-	return headOf(st) + "\n\n" + text
+	return resultHeading(st) + "\n\n" + text
 }
 
-// headOf names the member of a result, its outcome, and the reason of a failure.
-func headOf(st *StepState) string {
+// resultHeading returns the heading of a result: the member, the outcome, and the reason of a
+// failure.
+func resultHeading(st *StepState) string {
 	head := st.Step.GetMember() + ": " + expr.OutcomeWord(st.Outcome)
 	if st.Err != nil && st.Err.Reason != "" {
 		head += " (" + st.Err.Reason + ")"
@@ -40,17 +41,18 @@ func headOf(st *StepState) string {
 	return head
 }
 
-// told is a result as another member is handed it: a long one whole, with its name.
-func told(s *State, st *StepState) []*a2av1.Part {
+// resultParts returns a result as it is handed to another member: a long one in full, with its
+// name.
+func resultParts(s *State, st *StepState) []*a2av1.Part {
 	text := prompt.Text(st.Message)
 	if st.Err != nil || len(text) <= agent.MaxResult {
 		return agent.TextParts(s.ResultText(st))
 	}
-	return agent.ResultParts(headOf(st), text, s.TaskID(st))
+	return agent.ResultParts(resultHeading(st), text, s.TaskID(st))
 }
 
-// Joined returns the results of steps as one message, in the order of the steps, each
-// under a heading with its member's id. A single result is returned as it is.
+// Joined returns the results of steps as one message, in the order of the steps, each under a
+// heading with its member's id. A single result is returned unchanged.
 func Joined(steps []*StepState) *a2av1.Message {
 	if len(steps) == 1 && steps[0].Message != nil {
 		return steps[0].Message
@@ -62,8 +64,8 @@ func Joined(steps []*StepState) *a2av1.Message {
 	return j.Message()
 }
 
-// heading names the author of a result: the member; where it has several of
-// the results also the step; a step of people by its own name.
+// heading names the author of a result: the member, with the step's name if the member has several
+// of the results; for a human step its name.
 func heading(st *StepState, among []*StepState) string {
 	member, name := st.Step.GetMember(), st.Step.GetName()
 	if member == "" {
@@ -77,7 +79,8 @@ func heading(st *StepState, among []*StepState) string {
 	return member
 }
 
-// Content returns the content of the step's result; what is not there is said in words.
+// Content returns the content of the step's result, or a text that says that it failed or has no
+// content.
 func (st *StepState) Content() []*a2av1.Part {
 	switch {
 	case len(st.Message.GetParts()) > 0:
@@ -89,7 +92,7 @@ func (st *StepState) Content() []*a2av1.Part {
 }
 
 // JoinedIDs returns the ids of the steps whose results a message of [Joined] joins, as in
-// Decision.Joins: none of a single one.
+// Decision.Joins; nil for a single step.
 func JoinedIDs(steps []*StepState) []string {
 	if len(steps) < 2 {
 		return nil
@@ -101,7 +104,7 @@ func JoinedIDs(steps []*StepState) []string {
 	return ids
 }
 
-// joins are the ids of the steps whose results a reply joins.
+// joins returns the ids of the steps whose results the reply of d joins.
 func (s *State) joins(d *Decision) []string {
 	if len(d.Joins) == 0 && s.Last != nil && d.Reply == s.Last.Message {
 		return s.Last.Joins

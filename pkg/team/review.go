@@ -17,56 +17,56 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Review has a judge look at every result of a run before it is the answer.
-// One that is not good enough is worked over: the scheduler begins anew, with the
-// message of the run, the result, and what the judge said of it. What the run has
-// put into its context stays, and so do the counts of its limits; cycles are looked
-// for in each round by itself.
+// Review has a judge score every result of a run before it becomes the answer. A result that is not
+// good enough is revised: the scheduler starts a new round, whose input is the message of the run,
+// the last result, and the judge's feedback. The run's context and the counts of its limits carry
+// over to the next round; cycle detection starts anew.
 //
-// A run at the root that has a brief with a threshold or a number of rounds is
-// reviewed as well, by the default judge where its agent has no review of its own.
-// Of bounds that are set in more than one place the brief's threshold and the
-// smallest number of rounds hold, that of the limits of teams above included.
+// A root run whose brief sets a threshold or a number of rounds is reviewed too, by the default
+// judge if its agent has no review of its own. The brief's threshold overrides the team's. Of the
+// numbers of rounds that are set in the review, the brief, and the limits of the team and the teams
+// above it, the smallest holds.
 //
-// At most one of Model, Check and Agent is set. None is the team's model, and in a
-// team without one a check that there is something in the result.
+// At most one of Model, Check and Agent may be set. If none is, the judge is the team's model; in a
+// team without a model it is a check that the result is not empty.
 type Review struct {
-	// Model judges with a rubric made of what is expected.
+	// Model judges, with the expected output as part of its prompt.
 	Model agent.Model
-	// Check judges by itself, see [expr.CompileCheck].
+	// Check is an expression that scores the result; see [expr.CompileCheck].
 	Check *expr.Expr
-	// Agent is the id in Config.Registry of an agent that judges: it is asked in words
-	// and answers with a JSON object {"score", "feedback"}, or with a score alone.
+	// Agent is the id in Config.Registry of an agent that judges. It is asked in plain text, and
+	// answers with a JSON object {"score", "feedback"} or with a score alone.
 	Agent string
-	// Expected is what is to come out of a run, in words; a brief says it for its run.
+	// Expected describes what a run should produce. A brief overrides it for its run.
 	Expected string
-	// Threshold is the least score, 0 to 1. A run whose last round does not reach it
-	// fails with QUALITY_THRESHOLD_NOT_MET, and the result stays readable.
-	// nil: a result is worked over as long as the judge says what to improve, and
-	// the last one is the answer.
+	// Threshold is the minimum score, 0 to 1. A run whose last round stays below it fails with
+	// QUALITY_THRESHOLD_NOT_MET; the result stays readable as an artifact. If Threshold is nil, a
+	// result is revised as long as the judge has feedback, and the last result is the answer.
 	Threshold *float64
-	// MaxRounds are the most rounds, the first one included; 0 is
-	// Limits.MaxRounds, and that is 3.
+	// MaxRounds is the maximum number of rounds, including the first. 0 means Limits.MaxRounds,
+	// whose default is 3.
 	MaxRounds int
 }
 
-// defaultRevisions are the rounds of a run where nobody says how many.
+// defaultRevisions is the maximum number of rounds if nothing sets one.
 const defaultRevisions = 3
 
-// Who judges, as the steps of judgements are labelled.
+// The kinds of judges, as recorded in the names of their steps.
 const (
 	byModel = "model"
 	byCheck = "check"
 	byAgent = "agent"
 )
 
-// judgeName stands for a judge that is no agent in paths.
+// judgeName is the member of a judgement's step, and part of its path, if the judge is not an
+// agent.
 const judgeName = "judge"
 
 // maxAsked is how often a judge is asked about one result.
 const maxAsked = 2
 
-// faults of a review, in the words of the configuration.
+// faults returns what is wrong with the review of a team, in terms of the configuration file. A nil
+// Review has no faults.
 func (r *Review) faults(c *Config) []error {
 	if r == nil {
 		return nil
@@ -85,10 +85,10 @@ func (r *Review) faults(c *Config) []error {
 		fault("team %q: review.judge is %d of model, check and agent; keep one of them", c.ID, kinds)
 	}
 	if r.Agent != "" && c.Registry == nil {
-		fault("team %q: review.judge is agent %q and there is no registry to find it in; give the team one", c.ID, r.Agent)
+		fault("team %q: review.judge is agent %q, but the team has no registry to find it in; set Registry", c.ID, r.Agent)
 	}
 	if r.Check != nil && !r.Check.IsCheck() {
-		fault("team %q: review.judge.check is no check; compile it as one", c.ID)
+		fault("team %q: review.judge.check was not compiled as a check; use expr.CompileCheck", c.ID)
 	}
 	if t := r.Threshold; t != nil && !verdict.Scored(*t) {
 		fault("team %q: review.threshold is %v; it must be 0 to 1", c.ID, *t)
@@ -99,14 +99,14 @@ func (r *Review) faults(c *Config) []error {
 	return faults
 }
 
-// gate judges the results of one call. It never changes.
+// gate judges the results of one call. It is immutable.
 type gate struct {
 	Review
-	by    string // who judges
+	by    string // kind of judge: byModel, byCheck or byAgent
 	brief *teamv1.Brief
 }
 
-// gateOf is the gate of a call; nil: its results are not judged.
+// gateOf returns the gate of a call; nil if its results are not judged.
 func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	brief := req.GetBrief()
 	bounds := brief != nil && (brief.QualityThreshold != nil || brief.MaxRounds != nil) && req.GetScope() == "" && req.GetDepth() == 0 //nolint:protogetter // set or not matters
@@ -117,9 +117,9 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	if c.Review != nil {
 		g.Review = *c.Review
 	}
-	g.MaxRounds = leastOf(g.MaxRounds, int(c.Limits.GetMaxRounds()), roundsOf(ctx))
+	g.MaxRounds = minRounds(g.MaxRounds, int(c.Limits.GetMaxRounds()), inheritedRounds(ctx))
 	if bounds {
-		g.MaxRounds = leastOf(g.MaxRounds, int(brief.GetMaxRounds()))
+		g.MaxRounds = minRounds(g.MaxRounds, int(brief.GetMaxRounds()))
 		g.Threshold = cmp.Or(brief.QualityThreshold, g.Threshold) //nolint:protogetter // set or not matters
 	}
 	g.MaxRounds = cmp.Or(g.MaxRounds, defaultRevisions)
@@ -139,22 +139,22 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 
 // review is a result that is being judged.
 type review struct {
-	result *a2av1.Message
-	joins  []string
-	heard  int          // follow-ups that had come when it was handed in
-	asked  []*StepState // judgements of it
+	result     *a2av1.Message
+	joins      []string
+	received   int          // number of follow-ups that had arrived when the result was submitted
+	judgements []*StepState // judgements of the result, in order
 }
 
-// last is the last judgement.
-func (r *review) last() *StepState { return r.asked[len(r.asked)-1] }
+// last returns the last judgement.
+func (r *review) last() *StepState { return r.judgements[len(r.judgements)-1] }
 
-// score is what the judge gave; false: nothing.
-func (r *review) score() (float64, bool) {
+// score returns the score of the last judgement; ok is false if the judge gave none.
+func (r *review) score() (score float64, ok bool) {
 	v := r.last().Verdict
 	return v.GetScore(), v != nil && v.Score != nil //nolint:protogetter // 0 is a score
 }
 
-// fault is why there is no score.
+// fault returns why the last judgement has no score.
 func (r *review) fault() string {
 	if st := r.last(); st.Err != nil {
 		return st.Err.Message
@@ -162,29 +162,30 @@ func (r *review) fault() string {
 	return cmp.Or(r.last().Verdict.GetFault(), "the judge did not answer")
 }
 
-// choice is a decision, of the scheduler or of the gate behind it.
+// choice is a decision of the scheduler or of its gate.
 type choice struct {
 	Decision
-	round   int            // or: a round of revision begins
-	input   *a2av1.Message // with this
-	failure *agent.Error   // why Reply is not what was asked for
+	round   int            // if positive, a new round of revision begins
+	input   *a2av1.Message // input of that round
+	failure *agent.Error   // why Reply is below the threshold; the run then fails
 }
 
-// next is what the scheduler says, with its reply handed in to the judge first. As
-// pure as the scheduler.
+// next returns the scheduler's decision, with a reply replaced by a step that submits it to the
+// judge. Like Scheduler.Next it is a pure function.
 func (g *gate) next(s *State, scheduler Scheduler) (choice, error) {
-	if r := s.review; r != nil && r.heard == len(s.Received) {
-		return g.judged(s, r)
+	if r := s.review; r != nil && r.received == len(s.Received) {
+		return g.afterJudgement(s, r)
 	}
-	d, err := scheduler.Next(s.unjudged()) // also where the user has said more meanwhile
+	d, err := scheduler.Next(s.withoutJudgements()) // also if the user has sent a follow-up since the result was submitted
 	if err == nil && d.Reply != nil {
-		d = g.handIn(s, d)
+		d = g.submit(s, d)
 	}
 	return choice{Decision: d}, err
 }
 
-// handIn has a reply judged. What is open is not needed any more, as at the end of a run.
-func (g *gate) handIn(s *State, d Decision) Decision {
+// submit replaces a reply by a step that judges it. Open steps are canceled, as at the end of a
+// run.
+func (g *gate) submit(s *State, d Decision) Decision {
 	d.Joins = s.joins(&d)
 	for st := range s.pending() {
 		d.Cancel = append(d.Cancel, st.Step.GetId())
@@ -199,50 +200,51 @@ func (g *gate) step(result *a2av1.Message) *teamv1.Step {
 	}
 }
 
-// judged is what follows from a judgement: the answer, a further round, the end.
-func (g *gate) judged(s *State, r *review) (choice, error) {
+// afterJudgement returns the decision that follows a judgement: the reply, a new round, or a
+// failure.
+func (g *gate) afterJudgement(s *State, r *review) (choice, error) {
 	if len(s.Open()) > 0 {
-		return choice{}, nil // it is being dropped
+		return choice{}, nil // the judgement, or a step canceled by submit, is still open
 	}
 	if last := r.last(); g.Threshold != nil && agent.Binds(last.Err, s.Path) {
 		return choice{}, last.Err
 	}
 	score, scored := r.score()
 	switch {
-	case !scored && r.last().Err == nil && g.by != byCheck && len(r.asked) < maxAsked:
+	case !scored && r.last().Err == nil && g.by != byCheck && len(r.judgements) < maxAsked:
 		return choice{Decision: Decision{
 			Steps: []*teamv1.Step{g.step(r.result)}, Joins: r.joins, Reason: "the judge is asked once more: " + r.fault(),
 		}}, nil
 	case !scored && g.Threshold == nil:
 		return choice{Decision: Decision{Reply: r.result, Joins: r.joins, Reason: "the judge gave no score: " + r.fault()}}, nil
 	case !scored:
-		return g.unmet(s, r, "its judge gave no score: "+r.fault()), nil
+		return g.rejectResult(s, r, "its judge gave no score: "+r.fault()), nil
 	}
-	d := choice{Decision: Decision{Reason: "the score is " + g.worded(score), Values: g.values(score)}}
+	d := choice{Decision: Decision{Reason: "the score is " + g.scoreText(score), Values: g.values(score)}}
 	switch {
-	case g.content(score, r.last().Verdict):
+	case g.isGoodEnough(score, r.last().Verdict):
 		d.Reply, d.Joins = r.result, r.joins
 	case s.round() < g.MaxRounds:
-		d.round, d.input = s.round()+1, g.revised(s, r)
+		d.round, d.input = s.round()+1, g.revisionInput(s, r)
 	case g.Threshold == nil:
 		d.Reply, d.Joins = r.result, r.joins
 		d.Reason += fmt.Sprintf(", and there are no more rounds than %d", g.MaxRounds)
 	default:
-		return g.unmet(s, r, "the score is "+g.worded(score)), nil
+		return g.rejectResult(s, r, "the score is "+g.scoreText(score)), nil
 	}
 	return d, nil
 }
 
-// content reports whether a result is good enough.
-func (g *gate) content(score float64, v *teamv1.Verdict) bool {
+// isGoodEnough reports whether a result is accepted.
+func (g *gate) isGoodEnough(score float64, v *teamv1.Verdict) bool {
 	if g.Threshold != nil {
 		return score >= *g.Threshold
 	}
 	return score >= 1 || v.GetFeedback() == ""
 }
 
-// worded is a score as people read it.
-func (g *gate) worded(score float64) string {
+// scoreText returns a score, and the threshold if there is one, for people.
+func (g *gate) scoreText(score float64) string {
 	if g.Threshold == nil {
 		return verdict.Number(score)
 	}
@@ -257,8 +259,8 @@ func (g *gate) values(score float64) *structpb.Struct {
 	return &structpb.Struct{Fields: v}
 }
 
-// unmet ends the run without an answer, and keeps the result.
-func (g *gate) unmet(s *State, r *review, why string) choice {
+// rejectResult ends the run with a failure, and keeps the result as an artifact.
+func (g *gate) rejectResult(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; it is kept as it is; ask for less, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
 	if score, ok := r.score(); ok {
@@ -268,17 +270,17 @@ func (g *gate) unmet(s *State, r *review, why string) choice {
 	return choice{Decision: Decision{Reply: r.result, Joins: r.joins, Reason: why}, failure: err}
 }
 
-// revised is what a further round is given.
-func (g *gate) revised(s *State, r *review) *a2av1.Message {
-	first := s.begin()
+// revisionInput returns the input of the next round.
+func (g *gate) revisionInput(s *State, r *review) *a2av1.Message {
+	first := s.originalInput()
 	var j prompt.Joiner
 	j.Add(first.GetParts())
-	for _, said := range slices.Concat(s.said, s.Received) {
+	for _, said := range slices.Concat(s.earlierReceived, s.Received) {
 		j.Add(said.GetParts())
 	}
 	j.Section("The last result", r.result.GetParts())
 	score, _ := r.score()
-	about := "It was given " + g.worded(score) + "."
+	about := "It was given " + g.scoreText(score) + "."
 	if v := r.last().Verdict; v.GetFeedback() != "" {
 		about += "\n\n" + v.GetFeedback()
 	}
@@ -288,18 +290,18 @@ func (g *gate) revised(s *State, r *review) *a2av1.Message {
 	return m
 }
 
-// unjudged is the state as a scheduler sees it: without the judge's steps.
-func (s *State) unjudged() *State {
+// withoutJudgements returns the state as schedulers see it, without the judge's steps.
+func (s *State) withoutJudgements() *State {
 	if s.review == nil {
 		return s
 	}
 	v := *s
 	v.Steps = slices.DeleteFunc(slices.Clone(s.Steps), func(st *StepState) bool { return st.Step.GetKind() == teamv1.Step_KIND_JUDGE })
-	v.hidden, v.done = len(s.Steps)-len(v.Steps), 0
+	v.hiddenSteps, v.done = len(s.Steps)-len(v.Steps), 0
 	return &v
 }
 
-// checkBrief refuses bounds of a brief that bound nothing.
+// checkBrief returns the error of a brief whose threshold or number of rounds is out of range.
 func checkBrief(b *teamv1.Brief) error {
 	switch {
 	case b == nil:

@@ -13,17 +13,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Infos returns what members said of themselves when the run began.
+// Infos returns the infos of the members as recorded when the run began.
 func (s *State) Infos() Infos { return Infos{roster: s.Roster} }
 
-// Infos are what members said of themselves when the run began. Each is looked for
-// behind the one before: in the order of the roster it is found at once.
+// Infos looks up the info of members. It is fastest when members are looked up in the order of the
+// roster: each search starts behind the last hit. Not safe for concurrent use.
 type Infos struct {
 	roster []*teamv1.Observed_Member
 	next   int
 }
 
-// Of returns the info of a member; nil is nothing.
+// Of returns the info of a member; nil if it is unknown.
 func (k *Infos) Of(m *Member) *teamv1.AgentInfo {
 	id := MemberID(m)
 	for range k.roster {
@@ -36,7 +36,8 @@ func (k *Infos) Of(m *Member) *teamv1.AgentInfo {
 	return nil
 }
 
-// DescriptionOf returns what a member does: in the team's words, else in its own.
+// DescriptionOf returns the description of a member: the team's, if it sets one, else the agent's
+// own.
 func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
 	if m.Description != "" {
 		return m.Description
@@ -44,7 +45,7 @@ func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
 	return info.GetDescription()
 }
 
-// Staffed returns the error of a run of a team none of whose members is enabled, else nil.
+// Staffed returns nil if the team has an enabled member, else the error that ends the run.
 func Staffed(s *State) error {
 	if slices.ContainsFunc(s.Team.Members, func(m Member) bool { return !m.Disabled }) {
 		return nil
@@ -53,7 +54,7 @@ func Staffed(s *State) error {
 		"team %q has no enabled member; enable one", s.Team.ID)
 }
 
-// Enabled returns the members that get work, in the team's order.
+// Enabled returns the members that are not disabled, in roster order.
 func (s *State) Enabled() []*Member {
 	var on []*Member
 	for i := range s.Team.Members {
@@ -64,7 +65,7 @@ func (s *State) Enabled() []*Member {
 	return on
 }
 
-// MemberID returns the id of a member in its team.
+// MemberID returns the id of a member in its team: ID, or Agent if ID is empty.
 func MemberID(m *Member) string {
 	if m.ID == "" {
 		return m.Agent
@@ -72,26 +73,26 @@ func MemberID(m *Member) string {
 	return m.ID
 }
 
-// known is what the members of a team said of themselves when they were last asked. It
-// never changes, and runs share it for as long as all members are agent.Describers that
-// still say the same.
-type known struct {
-	infos  []*teamv1.AgentInfo // by member; nil for disabled ones and those that could not be asked
-	levels int                 // of teams that are nested below the team
-	limit  int                 // the least limits.max_depth of those teams
+// infoSnapshot is a snapshot of what the members of a team said about themselves. It is immutable except
+// for its caches. Runs share it as long as all members are agent.Describers and their infos do not
+// change.
+type infoSnapshot struct {
+	infos  []*teamv1.AgentInfo // by member; nil for disabled members and those that did not answer
+	levels int                 // levels of teams nested below the team
+	limit  int                 // the smallest limits.max_depth of those teams
 
-	info     atomic.Pointer[teamv1.AgentInfo]      // the team's own, made of it
-	observed atomic.Pointer[teamv1.Event_Observed] // the last one made of it
+	info     atomic.Pointer[teamv1.AgentInfo]      // cache: the team's own info
+	observed atomic.Pointer[teamv1.Event_Observed] // cache: the last roster event
 }
 
-// askInfo returns what the members say of themselves. It asks all enabled ones at the same
-// time, unless they are known to say what they said last. depth is that of the team. The
-// error is that of a circle; the result is whole all the same.
-func (l *Loop) askInfo(ctx context.Context, depth int) (*known, error) {
-	if k := l.last.Load(); k != nil && k.reaches(ctx, depth) && l.unchanged(k) {
+// askInfo returns the infos of all enabled members. It asks them at the same time, unless the last
+// snapshot still holds. depth is the nesting depth of the team. A non-nil error means that teams
+// contain each other; the snapshot is complete even then.
+func (l *Loop) askInfo(ctx context.Context, depth int) (*infoSnapshot, error) {
+	if k := l.last.Load(); k != nil && k.withinDepth(ctx, depth) && l.unchanged(k) {
 		return k, nil
 	}
-	k := &known{infos: make([]*teamv1.AgentInfo, len(l.cfg.Members)), limit: math.MaxInt}
+	k := &infoSnapshot{infos: make([]*teamv1.AgentInfo, len(l.cfg.Members)), limit: math.MaxInt}
 	circles := make([]error, len(l.cfg.Members))
 	l.each(agent.WithDepth(ctx, depth), func(ctx context.Context, i int, m *Member) {
 		if m.Disabled {
@@ -118,14 +119,15 @@ func (l *Loop) askInfo(ctx context.Context, depth int) (*known, error) {
 	return k, errors.Join(circles...)
 }
 
-// nested is a team as a member.
+// nested is implemented by teams that are members of other teams.
 type nested interface {
 	nesting() (levels, limit int)
 	knownBelow(levels int) *teamv1.AgentInfo
 }
 
-// nesting returns how many levels of teams are nested below the team, and the least
-// limits.max_depth of them and the team, as far as the team was asked.
+// nesting returns how many levels of teams are nested below the team, and the smallest
+// limits.max_depth of those teams and the team itself. Before the members were asked it returns 0
+// and the team's own limit.
 func (t *Team) nesting() (levels, limit int) {
 	k := t.last.Load()
 	if k == nil {
@@ -134,9 +136,9 @@ func (t *Team) nesting() (levels, limit int) {
 	return k.levels, min(k.limit, t.limits.maxDepth)
 }
 
-// reaches reports whether a team at a depth may ask all those below it: asked again, none
-// of them would answer that it is nested too deep.
-func (k *known) reaches(ctx context.Context, depth int) bool {
+// withinDepth reports whether a team at a depth may ask all teams below it without exceeding a
+// depth limit.
+func (k *infoSnapshot) withinDepth(ctx context.Context, depth int) bool {
 	most := agent.MaxDepth
 	if limit, ok := agent.DepthLimit(ctx); ok {
 		most = max(most, min(limit, k.limit))
@@ -144,8 +146,8 @@ func (k *known) reaches(ctx context.Context, depth int) bool {
 	return depth+k.levels <= most
 }
 
-// unchanged reports whether all enabled members are known to say what they said.
-func (l *Loop) unchanged(k *known) bool {
+// unchanged reports whether every enabled member still has the info in the snapshot.
+func (l *Loop) unchanged(k *infoSnapshot) bool {
 	for i := range l.cfg.Members {
 		if m := &l.cfg.Members[i]; !m.Disabled && (k.infos[i] == nil || l.knownInfo(m, k.levels) != k.infos[i]) {
 			return false
@@ -154,8 +156,9 @@ func (l *Loop) unchanged(k *known) bool {
 	return true
 }
 
-// knownInfo returns what a member is known to say of itself; nil: it has to be asked, or
-// has more levels of teams than were below the team when it was asked, as in a circle.
+// knownInfo returns the info of a member without asking it. It returns nil if the member has to be
+// asked, or has at least as many nested levels as the snapshot of its team counted, as in a cycle
+// of teams.
 func (l *Loop) knownInfo(m *Member, levels int) *teamv1.AgentInfo {
 	a, err := l.cfg.Registry.Agent(m.Agent)
 	if err != nil {
@@ -170,7 +173,8 @@ func (l *Loop) knownInfo(m *Member, levels int) *teamv1.AgentInfo {
 	return nil
 }
 
-// knownBelow is KnownInfo of a team with fewer levels below it than a number.
+// knownBelow returns the info of the team if it is known and fewer than levels levels of teams are
+// nested below it; nil otherwise.
 func (t *Team) knownBelow(levels int) *teamv1.AgentInfo {
 	if k := t.last.Load(); k != nil && k.levels < levels && t.unchanged(k) {
 		return t.describe(k)
@@ -178,11 +182,11 @@ func (t *Team) knownBelow(levels int) *teamv1.AgentInfo {
 	return nil
 }
 
-// rosterEvent returns the roster as it goes on record: what members said of themselves, and
-// how they are.
-func (l *Loop) rosterEvent(k *known) *teamv1.Event_Observed {
+// rosterEvent returns the event that records the infos and the health of all members. It returns
+// the last event again if the health has not changed.
+func (l *Loop) rosterEvent(k *infoSnapshot) *teamv1.Event_Observed {
 	last := k.observed.Load()
-	if last != nil && l.wellAs(last.Observed.GetMembers()) {
+	if last != nil && l.healthMatches(last.Observed.GetMembers()) {
 		return last
 	}
 	o := &teamv1.Observed{Members: make([]*teamv1.Observed_Member, len(l.cfg.Members))}
@@ -195,8 +199,8 @@ func (l *Loop) rosterEvent(k *known) *teamv1.Event_Observed {
 	return event
 }
 
-// wellAs reports whether all members are as a roster says.
-func (l *Loop) wellAs(roster []*teamv1.Observed_Member) bool {
+// healthMatches reports whether the health of all members equals that in a roster.
+func (l *Loop) healthMatches(roster []*teamv1.Observed_Member) bool {
 	for i := range l.cfg.Members {
 		if !sameHealth(l.health(&l.cfg.Members[i]), roster[i].GetHealth()) {
 			return false
@@ -205,8 +209,8 @@ func (l *Loop) wellAs(roster []*teamv1.Observed_Member) bool {
 	return true
 }
 
-// sameHealth reports whether two results are the same. Those with members are where they
-// are one.
+// sameHealth reports whether two health results are equal. Results that list members are compared
+// by identity.
 func sameHealth(a, b *teamv1.Health) bool {
 	return a == b || len(a.GetMembers())+len(b.GetMembers()) == 0 &&
 		a.GetHealthy() == b.GetHealthy() && a.GetUsable() == b.GetUsable() && a.GetDetail() == b.GetDetail()

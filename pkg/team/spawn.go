@@ -9,7 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// spawn does something for a step in a goroutine of its own.
+// spawn runs do for a step in a new goroutine. Its events and its end arrive in p.msgs, which
+// collect reads.
 func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Context, *step.Work) error) {
 	if p.running == nil {
 		p.running = map[int]*StepState{}
@@ -30,7 +31,7 @@ func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Cont
 		}
 	})
 	p.running[st.index] = st
-	p.waits = false
+	p.schedulerWaits = false
 	p.wg.Go(func() {
 		err := do(ctx, w)
 		select {
@@ -40,38 +41,38 @@ func (p *process) spawn(ctx context.Context, st *StepState, do func(context.Cont
 	})
 }
 
-// collect takes one thing from outside the loop: an event of a running step, its
-// end, or the word that the inbox holds something. Where nothing runs, a step idles
-// that looks for the end of tasks of their own.
+// collect waits for one thing from outside the loop and handles it: an event of a running step, its
+// end, a new message in the inbox, or the wake-up time of an idle step.
 func (p *process) collect(ctx context.Context) error {
-	p.settled = false
-	var over <-chan struct{} // what runs ends with its context, and says so
+	p.mustWait = false
+	var ended <-chan struct{} // nil while steps run: these end with their context and report it
 	if len(p.running) == 0 {
-		over = ctx.Done()
+		ended = ctx.Done()
 	}
 	select {
-	case <-over:
+	case <-ended:
 	case m := <-p.msgs:
 		if !m.done {
-			err := p.pass(m.ev)
+			err := p.emitEvent(m.ev)
 			m.ack <- err
 			return err
 		}
 		delete(p.running, m.index)
-		p.waits = false
+		p.schedulerWaits = false
 		if m.err != nil && !errors.Is(m.err, step.ErrStopped) {
 			return m.err
 		}
 	case <-p.listener.Wake():
-	case <-p.ring():
+	case <-p.wakeUp():
 	}
 	return nil
 }
 
-// ring receives when a step that idles has waited as long as it may.
-func (p *process) ring() <-chan time.Time {
-	if p.alarm.IsZero() {
+// wakeUp returns a channel that receives at the wake-up time of an idle step; nil if no step is
+// idle.
+func (p *process) wakeUp() <-chan time.Time {
+	if p.wakeTime.IsZero() {
 		return nil
 	}
-	return time.After(p.alarm.Sub(p.run.Now()))
+	return time.After(p.wakeTime.Sub(p.run.Now()))
 }

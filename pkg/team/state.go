@@ -15,40 +15,42 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// State is what a scheduler knows: the fold of what is on record. Read only.
+// State is what a scheduler knows about a run: the fold of the recorded events of one scope.
+// Schedulers must not modify it.
 type State struct {
 	// Team is the team's configuration.
 	Team *Config
 	// Root is the id of the root task.
 	Root string
-	// Scope of the run within its root, and the path of its agent.
+	// Scope is the scope of the run within its root task, and Path the path of its agent.
 	Scope, Path string
-	// Input is the message the run began with; in a further round of revision what
-	// that round is given, see Review.
+	// Input is the message that the run began with, or in later rounds of revision the input of the
+	// round; see Review.
 	Input *a2av1.Message
-	// History of the conversation, oldest first.
+	// History is the conversation before the run, oldest message first.
 	History []*a2av1.Message
-	// Roster: the members' info and health as recorded, in the order of Team.Members.
+	// Roster holds the info and health of the members as recorded, in the order of Team.Members.
 	Roster []*teamv1.Observed_Member
-	// Messages are the current messages: the input, then the last response.
+	// Messages are the current messages: the input first, later the last response.
 	Messages []*a2av1.Message
-	// Last is the last response: the result of the last batch of members; nil before.
+	// Last is the last response: the joined result of the last batch of members. nil before the
+	// first batch has ended.
 	Last *Result
-	// Brief of the collaboration that the run is part of; nil: it is part of none.
+	// Brief of the collaboration that the run is part of; nil if it is part of none.
 	Brief *teamv1.Brief
-	// Context is the run's key/value map. At the start it holds what the brief
-	// shares, else nothing.
+	// Context is the run's key/value map. It starts with the context of the brief and what the
+	// agent remembers of the conversation.
 	Context map[string]*structpb.Value
-	// Steps are all steps of the run, in its round of revision, in the order they
-	// were decided.
+	// Steps are all steps of the current round of revision, in the order in which they were
+	// decided.
 	Steps []*StepState
-	// Rounds counts the decisions that dispatched members, as Steps does.
+	// Rounds counts the decisions in Steps that dispatched members.
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
-	// Tools are what the team's tool sets offer, as it was when the run began.
+	// Tools are the tools that the team's tool sets offered when the run began.
 	Tools []agent.ToolSpec
-	// Transfers are the members of the caller's that the run may hand over to.
+	// Transfers are the members of the calling team that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
 	// Earlier are the steps of earlier rounds of revision.
 	Earlier []*StepState
@@ -57,35 +59,43 @@ type State struct {
 	// Now is the time of the last event.
 	Now time.Time
 
-	done int // the first steps, all of them ended: where to look for open ones
+	// done is the number of leading entries of Steps that have ended; open steps can only come
+	// after them.
+	done int
 
-	review   *review          // of the result that was handed in last in the round; nil is none
-	revision int              // the round, from 2; 0 is the first
-	first    *a2av1.Message   // the message of the run, once a round has another
-	said     []*a2av1.Message // the follow-ups of earlier rounds
-	hidden   int              // judgements that are not among the steps
+	// review is the result that was submitted to the judge last in this round; nil if none was.
+	review *review
+	// revision is the current round, from 2; 0 in the first round.
+	revision int
+	// originalMessage is the input of the first round, set from the second round on.
+	originalMessage *a2av1.Message
+	// earlierReceived are the follow-up messages of earlier rounds.
+	earlierReceived []*a2av1.Message
+	// hiddenSteps counts the judge's steps that were removed from Steps.
+	hiddenSteps int
 }
 
-// Result is what a member answered.
+// Result is the response of one member, or of one batch of members.
 type Result struct {
-	// Member that answered; several of one batch are joined by ", ".
+	// Member that answered. The ids of several members are joined by ", ".
 	Member string
-	// Message it answered with; nil when it failed.
+	// Message that the member answered with; nil if it failed.
 	Message *a2av1.Message
-	// Outcome of its step.
+	// Outcome of the step; in a batch, of its last member's step.
 	Outcome teamv1.Outcome
 
-	// Joins are the ids of the steps whose results the message joins; nil for one.
+	// Joins are the ids of the steps whose results Message joins; nil for a single result.
 	Joins []string
 }
 
-// StepState is a step and what became of it.
+// StepState is a step and what is on record about it.
 type StepState struct {
-	// Step as decided.
+	// Step as it was decided.
 	Step *teamv1.Step
-	// Round is the decision of the run it belongs to, of those that dispatched members, from 0.
+	// Round is the number of the decision that the step belongs to, counting from 0 and only
+	// decisions that dispatched members.
 	Round int
-	// Done: it has ended, with the outcome and result below.
+	// Done reports whether the step has ended. The fields below hold its outcome and result.
 	Done     bool
 	Outcome  teamv1.Outcome
 	Message  *a2av1.Message
@@ -95,32 +105,40 @@ type StepState struct {
 	Verdict  *teamv1.Verdict
 	Err      *agent.Error
 	Spent    *teamv1.Spent
-	// Dropped: the scheduler has canceled it (Decision.Cancel). Its end fails nothing.
+	// Dropped reports whether the scheduler canceled the step (Decision.Cancel). A dropped step
+	// does not fail the run.
 	Dropped bool
 
 	// Scope of the step.
 	Scope string
 	// Given is the message that the step was given.
 	Given *a2av1.Message
-	// Refusal says why the step must not start; nil: it may.
+	// Refusal says why the step must not start; nil if it may.
 	Refusal *agent.Error
-	// Began is the time of its first attempt; zero: it has not started.
+	// Began is the time of the step's first attempt; zero if it has not started.
 	Began time.Time
-	// Heard counts the follow-up messages that had come when the step was decided.
-	Heard int
+	// ReceivedBefore counts the follow-up messages that had arrived when the step was decided.
+	ReceivedBefore int
 	// EndedBefore counts the steps that had ended when the step was decided.
 	EndedBefore int
 	// EndIndex counts the steps that had ended when the step did.
 	EndIndex int
-	// EndSeq is the sequence number of its end.
+	// EndSeq is the sequence number of the event that ended the step. Without a journal it is a
+	// unique negative number.
 	EndSeq int64
 
-	index   int     // among the steps of the run
-	seq     int64   // of the event that holds the message
-	earlier []int64 // results handed over behind it, by EndSeq
-	clock   journal.Clock
-	expired bool      // its own question lapsed
-	past    step.Past // what its attempts have put on record
+	// index of the step among all steps of the run, from 0.
+	index int
+	// seq is the sequence number of the event that holds Message.
+	seq int64
+	// earlier are the EndSeq of the steps whose results are handed over with Given.
+	earlier []int64
+	// clock measures how long the step waited for people or was paused.
+	clock journal.Clock
+	// expired reports whether the step's own question expired.
+	expired bool
+	// past is what the step's attempts have recorded.
+	past step.Past
 }
 
 // ByMember reports whether the step is work of a member.
@@ -129,7 +147,8 @@ func (st *StepState) ByMember() bool { return agent.IsDelegation(st.Step.GetKind
 // Open returns the steps that have not ended.
 func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }
 
-// pending are the same, without a list of them: the loop looks at them for every event.
+// pending iterates over the steps that have not ended. Unlike Open it does not allocate: the loop
+// calls it for every event.
 func (s *State) pending() iter.Seq[*StepState] {
 	return func(yield func(*StepState) bool) {
 		for _, st := range s.Steps[s.done:] {
@@ -140,12 +159,12 @@ func (s *State) pending() iter.Seq[*StepState] {
 	}
 }
 
-// indexOf is the place of a step among all; -1: it is none of them.
+// indexOf returns the index of a step in Steps; -1 if it is not one of them.
 func (s *State) indexOf(st *StepState) int {
 	if i := st.index - len(s.Earlier); i >= 0 && i < len(s.Steps) && s.Steps[i] == st {
 		return i
 	}
-	return slices.Index(s.Steps, st) // a state that somebody has put together
+	return slices.Index(s.Steps, st) // a State that was built by hand
 }
 
 // LastOf returns the last ended step of a member, or nil.
@@ -158,7 +177,8 @@ func (s *State) LastOf(member string) *StepState {
 	return nil
 }
 
-// Failure returns the error of a member's or human's step that did not succeed.
+// Failure returns the error of a member's or a human step that failed, timed out, was rejected or
+// was canceled. It returns nil for all other steps, and for dropped ones.
 func (st *StepState) Failure() *agent.Error {
 	if !st.Done || st.Dropped || !st.ByMember() && st.Step.GetKind() != teamv1.Step_KIND_HUMAN {
 		return nil
@@ -174,32 +194,32 @@ func (st *StepState) Failure() *agent.Error {
 	return nil
 }
 
-// BeyondLimit reports whether the step was refused by limits.max_steps, which ends the run
-// also where failures go to the scheduler.
+// BeyondLimit reports whether the step was refused by limits.max_steps. Such a refusal ends the run
+// even where other failures go to the scheduler.
 func (st *StepState) BeyondLimit() bool {
 	return st.Refusal != nil && st.Refusal.Reason == agent.ReasonMaxIterations
 }
 
-// blocked reports whether a step waits for the answer to its own question.
-func (st *StepState) blocked() bool {
+// waitsForOwnAnswer reports whether a step has asked a question itself and waits for the answer.
+func (st *StepState) waitsForOwnAnswer() bool {
 	return st.past.Asked.From(func(scope string) bool { return scope == st.Scope })
 }
 
-// Parked reports whether a step waits for people and was not answered since.
-func (st *StepState) Parked() bool { return !st.clock.Waits().IsZero() || st.blocked() }
+// Parked reports whether a step waits for people.
+func (st *StepState) Parked() bool { return !st.clock.Waits().IsZero() || st.waitsForOwnAnswer() }
 
-// round is the round of revision, from 1.
+// round returns the current round of revision, from 1.
 func (s *State) round() int { return max(s.revision, 1) }
 
-// begin is the message that the run began with.
-func (s *State) begin() *a2av1.Message {
-	if s.first != nil {
-		return s.first
+// originalInput returns the message that the run began with, in every round.
+func (s *State) originalInput() *a2av1.Message {
+	if s.originalMessage != nil {
+		return s.originalMessage
 	}
 	return s.Input
 }
 
-// All returns the steps of the run, those of earlier rounds too.
+// All returns the steps of all rounds of revision.
 func (s *State) All() []*StepState {
 	if len(s.Earlier) == 0 {
 		return s.Steps
@@ -207,12 +227,12 @@ func (s *State) All() []*StepState {
 	return slices.Concat(s.Earlier, s.Steps)
 }
 
-// nextID is the id of the i-th step that is decided next, from 0.
+// nextID returns the id of the i-th step of the next decision; i starts at 0.
 func (s *State) nextID(i int) string {
-	return strconv.Itoa(len(s.Earlier) + len(s.Steps) + s.hidden + i + 1)
+	return strconv.Itoa(len(s.Earlier) + len(s.Steps) + s.hiddenSteps + i + 1)
 }
 
-// spent adds up what the steps cost.
+// spent returns the total cost of the steps that have ended.
 func (s *State) spent() *teamv1.Spent {
 	var sum *teamv1.Spent
 	for _, st := range s.All() {

@@ -360,15 +360,15 @@ func TestNewSupervisor_Faults(t *testing.T) {
 		},
 	})
 	want := []string{
-		`router supervisor: member id "finish" is the router's word for the end; give that member another id`,
+		`router supervisor: member id "finish" is reserved: the router uses it to end the run; give that member another id`,
 		`rules[0].when rule "a": no such variable "critc"; known here: context, finish, input, last, results, turn, writer`,
-		`rules[1].id rule "a": this id is used twice; give each rule one of its own`,
+		`rules[1].id rule "a": this id is used twice; ids of rules must be unique`,
 		`rules[1].next[0] rule "a": no such member "writr"; known here: finish, writer`,
 		`rules[1].next[2] rule "a": names member "writer" twice`,
 		`rules[2] rule "b": needs either next or finish`,
 		`rules[3] rule "c": needs either next or finish`,
 		`rules[3].finish rule "c": no such member "lst"; known here: finish, last, writer`,
-		`rules[4].message rule "d": has a message for nobody: finish gives the answer as it is`,
+		`rules[4].message rule "d": has a message but no next members: finish returns the answer unchanged; remove message`,
 	}
 	if diff := cmp.Diff(want, faultTexts(err)); diff != "" {
 		t.Error(diff)

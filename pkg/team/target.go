@@ -9,7 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
 
-// target looks up what a step calls, at the last moment. An error refuses the step.
+// target returns what a step calls. It is looked up when the step starts. An error refuses the
+// step.
 func (p *process) target(ctx context.Context, st *StepState) (step.Target, error) {
 	switch kind := st.Step.GetKind(); {
 	case agent.IsDelegation(kind):
@@ -25,7 +26,7 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 		return p.leaf(ctx, step.Target{Upstream: "tool " + st.Step.GetName()}), nil
 	case kind != teamv1.Step_KIND_JUDGE || p.gate == nil:
 		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
-			"the scheduler of team %q asked for a step of kind %s, which this server cannot run; it runs those of members, models, tools and people", p.cfg.ID, kind)
+			"the scheduler of team %q asked for a step of kind %s, which cannot run; steps are run by members, models, tools and people", p.cfg.ID, kind)
 	case p.gate.by == byAgent:
 		return p.agentTarget(st, &Member{ID: p.gate.Agent, Agent: p.gate.Agent})
 	case p.gate.by == byModel:
@@ -35,8 +36,8 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 	return p.leaf(ctx, step.Target{Check: func() *teamv1.Reply { return p.gate.check(e) }, Upstream: "check"}), nil
 }
 
-// leaf completes what has an effect of its own: it is repeated as the delegation says that
-// it works for.
+// leaf completes a target that has an effect of its own. It is retried under the policy of the
+// delegation that it works for.
 func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 	t.Leaf, t.Retry = true, l.limits.retry
 	if c := inheritedBy(ctx); c != nil {
@@ -45,7 +46,7 @@ func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 	return t
 }
 
-// memberTarget is a member that gets work.
+// memberTarget returns the target of a member's step, or why the member cannot be called.
 func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
 	id := st.Step.GetMember()
 	m := l.member(id)
@@ -64,14 +65,14 @@ func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
 	return l.agentTarget(st, m)
 }
 
-// agentTarget is an agent of the team's.
+// agentTarget returns the target of a step that calls the agent of m, which is a member or a judge.
 func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
 	a, err := l.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
 			"member %q of team %q is agent %q, which is not registered; register it, or correct the member", m.ID, l.cfg.ID, m.Agent).With("member", m.ID).Because(err)
 	}
-	_, isLoop := a.(interface{ steps() })
+	_, isLoop := a.(interface{ isLoop() })
 	_, isTeam := a.(agent.Composite)
 	_, isFunc := a.(*agent.Func)
 	by := policy{l.limits.retry, m.Retry, st.Step.GetRetry()}
@@ -84,11 +85,11 @@ func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
 		t.Timeout = st.Step.GetTimeout().AsDuration()
 	case m.Timeout > 0:
 		t.Timeout = m.Timeout
-	case !isTeam: // a team bounds itself
+	case !isTeam: // a team has its own timeout
 		t.Timeout = l.limits.memberTimeout
 	}
 	if st.Step.GetDetached() {
-		t.Leaf, t.Spends = true, true // it takes its part along
+		t.Leaf, t.Spends = true, true // the new task gets its own part of the budget
 	}
 	return t, nil
 }
@@ -101,7 +102,7 @@ func (l *Loop) memberIDs() string {
 	return strings.Join(ids, ", ")
 }
 
-// limitOf is the limit that bounds the time of a step.
+// limitOf returns the name of the limit that bounds the time of a step.
 func limitOf(step *teamv1.Step) string {
 	if step.GetKind() == teamv1.Step_KIND_TRANSFER || RefusedTransfer(step) != "" {
 		return agent.LimitNodeTimeout
@@ -109,12 +110,13 @@ func limitOf(step *teamv1.Step) string {
 	return agent.LimitMemberTimeout
 }
 
-// workOf is what runs a step: what it calls, and a copy of what that needs.
+// workOf returns the work of a step: its target, and copies of what the target needs. Events of the
+// step go to emit.
 func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.Event) error) *step.Work {
-	st.stood(st.clock.Begin(p.looked), p.looked)
+	st.extendDeadline(st.clock.Begin(p.startTime), p.startTime)
 	w := &step.Work{
-		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.looked, Peers: p.peersOf(st),
-		Input: p.handed(st), History: p.historyFor(st), Past: st.past.Copy(),
+		Step: st.Step, Round: st.Round, Scope: st.Scope, Emit: emit, Limit: limitOf(st.Step), Begins: p.startTime, Peers: p.peersOf(st),
+		Input: p.inputOf(st), History: p.historyFor(st), Past: st.past.Copy(),
 	}
 	w.Target, w.Refused = p.target(ctx, st)
 	if st.ByMember() {
@@ -123,7 +125,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step.GetMember()) != HistoryConversation
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		w.Prompt = p.cfg.Scheduler.Prompt(p.unjudged(), st.Step)
+		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)
 	case teamv1.Step_KIND_JUDGE:
 		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
@@ -133,8 +135,9 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	return w
 }
 
-// Arguments finds the arguments of a tool step in the turn before it: the n-th
-// step behind the turn is the turn's n-th call, whatever ids the model gave.
+// Arguments returns the arguments of a TOOL step. They are those of a tool call in the preceding
+// model turn: the n-th step after the turn belongs to its n-th call, whatever ids the model chose.
+// Empty if there is none.
 func (s *State) Arguments(st *StepState) string {
 	index := s.indexOf(st)
 	for i := index - 1; i >= 0; i-- {

@@ -1,6 +1,6 @@
-// Package team composes agents: a Team is a loop that asks a Scheduler who is
-// next and dispatches the answer, and is an agent itself. A
-// model-backed agent is the same loop over model turns and tool calls.
+// Package team composes agents. A Team is an agent that runs other agents, its members: a loop asks
+// a Scheduler what to do next and dispatches the steps it returns. A model-backed agent is the same
+// loop over model turns and tool calls.
 package team
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Team is an agent made of agents. Safe for concurrent use; runs share nothing.
+// Team is an agent made of agents. It is safe for concurrent use; runs share no state.
 type Team struct{ *Loop }
 
 var (
@@ -22,7 +22,7 @@ var (
 	_ agent.Describer  = (*Team)(nil)
 )
 
-// New returns a team. The error lists every fault of the configuration.
+// New returns a team. The error joins all faults of the configuration.
 func New(c Config) (*Team, error) {
 	l, err := NewLoop("team", c)
 	if err != nil {
@@ -31,7 +31,7 @@ func New(c Config) (*Team, error) {
 	return &Team{l}, nil
 }
 
-// Members returns the ids of the members' agents.
+// Members returns the ids of the members' agents, in roster order.
 func (t *Team) Members() []string {
 	ids := make([]string, len(t.cfg.Members))
 	for i, m := range t.cfg.Members {
@@ -43,10 +43,10 @@ func (t *Team) Members() []string {
 // Modes implements agent.Moded.
 func (t *Team) Modes() (input, output []string) { return t.cfg.InputModes, t.cfg.OutputModes }
 
-// Info describes the team: configured id, name and description, and what its
-// members can do. Members that are no agent.Describer are asked each time. A member that
-// cannot be asked is logged and left out. Teams that contain each other are the
-// error MAX_DEPTH_EXCEEDED. The result is shared: read only.
+// Info returns the configured id, name and description, and the skills of all members. Members that
+// do not implement agent.Describer are asked on every call. A member that does not answer is logged
+// and left out. The error is MAX_DEPTH_EXCEEDED for teams that contain each other. The result is
+// shared and must not be modified.
 func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
@@ -59,11 +59,12 @@ func (t *Team) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	return t.describe(k), nil
 }
 
-// KnownInfo implements agent.Describer: it is known where that of all members is.
+// KnownInfo implements agent.Describer. It returns nil unless the info of every member is known.
 func (t *Team) KnownInfo() *teamv1.AgentInfo { return t.knownBelow(math.MaxInt) }
 
-// describe returns the team's info: one for what is known of the members.
-func (t *Team) describe(k *known) *teamv1.AgentInfo {
+// describe returns the team's info for one snapshot of its members' infos. It builds the info once
+// and caches it in the snapshot.
+func (t *Team) describe(k *infoSnapshot) *teamv1.AgentInfo {
 	if info := k.info.Load(); info != nil {
 		return info
 	}
@@ -92,9 +93,9 @@ func (t *Team) describe(k *known) *teamv1.AgentInfo {
 	return k.info.Load()
 }
 
-// HealthCheck asks every enabled member. The team is healthy when it can
-// describe itself and all of them are registered and healthy, usable when one
-// is.
+// HealthCheck asks every enabled member at the same time. The team is healthy when all enabled
+// members are registered and healthy, and usable when at least one is. A team without members is
+// both.
 func (t *Team) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	ctx, err := agent.Enter(agent.WithDepthLimit(ctx, t.limits.maxDepth), t.cfg.ID)
 	if err != nil {
@@ -122,7 +123,7 @@ func (t *Team) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	return h, nil
 }
 
-// memberHealth asks one member how it is.
+// memberHealth returns the health of one member; errors become part of the result.
 func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth {
 	mh := &teamv1.MemberHealth{Id: m.ID, Disabled: m.Disabled}
 	if m.Disabled {
@@ -140,7 +141,7 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
-	if why := t.open(m); why != "" {
+	if why := t.whyNotCalled(m); why != "" {
 		mh.Healthy, mh.Detail = false, why
 	}
 	if !mh.Healthy && mh.Detail == "" {

@@ -12,12 +12,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// noteTools is the code of the note that holds what the tool sets offer.
+// noteTools is the code of the note that records the tools of the tool sets.
 const noteTools = "TOOLS"
 
-// offer asks the tool sets what they offer. What they say first is put on record,
-// and the run keeps to it: prompts are made of it, also after a restart.
-// Calls look the tool up in what is on offer now.
+// offer asks the tool sets for their tools. The first list of a run is recorded, and its prompts
+// use that list even after a restart. Calls look a tool up in the current list.
 func (p *process) offer(ctx context.Context) error {
 	sets := p.toolSets(ctx)
 	if len(sets) == 0 {
@@ -33,13 +32,13 @@ func (p *process) offer(ctx context.Context) error {
 		}
 		if err != nil {
 			return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
-				"agent %q cannot work: tool %q does not say what it offers; try again later", p.cfg.ID, set.Name()).Because(err)
+				"agent %q cannot work: tool %q did not list its tools; try again later", p.cfg.ID, set.Name()).Because(err)
 		}
 		for _, t := range tools {
 			spec := t.Spec()
 			if slices.Contains(p.traits.ReservedTools, spec.Name) {
 				return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-					"agent %q: tool %q has %q, which is the name of a tool that the agent is given by its team; let it not allow it", p.cfg.ID, set.Name(), spec.Name)
+					"agent %q: tool %q has %q, which is the name of a tool that agents have in their team; set allow so that it is not offered", p.cfg.ID, set.Name(), spec.Name)
 			}
 			if other, taken := from[spec.Name]; taken || p.tools[spec.Name] != nil {
 				return sameName(p.cfg.ID, spec.Name, other, set.Name())
@@ -48,14 +47,14 @@ func (p *process) offer(ctx context.Context) error {
 			specs = append(specs, spec)
 		}
 	}
-	if p.offered {
+	if p.toolsRecorded {
 		return nil
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: toolNote(specs)}})
 }
 
-// toolSets are the agent's own, and those that it has by the team that it leads, or
-// else works in.
+// toolSets returns the agent's own tool sets, and the set that a team provides: the team that it
+// leads, or else the one that it works in.
 func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 	sets := slices.Clip(p.cfg.ToolSets)
 	if !p.traits.UsesTools {
@@ -70,18 +69,18 @@ func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
 	return sets
 }
 
-// sameName is the error of two tools that a model cannot tell apart. one is empty
-// for a tool of the agent's own.
+// sameName returns the error of two tools with the same name. one is the tool set that has it
+// already; empty means a tool of the agent's own.
 func sameName(id, name, one, other string) error {
-	whose := fmt.Sprintf("tools %q and %q both have", one, other)
+	conflict := fmt.Sprintf("tools %q and %q both have %q", one, other, name)
 	if one == "" {
-		whose = fmt.Sprintf("tool %q has what is a tool already,", other)
+		conflict = fmt.Sprintf("tool %q has %q, which is the name of another tool of the agent", other, name)
 	}
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-		"agent %q: %s %q; let one of them not allow it", id, whose, name)
+		"agent %q: %s; set allow so that only one of them is offered", id, conflict)
 }
 
-// toolNote puts tools into a note.
+// toolNote returns a note that holds tool specs.
 func toolNote(specs []agent.ToolSpec) *teamv1.Noted {
 	names := make([]string, len(specs))
 	list := make([]*structpb.Value, len(specs))
@@ -98,8 +97,8 @@ func toolNote(specs []agent.ToolSpec) *teamv1.Noted {
 	}
 }
 
-// unsafe reports whether a second call of a tool would be a second effect. What
-// was said when the run began counts.
+// unsafe reports whether a repeated call of a tool could have a second effect. For tools of a tool
+// set the recorded spec decides.
 func (p *process) unsafe(name string) bool {
 	if t, ok := p.tools[name]; ok {
 		return t.Spec().Effect == agent.EffectUnsafe

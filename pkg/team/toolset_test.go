@@ -111,9 +111,9 @@ func TestToolSet_Faults(t *testing.T) {
 	}{
 		"two sets have one name":                            {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("fetch")}}, &toolSet{name: "files", tools: []agent.Tool{offer("fetch")}}}, `tools "web" and "files" both have "fetch"`},
 		"a set has one twice":                               {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("a"), offer("a")}}}, `"web"`},
-		"C-08 a set has the tool by which agents hand over": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("transfer_to_agent")}}}, `tool "web" has "transfer_to_agent", which is the name of a tool that the agent is given by its team; let it not allow it`},
+		"C-08 a set has the tool by which agents hand over": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("transfer_to_agent")}}}, `tool "web" has "transfer_to_agent", which is the name of a tool that agents have in their team; set allow so that it is not offered`},
 		"S-64 a set has the tool by which agents read on":   {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("read_result")}}}, `tool "web" has "read_result"`},
-		"a set cannot be asked":                             {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" does not say what it offers`},
+		"a set cannot be asked":                             {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" did not list its tools`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ask(t, caller(t, &offered, c.sets...), "x")
@@ -140,7 +140,7 @@ func TestC_08_ToolSetOfALeader(t *testing.T) {
 			if err == nil || len(m.all()) != 0 {
 				t.Fatal(err, m.all())
 			}
-			has(t, err.Error(), `tool "web" has "`+name+`"`, "let it not allow it")
+			has(t, err.Error(), `tool "web" has "`+name+`"`, "set allow so that it is not offered")
 			var offered [][]agent.ToolSpec
 			if _, err := ask(t, caller(t, &offered, set), "x"); err != nil {
 				t.Error(err)

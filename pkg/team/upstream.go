@@ -7,51 +7,53 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// everything is the Upstreams of a team that has none: every call may be made.
-type everything struct{}
+// noUpstreams is the Upstreams of a team that has none. It allows every call.
+type noUpstreams struct{}
 
-func (everything) Allow(string) (func(agent.Judgement), error) { return func(agent.Judgement) {}, nil }
-func (everything) Open(string) string                          { return "" }
-func (everything) Called(string)                               {}
-func (everything) MayRetry(string) bool                        { return true }
+func (noUpstreams) Allow(string) (func(agent.Judgement), error) { return func(agent.Judgement) {}, nil }
+func (noUpstreams) Open(string) string                          { return "" }
+func (noUpstreams) Called(string)                               {}
+func (noUpstreams) MayRetry(string) bool                        { return true }
 
-// upstreams is what the loop asks.
+// upstreams returns the configured Upstreams, or one that allows every call.
 func (l *Loop) upstreams() Upstreams {
 	if l.cfg.Upstreams == nil {
-		return everything{}
+		return noUpstreams{}
 	}
 	return l.cfg.Upstreams
 }
 
-// notCalled begins the health of members that are not called.
+// notCalled is the prefix of a health detail that says why a member is not called.
 const notCalled = "not called: "
 
-// open says why a member is not called, as its health says it; empty: it is.
-func (l *Loop) open(m *Member) string {
+// whyNotCalled returns the health detail of a member whose circuit breaker is open; empty if it may
+// be called.
+func (l *Loop) whyNotCalled(m *Member) string {
 	if why := l.upstreams().Open(m.Agent); why != "" {
 		return notCalled + why
 	}
 	return ""
 }
 
-// health is what is known of a member: its own word, unless it is not called.
+// health returns the health of a member that goes on record: unhealthy if its circuit breaker is
+// open, else what the registry reports.
 func (l *Loop) health(m *Member) *teamv1.Health {
-	if why := l.open(m); why != "" {
+	if why := l.whyNotCalled(m); why != "" {
 		return agent.Unhealthy(why)
 	}
 	return l.cfg.Registry.Health(m.Agent)
 }
 
-// watch puts on record what has changed with the breakers of members since it was
-// last on record.
-func (p *process) watch() error {
+// recordBreakers records the health of members whose circuit breaker opened or closed since the
+// last record.
+func (p *process) recordBreakers() error {
 	if p.cfg.Upstreams == nil || len(p.Roster) != len(p.cfg.Members) {
 		return nil
 	}
 	o := &teamv1.Observed{}
 	for i := range p.cfg.Members {
 		m, known := &p.cfg.Members[i], p.Roster[i]
-		why, was := p.open(m), known.GetHealth().GetDetail()
+		why, was := p.whyNotCalled(m), known.GetHealth().GetDetail()
 		if !strings.HasPrefix(was, notCalled) {
 			was = ""
 		}

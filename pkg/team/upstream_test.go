@@ -209,7 +209,7 @@ func TestState_ObservesMembersAgain(t *testing.T) {
 
 // tally counts what it is asked of one call after the other.
 type tally struct {
-	team.Everything
+	team.NoUpstreams
 	calls, retries int
 }
 

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: team/v1/agent.proto
 
-// The Agent service: what every remote agent implements, and what team-server
-// implements for each of its agents and teams.
+// The Agent service, which remote agents implement, and which team-server implements for each of
+// its agents and teams.
 
 package teamv1
 
@@ -31,7 +31,7 @@ const (
 // InfoRequest asks an agent to describe itself.
 type InfoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent; empty is the default one.
+	// The agent; empty means the default agent.
 	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -74,7 +74,7 @@ func (x *InfoRequest) GetAgentId() string {
 	return ""
 }
 
-// InfoResponse is the description.
+// InfoResponse is the description of an agent.
 type InfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The description.
@@ -123,41 +123,43 @@ func (x *InfoResponse) GetInfo() *AgentInfo {
 // ProcessRequest is one message for an agent.
 type ProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent; empty is the default one.
+	// The agent; empty means the default agent.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The message. Required.
 	Message *v1.Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Conversation; empty begins a new one.
+	// Id of the conversation; empty starts a new one.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Makes the call unique for its owner; empty is the message's id. The same
-	// key and content reach the same task.
+	// Idempotency key, unique for the owner; empty means the id of the message. The same key and
+	// content return the same task.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
-	// The callee's own task that is continued.
+	// Task of the agent to continue; empty starts a new one.
 	TaskId string `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The question of that task that is answered; may be empty when one is open.
+	// Question of that task to answer; it may be empty if exactly one is open.
 	Question string `protobuf:"bytes,6,opt,name=question,proto3" json:"question,omitempty"`
-	// What was said before, oldest first.
+	// Earlier messages, oldest first.
 	History []*v1.Message `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
 	// State of the caller that the agent may read.
 	State map[string]*structpb.Value `protobuf:"bytes,8,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members that the agent may hand over to.
+	// Agents that the agent may hand over to.
 	Transfers []*TransferTarget `protobuf:"bytes,9,rep,name=transfers,proto3" json:"transfers,omitempty"`
-	// Ids of the agents the call came through, outermost first.
+	// Ids of the agents that the call came through, outermost first.
 	Path []string `protobuf:"bytes,10,rep,name=path,proto3" json:"path,omitempty"`
 	// Levels of nesting above the agent, counted across servers.
 	Depth int32 `protobuf:"varint,11,opt,name=depth,proto3" json:"depth,omitempty"`
-	// What is left of the caller's budget.
+	// Rest of the caller's budget and limits.
 	Envelope *Limits `protobuf:"bytes,12,opt,name=envelope,proto3" json:"envelope,omitempty"`
-	// When the caller gives up.
+	// Deadline of the caller.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The scope of the call within its root. Never crosses the wire: a server refuses it.
+	// Scope of the call within its root task. Only used in one process: servers reject requests that
+	// set it.
 	Scope string `protobuf:"bytes,14,opt,name=scope,proto3" json:"scope,omitempty"`
-	// What this call has put on record before. Never crosses the wire: a server refuses it.
+	// Recorded events of the call, if it is resumed. Only used in one process: servers reject
+	// requests that set it.
 	Recorded []*Event `protobuf:"bytes,15,rep,name=recorded,proto3" json:"recorded,omitempty"`
-	// The history is that of the caller's present run alone: an agent that remembers
-	// reads its own part of the conversation before it.
+	// The history contains only the caller's current run. An agent with memory reads its own part of
+	// the conversation before it.
 	Branch bool `protobuf:"varint,16,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Brief of the collaboration that the call is part of; unset: it is part of none.
+	// Brief of the collaboration that the call is part of; unset if there is none.
 	Brief         *Brief `protobuf:"bytes,17,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -312,14 +314,14 @@ func (x *ProcessRequest) GetBrief() *Brief {
 	return nil
 }
 
-// ProcessResponse is the answer.
+// ProcessResponse is the answer of an agent.
 type ProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer; its task_id is the task that worked on it.
+	// The answer; its task_id is the task that produced it.
 	Message *v1.Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// What it cost.
+	// Cost of the task.
 	Spent *Spent `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
-	// Control goes to another member instead.
+	// Set if control goes to another agent instead.
 	Transfer      *Transfer `protobuf:"bytes,3,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -376,12 +378,12 @@ func (x *ProcessResponse) GetTransfer() *Transfer {
 	return nil
 }
 
-// ProcessStreamRequest is Process with a cursor.
+// ProcessStreamRequest is a call of Process with a cursor.
 type ProcessStreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call. Required.
 	Request *ProcessRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	// Continue behind this sequence of the task's journal.
+	// Sequence number in the task's journal to continue after.
 	After         int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,7 +436,7 @@ func (x *ProcessStreamRequest) GetAfter() int64 {
 // ProcessStreamResponse is one event of the task.
 type ProcessStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; owner, pins and claims are left out.
+	// The event, without owner and pins. Claimed events are not sent.
 	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
 	// The task.
 	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -486,10 +488,10 @@ func (x *ProcessStreamResponse) GetTaskId() string {
 	return ""
 }
 
-// CancelRequest names the task to end, by its id or by the key it was begun with.
+// CancelRequest identifies the task to end, by its id or by the key of the call that started it.
 type CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent; empty is the default one.
+	// The agent; empty means the default agent.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -550,12 +552,12 @@ func (x *CancelRequest) GetKey() string {
 	return ""
 }
 
-// CancelResponse is what became of it.
+// CancelResponse is the state of the task.
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's state.
 	State v1.TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=lf.a2a.v1.TaskState" json:"state,omitempty"`
-	// What it cost.
+	// Cost of the task.
 	Spent         *Spent `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -605,10 +607,10 @@ func (x *CancelResponse) GetSpent() *Spent {
 	return nil
 }
 
-// HealthCheckRequest asks how an agent is.
+// HealthCheckRequest names an agent.
 type HealthCheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent; empty is the default one.
+	// The agent; empty means the default agent.
 	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -651,14 +653,14 @@ func (x *HealthCheckRequest) GetAgentId() string {
 	return ""
 }
 
-// HealthCheckResponse says how it is.
+// HealthCheckResponse is the health of an agent.
 type HealthCheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every enabled member is registered and healthy.
 	Healthy bool `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// At least one enabled member is healthy: some work can be done.
+	// At least one enabled member is healthy, so some work can be done.
 	Usable bool `protobuf:"varint,2,opt,name=usable,proto3" json:"usable,omitempty"`
-	// Its members.
+	// Health of its members.
 	Members []*MemberHealth `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
 	// Why it is not healthy.
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`

@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: team/v1/agent.proto
 
-// The Agent service: what every remote agent implements, and what team-server
-// implements for each of its agents and teams.
+// The Agent service, which remote agents implement, and which team-server implements for each of
+// its agents and teams.
 
 package teamv1
 
@@ -33,22 +33,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AgentService is an agent: it describes itself, processes a message, and says
-// how it is. Safe for concurrent use.
+// AgentService is an agent: it describes itself, processes messages, and reports its health. Safe
+// for concurrent use.
 type AgentServiceClient interface {
-	// Info describes an agent. Errors: AGENT_NOT_FOUND.
+	// Info returns the description of an agent. Errors: AGENT_NOT_FOUND.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// Process gives an agent one message and returns its answer. The work is a
-	// task of the caller and goes on when the caller leaves. An agent that asks
-	// answers FAILED_PRECONDITION with the reason INPUT_REQUIRED and the task's id.
+	// Process sends an agent one message and returns its answer. The work is a task of the caller,
+	// and continues if the caller disconnects. If the agent asks a question, the error is
+	// FAILED_PRECONDITION with the reason INPUT_REQUIRED and the id of the task.
 	Process(ctx context.Context, in *ProcessRequest, opts ...grpc.CallOption) (*ProcessResponse, error)
-	// ProcessStream is Process with the events as they happen. Over REST the
-	// answer is a stream of server-sent events.
+	// ProcessStream is like Process, but returns the events as they happen. Over REST the answer is a
+	// stream of server-sent events.
 	ProcessStream(ctx context.Context, in *ProcessStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProcessStreamResponse], error)
-	// Cancel ends a task that Process began. An agent that cannot answers
+	// Cancel ends a task that Process started. An agent that does not support it returns
 	// UNIMPLEMENTED; the caller then closes the call.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
-	// HealthCheck says how an agent is, member by member. Errors: AGENT_NOT_FOUND.
+	// HealthCheck returns the health of an agent and its members. Errors: AGENT_NOT_FOUND.
 	HealthCheck(ctx context.Context, in *HealthCheckRequest, opts ...grpc.CallOption) (*HealthCheckResponse, error)
 }
 
@@ -123,22 +123,22 @@ func (c *agentServiceClient) HealthCheck(ctx context.Context, in *HealthCheckReq
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// AgentService is an agent: it describes itself, processes a message, and says
-// how it is. Safe for concurrent use.
+// AgentService is an agent: it describes itself, processes messages, and reports its health. Safe
+// for concurrent use.
 type AgentServiceServer interface {
-	// Info describes an agent. Errors: AGENT_NOT_FOUND.
+	// Info returns the description of an agent. Errors: AGENT_NOT_FOUND.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// Process gives an agent one message and returns its answer. The work is a
-	// task of the caller and goes on when the caller leaves. An agent that asks
-	// answers FAILED_PRECONDITION with the reason INPUT_REQUIRED and the task's id.
+	// Process sends an agent one message and returns its answer. The work is a task of the caller,
+	// and continues if the caller disconnects. If the agent asks a question, the error is
+	// FAILED_PRECONDITION with the reason INPUT_REQUIRED and the id of the task.
 	Process(context.Context, *ProcessRequest) (*ProcessResponse, error)
-	// ProcessStream is Process with the events as they happen. Over REST the
-	// answer is a stream of server-sent events.
+	// ProcessStream is like Process, but returns the events as they happen. Over REST the answer is a
+	// stream of server-sent events.
 	ProcessStream(*ProcessStreamRequest, grpc.ServerStreamingServer[ProcessStreamResponse]) error
-	// Cancel ends a task that Process began. An agent that cannot answers
+	// Cancel ends a task that Process started. An agent that does not support it returns
 	// UNIMPLEMENTED; the caller then closes the call.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
-	// HealthCheck says how an agent is, member by member. Errors: AGENT_NOT_FOUND.
+	// HealthCheck returns the health of an agent and its members. Errors: AGENT_NOT_FOUND.
 	HealthCheck(context.Context, *HealthCheckRequest) (*HealthCheckResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

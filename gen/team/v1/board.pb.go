@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: team/v1/board.proto
 
-// The board of a team: a list of work that its members, people and other programs
-// share, and the messages that they leave each other.
+// The board of a team: a list of work items that its members, people and other programs share, and
+// their messages to each other.
 
 package teamv1
 
@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is how an item stands.
+// State is the state of an item.
 type WorkItem_State int32
 
 const (
@@ -35,17 +35,17 @@ const (
 	WorkItem_STATE_UNSPECIFIED WorkItem_State = 0
 	// It can be claimed.
 	WorkItem_STATE_PENDING WorkItem_State = 1
-	// It waits for others.
+	// It waits for other items.
 	WorkItem_STATE_BLOCKED WorkItem_State = 2
-	// Somebody holds it.
+	// It is claimed.
 	WorkItem_STATE_IN_PROGRESS WorkItem_State = 3
 	// Ended with a result.
 	WorkItem_STATE_COMPLETED WorkItem_State = 4
-	// Ended without: it failed as often as it may.
+	// It failed max_retries times.
 	WorkItem_STATE_FAILED WorkItem_State = 5
-	// Ended by CancelWorkItem.
+	// It was canceled by CancelWorkItem.
 	WorkItem_STATE_CANCELED WorkItem_State = 6
-	// Ended because an item that it waited for has not completed.
+	// An item that it depends on ended without completing.
 	WorkItem_STATE_SKIPPED WorkItem_State = 7
 )
 
@@ -100,17 +100,17 @@ func (WorkItem_State) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_board_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Source is where an item comes from.
+// Source says where an item comes from.
 type WorkItem_Source int32
 
 const (
 	// Not set.
 	WorkItem_SOURCE_UNSPECIFIED WorkItem_Source = 0
-	// Somebody added it.
+	// It was added with AddWorkItem.
 	WorkItem_SOURCE_ADDED WorkItem_Source = 1
-	// It is a step of a workflow, as the journal of a task shows it; read only.
+	// It is a step of a workflow, computed from the journal of a task; read-only.
 	WorkItem_SOURCE_STEP WorkItem_Source = 2
-	// It is work that a member was given in a task; read only.
+	// It is work that a member was given in a task; read-only.
 	WorkItem_SOURCE_DELEGATION WorkItem_Source = 3
 )
 
@@ -157,7 +157,7 @@ func (WorkItem_Source) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_board_proto_rawDescGZIP(), []int{0, 1}
 }
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type BoardEvent_Kind int32
 
 const (
@@ -165,19 +165,19 @@ const (
 	BoardEvent_KIND_UNSPECIFIED BoardEvent_Kind = 0
 	// An item was added.
 	BoardEvent_KIND_ADDED BoardEvent_Kind = 1
-	// It was claimed.
+	// An item was claimed.
 	BoardEvent_KIND_CLAIMED BoardEvent_Kind = 2
-	// Who holds it said how far it is, or it waits for more.
+	// The progress or the dependencies of an item changed.
 	BoardEvent_KIND_UPDATED BoardEvent_Kind = 3
-	// It has completed.
+	// An item was completed.
 	BoardEvent_KIND_COMPLETED BoardEvent_Kind = 4
-	// It failed, and can be claimed again.
+	// An item failed and can be claimed again.
 	BoardEvent_KIND_RETURNED BoardEvent_Kind = 5
-	// It failed as often as it may.
+	// An item failed max_retries times.
 	BoardEvent_KIND_FAILED BoardEvent_Kind = 6
-	// It was canceled.
+	// An item was canceled.
 	BoardEvent_KIND_CANCELED BoardEvent_Kind = 7
-	// A message was left.
+	// A message was posted.
 	BoardEvent_KIND_MESSAGE BoardEvent_Kind = 8
 )
 
@@ -237,48 +237,48 @@ func (BoardEvent_Kind) EnumDescriptor() ([]byte, []int) {
 // WorkItem is a piece of work on a board.
 type WorkItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id on the board; of a step of a task the id of that, root~scope, and while
-	// its turn has not come root~name.
+	// Its id on the board. A step of a task has the id root~scope, and before it is decided
+	// root~name.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The team.
 	TeamId string `protobuf:"bytes,2,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// What is to be done, in a line.
+	// The work in one line.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
-	// What is to be done.
+	// The work in detail.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	// Who added it.
 	CreatedBy *BoardActor `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// 1 to 5; the higher is to be done first.
+	// 1 to 5; a higher value is more urgent.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
-	// Ids of the items that have to be COMPLETED before.
+	// Ids of the items that have to be COMPLETED first.
 	DependsOn []string `protobuf:"bytes,7,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// Who holds it, or did when it ended; unset: nobody.
+	// Actor that has claimed it, or had when it ended; unset if there is none.
 	Assignee *BoardActor `protobuf:"bytes,8,opt,name=assignee,proto3" json:"assignee,omitempty"`
-	// How it stands.
+	// Its state.
 	State WorkItem_State `protobuf:"varint,9,opt,name=state,proto3,enum=team.v1.WorkItem_State" json:"state,omitempty"`
-	// How far it is, of 100.
+	// Progress in percent.
 	Progress int32 `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
-	// What who holds it says of that.
+	// Note of the assignee on its progress.
 	Note string `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
-	// What came of it.
+	// Its result.
 	Result string `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
-	// Why it failed, the last time that it did.
+	// Error of its last failure.
 	Error string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
-	// How often it has failed.
+	// Number of failures.
 	RetryCount int32 `protobuf:"varint,14,opt,name=retry_count,json=retryCount,proto3" json:"retry_count,omitempty"`
-	// How often it may.
+	// Number of failures after which it is FAILED.
 	MaxRetries int32 `protobuf:"varint,15,opt,name=max_retries,json=maxRetries,proto3" json:"max_retries,omitempty"`
-	// Grows with each change.
+	// Version; it grows with each change.
 	Version int64 `protobuf:"varint,16,opt,name=version,proto3" json:"version,omitempty"`
-	// How long a claim holds that is not renewed.
+	// How long a claim lasts without renewal.
 	Lease *durationpb.Duration `protobuf:"bytes,17,opt,name=lease,proto3" json:"lease,omitempty"`
-	// When the claim lapses; unset: nobody holds it.
+	// When the claim expires; unset if the item is not claimed.
 	LeaseExpires *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=lease_expires,json=leaseExpires,proto3" json:"lease_expires,omitempty"`
 	// When it was added.
 	Created *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created,proto3" json:"created,omitempty"`
-	// When it was changed last.
+	// When it was last changed.
 	Changed *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Its place in the order in which items were added.
+	// Position in the order in which items were added.
 	Number int64 `protobuf:"varint,21,opt,name=number,proto3" json:"number,omitempty"`
 	// Where it comes from.
 	Source        WorkItem_Source `protobuf:"varint,22,opt,name=source,proto3,enum=team.v1.WorkItem_Source" json:"source,omitempty"`
@@ -470,14 +470,14 @@ func (x *WorkItem) GetSource() WorkItem_Source {
 	return WorkItem_SOURCE_UNSPECIFIED
 }
 
-// BoardActor is who does something on a board.
+// BoardActor is the actor of a change on a board.
 type BoardActor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who called, or whose task it is: account/name.
+	// Principal that called, or the owner of the task: account/name.
 	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// The member, or the team itself for its leader; empty: the principal itself.
+	// Member that acts, or the team itself for its leader; empty if the principal acts for itself.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The task that the member works for; empty: somebody called for it.
+	// Task that the member works for; empty if the principal called on behalf of the member.
 	TaskId        string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -537,17 +537,17 @@ func (x *BoardActor) GetTaskId() string {
 // BoardEvent is a change of a board.
 type BoardEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its place: 1, 2, 3 and so on, without gaps.
+	// Position, from 1, without gaps.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When.
+	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// What happened.
 	Kind BoardEvent_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=team.v1.BoardEvent_Kind" json:"kind,omitempty"`
-	// Who did it.
+	// Who changed the board.
 	Actor *BoardActor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The item, as it is then; unset for a message.
+	// The item after the change; unset for a message.
 	Item *WorkItem `protobuf:"bytes,5,opt,name=item,proto3" json:"item,omitempty"`
-	// Other items whose state changed with it.
+	// Other items whose state changed as a consequence.
 	Changes []*BoardEvent_Change `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
 	// The message.
 	Message       *BoardMessage `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
@@ -634,23 +634,22 @@ func (x *BoardEvent) GetMessage() *BoardMessage {
 	return nil
 }
 
-// BoardMessage is a message between those who work on a board.
+// BoardMessage is a message on a board.
 type BoardMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The seq of its event.
+	// Sequence number of its event.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When it was left.
+	// When it was posted.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Who left it.
+	// Who posted it.
 	From *BoardActor `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// For whom: a member, the team for its leader, or a principal, account/name; empty
-	// is for all.
+	// Receiver: a member, the team for its leader, or a principal, account/name; empty means all.
 	To string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// What it says.
+	// Its text.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// seq of the message that it answers.
+	// seq of the message that it replies to; 0 if there is none.
 	ReplyTo int64 `protobuf:"varint,6,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
-	// Who has dealt with it, of those that it is for.
+	// Receivers that have acknowledged it.
 	AcknowledgedBy []string `protobuf:"bytes,7,rep,name=acknowledged_by,json=acknowledgedBy,proto3" json:"acknowledged_by,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -735,16 +734,16 @@ func (x *BoardMessage) GetAcknowledgedBy() []string {
 	return nil
 }
 
-// BoardCounters count the items of a board by how they stand.
+// BoardCounters count the items of a board by state.
 type BoardCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All.
+	// All items.
 	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// They can be claimed.
+	// Items that can be claimed.
 	Pending int64 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
-	// They wait for others.
+	// Items that wait for others.
 	Blocked int64 `protobuf:"varint,3,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	// Somebody holds them.
+	// Items that are claimed.
 	InProgress int64 `protobuf:"varint,4,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// Completed.
 	Completed int64 `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
@@ -844,27 +843,28 @@ func (x *BoardCounters) GetSkipped() int64 {
 	return 0
 }
 
-// AddWorkItemRequest holds an item.
+// AddWorkItemRequest describes a new item.
 type AddWorkItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Its id: at most 63 letters, digits, "_" and "-"; empty gives it one.
+	// Id of the item: at most 63 letters, digits, "_" and "-"; empty generates one.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
 	// 1 to 200 characters.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	// At most 16 KiB.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// 1 to 5; 0 is 3.
+	// 1 to 5; 0 means 3.
 	Priority int32 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	// Items that have to complete before, at most 32. They exist, and can complete.
+	// Items that have to be completed first, at most 32. They must exist and must not have ended
+	// without completing.
 	DependsOn []string `protobuf:"bytes,6,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// How often it may fail, 1 to 10; 0 is 3.
+	// Number of failures after which it is FAILED, 1 to 10; 0 means 3.
 	MaxRetries int32 `protobuf:"varint,7,opt,name=max_retries,json=maxRetries,proto3" json:"max_retries,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Makes the call unique: at most 128 printable characters of ASCII without a
-	// space, of one principal.
+	// Idempotency key of the call, unique for a principal: at most 128 printable ASCII characters
+	// without spaces.
 	Op            string `protobuf:"bytes,9,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -963,7 +963,7 @@ func (x *AddWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// AddWorkItemResponse is what came of it.
+// AddWorkItemResponse is the new item.
 type AddWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1115,15 +1115,15 @@ type ListWorkItemsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Only those that can be claimed now.
+	// Only items that can be claimed now.
 	Claimable bool `protobuf:"varint,2,opt,name=claimable,proto3" json:"claimable,omitempty"`
-	// Only those in this state.
+	// Only items in this state.
 	State WorkItem_State `protobuf:"varint,3,opt,name=state,proto3,enum=team.v1.WorkItem_State" json:"state,omitempty"`
-	// Only those of this member or principal.
+	// Only items of this member or principal.
 	Assignee string `protobuf:"bytes,4,opt,name=assignee,proto3" json:"assignee,omitempty"`
-	// 1 to 100; 0 is 50.
+	// Maximum number of items, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same list.
+	// next_page_token of the previous page of the same list; empty for the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,12 +1206,11 @@ type ListWorkItemsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The items.
 	Items []*WorkItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// Token of the next page; empty at the end.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What members were given in the caller's own tasks of the team that go on, and in
-	// the newest that have ended, newest task first: at most 100, on the first page,
-	// where claimable is not asked for. They follow the journals of the tasks and
-	// cannot be claimed or changed here.
+	// Work of members in the caller's own tasks with the team: all running tasks, and the newest that
+	// have ended, newest task first; at most 100. Set on the first page, without claimable. The items
+	// are computed from the journals of the tasks and cannot be claimed or changed here.
 	Steps         []*WorkItem `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,13 +1274,13 @@ type ClaimWorkItemRequest struct {
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// The item.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// How long the claim holds, from a second to a day; unset is 5 minutes.
+	// Duration of the claim, 1 s to 24 h; unset means 5 minutes.
 	Lease *durationpb.Duration `protobuf:"bytes,4,opt,name=lease,proto3" json:"lease,omitempty"`
-	// The item's; 0: whatever it is.
+	// Expected version of the item; 0 means any.
 	Version int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,6,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1359,7 +1358,7 @@ func (x *ClaimWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// ClaimWorkItemResponse is what came of it.
+// ClaimWorkItemResponse is the claimed item.
 type ClaimWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1405,24 +1404,24 @@ func (x *ClaimWorkItemResponse) GetItem() *WorkItem {
 	return nil
 }
 
-// UpdateWorkItemRequest says what is new about an item.
+// UpdateWorkItemRequest describes a change of an item.
 type UpdateWorkItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// The item.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// How far it is, 0 to 100; unset: as it was.
+	// Progress in percent, 0 to 100; unset leaves it unchanged.
 	Progress *int32 `protobuf:"varint,4,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
-	// At most 4 KiB; empty: as it was.
+	// Note, at most 4 KiB; empty leaves it unchanged.
 	Note string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
-	// Items that it has to wait for besides; it is one that nobody holds.
+	// Further dependencies. The item must not be claimed.
 	AddDependsOn []string `protobuf:"bytes,6,rep,name=add_depends_on,json=addDependsOn,proto3" json:"add_depends_on,omitempty"`
-	// The item's; 0: whatever it is.
+	// Expected version of the item; 0 means any.
 	Version int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,8,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1514,7 +1513,7 @@ func (x *UpdateWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// UpdateWorkItemResponse is what came of it.
+// UpdateWorkItemResponse is the changed item.
 type UpdateWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1560,20 +1559,20 @@ func (x *UpdateWorkItemResponse) GetItem() *WorkItem {
 	return nil
 }
 
-// CompleteWorkItemRequest holds a result.
+// CompleteWorkItemRequest has the result of an item.
 type CompleteWorkItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// The item.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// At most 16 KiB.
 	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
-	// The item's; 0: whatever it is.
+	// Expected version of the item; 0 means any.
 	Version int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,6,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1651,7 +1650,7 @@ func (x *CompleteWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// CompleteWorkItemResponse is what came of it.
+// CompleteWorkItemResponse is the completed item.
 type CompleteWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1697,20 +1696,20 @@ func (x *CompleteWorkItemResponse) GetItem() *WorkItem {
 	return nil
 }
 
-// FailWorkItemRequest says why an item failed.
+// FailWorkItemRequest has the error of an item.
 type FailWorkItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// The item.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// At most 4 KiB.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// The item's; 0: whatever it is.
+	// Expected version of the item; 0 means any.
 	Version int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,6,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1788,7 +1787,7 @@ func (x *FailWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// FailWorkItemResponse is what came of it.
+// FailWorkItemResponse is the failed item.
 type FailWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1841,11 +1840,11 @@ type CancelWorkItemRequest struct {
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
 	// The item.
 	ItemId string `protobuf:"bytes,2,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The item's; 0: whatever it is.
+	// Expected version of the item; 0 means any.
 	Version int64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,5,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1916,7 +1915,7 @@ func (x *CancelWorkItemRequest) GetOp() string {
 	return ""
 }
 
-// CancelWorkItemResponse is what came of it.
+// CancelWorkItemResponse is the canceled item.
 type CancelWorkItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
@@ -1967,16 +1966,16 @@ type PostMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// For whom: a member, the team for its leader, or a principal of the account,
-	// account/name. Empty is for all; of an answer, for who left what it answers.
+	// Receiver: a member, the team for its leader, or a principal of the account, account/name. Empty
+	// means all, or for a reply the sender of the original message.
 	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// 1 to 16 KiB.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
-	// seq of the message that it answers.
+	// seq of the message that it replies to; 0 if there is none.
 	ReplyTo int64 `protobuf:"varint,5,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
-	// Makes the call unique.
+	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,6,opt,name=op,proto3" json:"op,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2105,14 +2104,14 @@ type ListMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Only what is for this member, the team for its leader, or a principal, or was
-	// left by it; empty with unread is oneself.
+	// Only messages to or from this member, the team for its leader, or this principal. Empty means
+	// all messages, or with unread those of the caller itself.
 	Reader string `protobuf:"bytes,2,opt,name=reader,proto3" json:"reader,omitempty"`
-	// Only what others have left for the reader, and it has not acknowledged.
+	// Only messages of others to the reader that the reader has not acknowledged.
 	Unread bool `protobuf:"varint,3,opt,name=unread,proto3" json:"unread,omitempty"`
-	// 1 to 100; 0 is 50.
+	// Maximum number of messages, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before, of the same list.
+	// next_page_token of the previous page of the same list; empty for the first page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2188,7 +2187,7 @@ type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.
 	Messages []*BoardMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Token of the next page; empty at the end.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2238,15 +2237,15 @@ func (x *ListMessagesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// AckMessagesRequest says up to where somebody has read.
+// AckMessagesRequest acknowledges messages.
 type AckMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// The member to act for; empty: for oneself.
+	// Member to act for; empty means the caller itself.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// seq of the last message that was dealt with, and all before it. What was
-	// acknowledged already stays so.
+	// seq of the last message to acknowledge, including all before it. Earlier acknowledgements are
+	// kept.
 	UpTo          int64 `protobuf:"varint,3,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2303,10 +2302,10 @@ func (x *AckMessagesRequest) GetUpTo() int64 {
 	return 0
 }
 
-// AckMessagesResponse is what came of it.
+// AckMessagesResponse says what is acknowledged.
 type AckMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// seq up to which everything is acknowledged.
+	// seq up to which all messages are acknowledged.
 	UpTo          int64 `protobuf:"varint,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2349,7 +2348,7 @@ func (x *AckMessagesResponse) GetUpTo() int64 {
 	return 0
 }
 
-// Change is what became of an item.
+// Change is the new state of an item.
 type BoardEvent_Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.

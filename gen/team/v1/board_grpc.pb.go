@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: team/v1/board.proto
 
-// The board of a team: a list of work that its members, people and other programs
-// share, and the messages that they leave each other.
+// The board of a team: a list of work items that its members, people and other programs share, and
+// their messages to each other.
 
 package teamv1
 
@@ -39,51 +39,49 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BoardService reads and changes the boards of teams whose definition says
-// board: true; that of another team is DISABLED. A board belongs to the account of
-// its callers: another account has its own, and neither sees the other's.
+// BoardService reads and changes the boards of teams whose definition sets board: true. Each
+// account has a board of its own for a team, which other accounts do not see.
 //
-// Whoever calls acts as itself, or for the member that agent names; what it holds as
-// the one it does not hold as the other. A change with an op is made once: the same
-// call with the same op is answered as it was the first time, for as long as its
-// event is kept. A version that is not 0 has to be the item's.
+// A caller acts as itself, or on behalf of the member in agent. These are different actors: neither
+// can change what the other has claimed. A change with an op is idempotent: as long as its event is
+// kept, the same call with the same op returns the first response again. A version other than 0
+// must be the version of the item.
 //
-// Errors of all calls: TEAM_NOT_FOUND; DISABLED where the team has no board;
-// INVALID_REQUEST with the field; of calls on an item WORK_ITEM_NOT_FOUND, and
-// VERSION_CONFLICT where the item is not as the call wants it: it has another
-// version, or state, or is held by somebody else. Safe for concurrent use.
+// Errors of all calls: TEAM_NOT_FOUND; DISABLED if the team has no board; INVALID_REQUEST with the
+// field. Errors of calls on an item: WORK_ITEM_NOT_FOUND; VERSION_CONFLICT if the item has another
+// version, is in the wrong state, or is claimed by another actor. Safe for concurrent use.
 type BoardServiceClient interface {
-	// AddWorkItem adds an item (R-003-18). INSUFFICIENT_RESOURCES where there are
-	// 1,000 that have not ended; of others those that were added first make room.
+	// AddWorkItem adds an item. A board holds at most 1,000 items. If it is full, the oldest ended
+	// items are removed; if none has ended, the error is INSUFFICIENT_RESOURCES.
 	AddWorkItem(ctx context.Context, in *AddWorkItemRequest, opts ...grpc.CallOption) (*AddWorkItemResponse, error)
 	// GetWorkItem returns an item.
 	GetWorkItem(ctx context.Context, in *GetWorkItemRequest, opts ...grpc.CallOption) (*GetWorkItemResponse, error)
-	// ListWorkItems returns items, the oldest first; those that can be claimed by
-	// their priority, the higher first, then by age (R-003-25).
+	// ListWorkItems returns items, oldest first. With claimable they are ordered by priority, highest
+	// first, then by age.
 	ListWorkItems(ctx context.Context, in *ListWorkItemsRequest, opts ...grpc.CallOption) (*ListWorkItemsResponse, error)
-	// ClaimWorkItem takes an item that is PENDING, for a time (R-003-19). Of several
-	// claims at the same time one succeeds; the others, and one of an item that is
-	// blocked or has ended, are VERSION_CONFLICT.
+	// ClaimWorkItem claims a PENDING item for the duration of a lease. If several claims compete, one
+	// succeeds and the others get VERSION_CONFLICT; so does a claim of an item that is blocked or has
+	// ended.
 	ClaimWorkItem(ctx context.Context, in *ClaimWorkItemRequest, opts ...grpc.CallOption) (*ClaimWorkItemResponse, error)
-	// UpdateWorkItem says how far an item is, which only who holds it may, and which
-	// gives its claim its whole time again; or adds items that one has to wait for
-	// that nobody holds. Circles are INVALID_REQUEST.
+	// UpdateWorkItem sets the progress of an item, which only the actor that claimed it may do and
+	// which renews the lease; or adds dependencies to an item that is not claimed. Cyclic
+	// dependencies are INVALID_REQUEST.
 	UpdateWorkItem(ctx context.Context, in *UpdateWorkItemRequest, opts ...grpc.CallOption) (*UpdateWorkItemResponse, error)
-	// CompleteWorkItem ends an item that the caller holds, with its result; what
-	// waits for it alone can be claimed then (R-003-20).
+	// CompleteWorkItem ends an item that the caller has claimed, with a result. Items that only
+	// waited for it can be claimed then.
 	CompleteWorkItem(ctx context.Context, in *CompleteWorkItemRequest, opts ...grpc.CallOption) (*CompleteWorkItemResponse, error)
-	// FailWorkItem gives up an item that the caller holds (R-003-21). It is PENDING
-	// again, until it has failed max_retries times: then it is FAILED, and what waits
-	// for it, directly or not, SKIPPED.
+	// FailWorkItem reports that an item that the caller has claimed failed. The item becomes PENDING
+	// again, until it has failed max_retries times. Then it is FAILED, and all items that depend on
+	// it, directly or indirectly, are SKIPPED.
 	FailWorkItem(ctx context.Context, in *FailWorkItemRequest, opts ...grpc.CallOption) (*FailWorkItemResponse, error)
-	// CancelWorkItem ends an item that has not ended, whoever holds it; what waits for
-	// it is SKIPPED.
+	// CancelWorkItem ends an item that has not ended, whether or not it is claimed. Items that depend
+	// on it are SKIPPED.
 	CancelWorkItem(ctx context.Context, in *CancelWorkItemRequest, opts ...grpc.CallOption) (*CancelWorkItemResponse, error)
-	// PostMessage leaves a message for a member, for a principal, or for all (R-003-26).
+	// PostMessage posts a message for a member, for a principal, or for all.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
-	// ListMessages returns messages, the oldest first.
+	// ListMessages returns messages, oldest first.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
-	// AckMessages notes which messages somebody has dealt with.
+	// AckMessages records which messages the caller has dealt with.
 	AckMessages(ctx context.Context, in *AckMessagesRequest, opts ...grpc.CallOption) (*AckMessagesResponse, error)
 }
 
@@ -209,51 +207,49 @@ func (c *boardServiceClient) AckMessages(ctx context.Context, in *AckMessagesReq
 // All implementations must embed UnimplementedBoardServiceServer
 // for forward compatibility.
 //
-// BoardService reads and changes the boards of teams whose definition says
-// board: true; that of another team is DISABLED. A board belongs to the account of
-// its callers: another account has its own, and neither sees the other's.
+// BoardService reads and changes the boards of teams whose definition sets board: true. Each
+// account has a board of its own for a team, which other accounts do not see.
 //
-// Whoever calls acts as itself, or for the member that agent names; what it holds as
-// the one it does not hold as the other. A change with an op is made once: the same
-// call with the same op is answered as it was the first time, for as long as its
-// event is kept. A version that is not 0 has to be the item's.
+// A caller acts as itself, or on behalf of the member in agent. These are different actors: neither
+// can change what the other has claimed. A change with an op is idempotent: as long as its event is
+// kept, the same call with the same op returns the first response again. A version other than 0
+// must be the version of the item.
 //
-// Errors of all calls: TEAM_NOT_FOUND; DISABLED where the team has no board;
-// INVALID_REQUEST with the field; of calls on an item WORK_ITEM_NOT_FOUND, and
-// VERSION_CONFLICT where the item is not as the call wants it: it has another
-// version, or state, or is held by somebody else. Safe for concurrent use.
+// Errors of all calls: TEAM_NOT_FOUND; DISABLED if the team has no board; INVALID_REQUEST with the
+// field. Errors of calls on an item: WORK_ITEM_NOT_FOUND; VERSION_CONFLICT if the item has another
+// version, is in the wrong state, or is claimed by another actor. Safe for concurrent use.
 type BoardServiceServer interface {
-	// AddWorkItem adds an item (R-003-18). INSUFFICIENT_RESOURCES where there are
-	// 1,000 that have not ended; of others those that were added first make room.
+	// AddWorkItem adds an item. A board holds at most 1,000 items. If it is full, the oldest ended
+	// items are removed; if none has ended, the error is INSUFFICIENT_RESOURCES.
 	AddWorkItem(context.Context, *AddWorkItemRequest) (*AddWorkItemResponse, error)
 	// GetWorkItem returns an item.
 	GetWorkItem(context.Context, *GetWorkItemRequest) (*GetWorkItemResponse, error)
-	// ListWorkItems returns items, the oldest first; those that can be claimed by
-	// their priority, the higher first, then by age (R-003-25).
+	// ListWorkItems returns items, oldest first. With claimable they are ordered by priority, highest
+	// first, then by age.
 	ListWorkItems(context.Context, *ListWorkItemsRequest) (*ListWorkItemsResponse, error)
-	// ClaimWorkItem takes an item that is PENDING, for a time (R-003-19). Of several
-	// claims at the same time one succeeds; the others, and one of an item that is
-	// blocked or has ended, are VERSION_CONFLICT.
+	// ClaimWorkItem claims a PENDING item for the duration of a lease. If several claims compete, one
+	// succeeds and the others get VERSION_CONFLICT; so does a claim of an item that is blocked or has
+	// ended.
 	ClaimWorkItem(context.Context, *ClaimWorkItemRequest) (*ClaimWorkItemResponse, error)
-	// UpdateWorkItem says how far an item is, which only who holds it may, and which
-	// gives its claim its whole time again; or adds items that one has to wait for
-	// that nobody holds. Circles are INVALID_REQUEST.
+	// UpdateWorkItem sets the progress of an item, which only the actor that claimed it may do and
+	// which renews the lease; or adds dependencies to an item that is not claimed. Cyclic
+	// dependencies are INVALID_REQUEST.
 	UpdateWorkItem(context.Context, *UpdateWorkItemRequest) (*UpdateWorkItemResponse, error)
-	// CompleteWorkItem ends an item that the caller holds, with its result; what
-	// waits for it alone can be claimed then (R-003-20).
+	// CompleteWorkItem ends an item that the caller has claimed, with a result. Items that only
+	// waited for it can be claimed then.
 	CompleteWorkItem(context.Context, *CompleteWorkItemRequest) (*CompleteWorkItemResponse, error)
-	// FailWorkItem gives up an item that the caller holds (R-003-21). It is PENDING
-	// again, until it has failed max_retries times: then it is FAILED, and what waits
-	// for it, directly or not, SKIPPED.
+	// FailWorkItem reports that an item that the caller has claimed failed. The item becomes PENDING
+	// again, until it has failed max_retries times. Then it is FAILED, and all items that depend on
+	// it, directly or indirectly, are SKIPPED.
 	FailWorkItem(context.Context, *FailWorkItemRequest) (*FailWorkItemResponse, error)
-	// CancelWorkItem ends an item that has not ended, whoever holds it; what waits for
-	// it is SKIPPED.
+	// CancelWorkItem ends an item that has not ended, whether or not it is claimed. Items that depend
+	// on it are SKIPPED.
 	CancelWorkItem(context.Context, *CancelWorkItemRequest) (*CancelWorkItemResponse, error)
-	// PostMessage leaves a message for a member, for a principal, or for all (R-003-26).
+	// PostMessage posts a message for a member, for a principal, or for all.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
-	// ListMessages returns messages, the oldest first.
+	// ListMessages returns messages, oldest first.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
-	// AckMessages notes which messages somebody has dealt with.
+	// AckMessages records which messages the caller has dealt with.
 	AckMessages(context.Context, *AckMessagesRequest) (*AckMessagesResponse, error)
 	mustEmbedUnimplementedBoardServiceServer()
 }

@@ -4,8 +4,7 @@
 // 	protoc        (unknown)
 // source: team/v1/collaboration.proto
 
-// Collaborations: work of a team on a described task, with what it is to bring
-// and the bounds that it stays in.
+// Collaborations: work of a team on a described task, with an expected result and bounds.
 
 package teamv1
 
@@ -29,21 +28,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StartCollaborationRequest is what a team is to do.
+// StartCollaborationRequest is the task of a collaboration.
 type StartCollaborationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// What is to be done; 10 to 1,000 characters.
+	// Description of the task; 10 to 1,000 characters.
 	TaskDescription string `protobuf:"bytes,2,opt,name=task_description,json=taskDescription,proto3" json:"task_description,omitempty"`
-	// What is to come out of it; required.
+	// Description of the expected result. Required.
 	ExpectedOutput string `protobuf:"bytes,3,opt,name=expected_output,json=expectedOutput,proto3" json:"expected_output,omitempty"`
-	// What everybody who works on it knows from the start.
+	// Context that all members share from the start.
 	Context *structpb.Struct `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`
-	// Bounds; unset: those of the team.
+	// Bounds; unset means those of the team.
 	Constraints *CollaborationConstraints `protobuf:"bytes,5,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	// Makes the start unique for a day: the same once more is the same collaboration.
-	// Empty: it is not repeated.
+	// Makes the request idempotent for a day: the same request returns the same collaboration. Empty
+	// means that it is not.
 	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -121,13 +120,12 @@ func (x *StartCollaborationRequest) GetRequestId() string {
 	return ""
 }
 
-// CollaborationConstraints are bounds of a collaboration. Those of the team hold
-// besides.
+// CollaborationConstraints bound a collaboration, in addition to the limits of the team.
 type CollaborationConstraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it may take; more than 0.
+	// Maximum duration; more than 0.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// The least score of its result, 0 to 1; unset: any.
+	// Minimum score of the result, 0 to 1; unset means any.
 	QualityThreshold *float64 `protobuf:"fixed64,2,opt,name=quality_threshold,json=qualityThreshold,proto3,oneof" json:"quality_threshold,omitempty"`
 	// max_tokens, max_delegations, max_parallel; each 1 or more.
 	ResourceLimits map[string]int64 `protobuf:"bytes,3,rep,name=resource_limits,json=resourceLimits,proto3" json:"resource_limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -186,19 +184,19 @@ func (x *CollaborationConstraints) GetResourceLimits() map[string]int64 {
 	return nil
 }
 
-// StartCollaborationResponse is a collaboration that has begun.
+// StartCollaborationResponse is a collaboration that has started.
 type StartCollaborationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, which is also that of the A2A task.
 	CollaborationId string `protobuf:"bytes,1,opt,name=collaboration_id,json=collaborationId,proto3" json:"collaboration_id,omitempty"`
 	// started, planning or executing.
 	WorkflowStatus string `protobuf:"bytes,2,opt,name=workflow_status,json=workflowStatus,proto3" json:"workflow_status,omitempty"`
-	// When it will have ended.
+	// Estimated time of its end.
 	EstimatedCompletion *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=estimated_completion,json=estimatedCompletion,proto3" json:"estimated_completion,omitempty"`
-	// The estimate is the latest time, since no run of the team of known length is on
-	// record; else it is the median of the last ones.
+	// The estimate is the deadline, because no finished run of the team is on record. Otherwise it is
+	// the median of the last runs.
 	EstimateIsBound bool `protobuf:"varint,4,opt,name=estimate_is_bound,json=estimateIsBound,proto3" json:"estimate_is_bound,omitempty"`
-	// Who begins with what; of a team that decides on the way there are none.
+	// Work that is known from the start; empty for a team that decides as it runs.
 	InitialAssignments []*InitialAssignment `protobuf:"bytes,5,rep,name=initial_assignments,json=initialAssignments,proto3" json:"initial_assignments,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -269,14 +267,14 @@ func (x *StartCollaborationResponse) GetInitialAssignments() []*InitialAssignmen
 	return nil
 }
 
-// InitialAssignment is work that is certain from the start.
+// InitialAssignment is work that is known from the start.
 type InitialAssignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// What it is given, as far as it is known.
+	// Its task, as far as it is known.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// Its place, from 1.
+	// Position, from 1.
 	Priority      int32 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -338,7 +336,7 @@ type GetCollaborationStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	CollaborationId string `protobuf:"bytes,1,opt,name=collaboration_id,json=collaborationId,proto3" json:"collaboration_id,omitempty"`
-	// With shared_context and partial_results.
+	// Include shared_context and partial_results.
 	IncludeDetails bool `protobuf:"varint,2,opt,name=include_details,json=includeDetails,proto3" json:"include_details,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -388,32 +386,32 @@ func (x *GetCollaborationStatusRequest) GetIncludeDetails() bool {
 	return false
 }
 
-// GetCollaborationStatusResponse is how it stands.
+// GetCollaborationStatusResponse is the status of a collaboration.
 type GetCollaborationStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	CollaborationId string `protobuf:"bytes,1,opt,name=collaboration_id,json=collaborationId,proto3" json:"collaboration_id,omitempty"`
 	// The team.
 	TeamId string `protobuf:"bytes,2,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// executing, completed, failed or paused; one that was stopped has failed.
+	// executing, completed, failed or paused. A stopped collaboration is failed.
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// How far it is.
+	// Its progress.
 	Progress *CollaborationProgress `protobuf:"bytes,4,opt,name=progress,proto3" json:"progress,omitempty"`
-	// The members of the team, its leader first.
+	// The members of the team, with the leader first.
 	Agents []*CollaborationAgent `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`
-	// With include_details: what everybody shares.
+	// With include_details: the shared context.
 	SharedContext *structpb.Struct `protobuf:"bytes,6,opt,name=shared_context,json=sharedContext,proto3" json:"shared_context,omitempty"`
-	// With include_details: results of members so far, by member.
+	// With include_details: the results of members so far, by member.
 	PartialResults map[string]string `protobuf:"bytes,7,rep,name=partial_results,json=partialResults,proto3" json:"partial_results,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Why it failed.
 	Error *Error `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
-	// Which round it is in; 1 is the first.
+	// Current round, from 1.
 	Round int32 `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
-	// Questions that wait for people: it is paused until they are answered.
+	// Questions to people. The collaboration is paused until they are answered.
 	Questions []*Question `protobuf:"bytes,10,rep,name=questions,proto3" json:"questions,omitempty"`
 	// It is being stopped.
 	Stopping bool `protobuf:"varint,11,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// What it is about.
+	// Its brief.
 	Brief *Brief `protobuf:"bytes,12,opt,name=brief,proto3" json:"brief,omitempty"`
 	// When it was started.
 	Started       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=started,proto3" json:"started,omitempty"`
@@ -542,19 +540,19 @@ func (x *GetCollaborationStatusResponse) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
-// CollaborationProgress is how far a collaboration is. Of a workflow its steps count;
-// of other teams what members were given so far. Work that turned out not to be
-// needed does not count.
+// CollaborationProgress is the progress of a collaboration. It counts the steps of a workflow, or
+// for other teams the work that members were given so far. Work that turned out not to be needed is
+// not counted.
 type CollaborationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Done.
+	// Tasks that have ended.
 	CompletedTasks int32 `protobuf:"varint,1,opt,name=completed_tasks,json=completedTasks,proto3" json:"completed_tasks,omitempty"`
-	// All that is known.
+	// All known tasks.
 	TotalTasks int32 `protobuf:"varint,2,opt,name=total_tasks,json=totalTasks,proto3" json:"total_tasks,omitempty"`
-	// 100 · completed / total; 0 where there is none.
+	// 100 · completed / total; 0 if there are no tasks.
 	CompletionPercentage float64 `protobuf:"fixed64,3,opt,name=completion_percentage,json=completionPercentage,proto3" json:"completion_percentage,omitempty"`
-	// What is being done: the steps or members at work; started, planning, reviewing,
-	// waiting where nobody is; at the end completed, failed or terminated.
+	// The steps or members at work; if there are none: started, planning, reviewing or waiting; at
+	// the end: completed, failed or terminated.
 	CurrentPhase  string `protobuf:"bytes,4,opt,name=current_phase,json=currentPhase,proto3" json:"current_phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,17 +616,17 @@ func (x *CollaborationProgress) GetCurrentPhase() string {
 	return ""
 }
 
-// CollaborationAgent is what a member does.
+// CollaborationAgent is the activity of a member.
 type CollaborationAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id in the team.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its role.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// What it works on, or will; empty is nothing.
+	// Task that it works on or will work on; empty if there is none.
 	CurrentTask string `protobuf:"bytes,3,opt,name=current_task,json=currentTask,proto3" json:"current_task,omitempty"`
-	// working; waiting: for a slot, or for work; blocked: by work that comes before, by
-	// a question to people, or it is not there; completed: there is nothing more for it.
+	// working; waiting for a slot or for work; blocked by earlier work, by a question to people, or
+	// because it is unavailable; completed when there is no more work for it.
 	Status        string `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -692,14 +690,14 @@ func (x *CollaborationAgent) GetStatus() string {
 	return ""
 }
 
-// ListCollaborationsRequest asks for a page.
+// ListCollaborationsRequest asks for a page of collaborations.
 type ListCollaborationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of this team; empty is all.
+	// Only those of this team; empty means all.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// 1 to 100; 0 is 50.
+	// Maximum number of collaborations, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -756,12 +754,12 @@ func (x *ListCollaborationsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListCollaborationsResponse is a page. It may be short and not the last.
+// ListCollaborationsResponse is a page of collaborations. Pages other than the last may be short.
 type ListCollaborationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Collaborations, the newest first; without what include_details adds.
+	// Collaborations, newest first, without the fields of include_details.
 	Collaborations []*GetCollaborationStatusResponse `protobuf:"bytes,1,rep,name=collaborations,proto3" json:"collaborations,omitempty"`
-	// Token of the next page; empty at the end.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -857,10 +855,10 @@ func (x *PauseCollaborationRequest) GetCollaborationId() string {
 	return ""
 }
 
-// PauseCollaborationResponse is how it stands.
+// PauseCollaborationResponse is the status of the collaboration.
 type PauseCollaborationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its state.
+	// Its status.
 	Collaboration *GetCollaborationStatusResponse `protobuf:"bytes,1,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -949,10 +947,10 @@ func (x *ResumeCollaborationRequest) GetCollaborationId() string {
 	return ""
 }
 
-// ResumeCollaborationResponse is how it stands.
+// ResumeCollaborationResponse is the status of the collaboration.
 type ResumeCollaborationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its state.
+	// Its status.
 	Collaboration *GetCollaborationStatusResponse `protobuf:"bytes,1,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1000,12 +998,12 @@ type StopCollaborationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	CollaborationId string `protobuf:"bytes,1,opt,name=collaboration_id,json=collaborationId,proto3" json:"collaboration_id,omitempty"`
-	// At once; else what runs goes on to its end, and nothing more begins.
+	// Stop at once. If it is false, running work finishes and no new work starts.
 	ForceStop bool `protobuf:"varint,2,opt,name=force_stop,json=forceStop,proto3" json:"force_stop,omitempty"`
-	// The results so far are kept; true. False drops them: the collaboration has no
-	// results and the task no artifacts.
+	// Keep the results so far; true. If it is false, the collaboration has no results and the task no
+	// artifacts.
 	SavePartial *bool `protobuf:"varint,3,opt,name=save_partial,json=savePartial,proto3,oneof" json:"save_partial,omitempty"`
-	// Why; for the record.
+	// Reason, for the record.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1069,14 +1067,14 @@ func (x *StopCollaborationRequest) GetReason() string {
 	return ""
 }
 
-// StopCollaborationResponse is what came of it.
+// StopCollaborationResponse is the outcome of the collaboration.
 type StopCollaborationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// completed, terminated or failed.
 	FinalStatus string `protobuf:"bytes,1,opt,name=final_status,json=finalStatus,proto3" json:"final_status,omitempty"`
-	// What it brought.
+	// Its results.
 	Results *CollaborationResults `protobuf:"bytes,2,opt,name=results,proto3" json:"results,omitempty"`
-	// What it took.
+	// Its metrics.
 	Metrics *CollaborationMetrics `protobuf:"bytes,3,opt,name=metrics,proto3" json:"metrics,omitempty"`
 	// Why it failed.
 	Error         *Error `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
@@ -1142,20 +1140,20 @@ func (x *StopCollaborationResponse) GetError() *Error {
 	return nil
 }
 
-// CollaborationResults are what a collaboration brought.
+// CollaborationResults are the results of a collaboration.
 type CollaborationResults struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The result, in words.
+	// The result as text.
 	Output string `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// Its score, 0 to 1; unset where it is not known.
+	// Its score, 0 to 1; unset if it has none.
 	QualityScore *float64 `protobuf:"fixed64,2,opt,name=quality_score,json=qualityScore,proto3,oneof" json:"quality_score,omitempty"`
-	// There is no score: nobody judged, or the judge gave none (C-33).
+	// It has no score, because no judge was asked or the judge gave none.
 	QualityUnknown bool `protobuf:"varint,3,opt,name=quality_unknown,json=qualityUnknown,proto3" json:"quality_unknown,omitempty"`
 	// When it ended.
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
-	// Who brought what.
+	// Contributions of the members.
 	Contributions []*CollaborationContribution `protobuf:"bytes,5,rep,name=contributions,proto3" json:"contributions,omitempty"`
-	// The result as it was given, with what is not words.
+	// The result as a message, including parts that are not text.
 	Message       *v1.Message `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1233,17 +1231,16 @@ func (x *CollaborationResults) GetMessage() *v1.Message {
 	return nil
 }
 
-// CollaborationContribution is what a member brought.
+// CollaborationContribution is the contribution of a member.
 type CollaborationContribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its role.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// Its result, in words.
+	// Its result as text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Its share of the effort: of the tokens, where none are on record of the time.
-	// All of them are 1 together.
+	// Its share of the tokens, or of the time if no tokens are on record. The shares add up to 1.
 	EffortScore   float64 `protobuf:"fixed64,4,opt,name=effort_score,json=effortScore,proto3" json:"effort_score,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1307,17 +1304,17 @@ func (x *CollaborationContribution) GetEffortScore() float64 {
 	return 0
 }
 
-// CollaborationMetrics are what a collaboration took.
+// CollaborationMetrics are the metrics of a collaboration.
 type CollaborationMetrics struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Minutes from its start to its end, rounded up.
 	TotalDurationMinutes int32 `protobuf:"varint,1,opt,name=total_duration_minutes,json=totalDurationMinutes,proto3" json:"total_duration_minutes,omitempty"`
-	// The same to the millisecond.
+	// Time from its start to its end, to the millisecond.
 	TotalDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=total_duration,json=totalDuration,proto3" json:"total_duration,omitempty"`
-	// What the user said, what members were given and answered, at every level, and
+	// Number of messages: those of the user, the inputs and answers of members at every level, and
 	// the reply.
 	MessagesExchanged int32 `protobuf:"varint,3,opt,name=messages_exchanged,json=messagesExchanged,proto3" json:"messages_exchanged,omitempty"`
-	// Rounds that were done.
+	// Number of completed rounds.
 	IterationsCompleted int32 `protobuf:"varint,4,opt,name=iterations_completed,json=iterationsCompleted,proto3" json:"iterations_completed,omitempty"`
 	// What it cost.
 	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`

@@ -4,8 +4,7 @@
 // - protoc             (unknown)
 // source: team/v1/collaboration.proto
 
-// Collaborations: work of a team on a described task, with what it is to bring
-// and the bounds that it stays in.
+// Collaborations: work of a team on a described task, with an expected result and bounds.
 
 package teamv1
 
@@ -34,32 +33,29 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CollaborationService runs collaborations. One is an A2A task with a brief, under
-// the same id: GetTask, SubscribeToTask and CancelTask work on it, and what is told
-// here is computed from its journal, by any replica, also after its end. A caller
-// sees its own; one of somebody else is COLLABORATION_NOT_FOUND. Safe for concurrent
-// use.
+// CollaborationService runs collaborations. A collaboration is an A2A task with a brief; both have
+// the same id, so GetTask, SubscribeToTask and CancelTask work on it. All answers are computed from
+// the journal of the task, by any replica, even after the end of the collaboration. Callers see
+// only their own collaborations; any other is COLLABORATION_NOT_FOUND. Safe for concurrent use.
 type CollaborationServiceClient interface {
-	// StartCollaboration has a team begin to work, and returns at once (R-001-16).
-	// Errors: INVALID_REQUEST with every fault and its field; TEAM_NOT_FOUND;
-	// TEAM_NOT_READY; COLLABORATION_IN_PROGRESS where the team has as many as it may
-	// have (max_concurrent_collaborations); INSUFFICIENT_RESOURCES; MESSAGE_ID_REUSED.
+	// StartCollaboration starts a collaboration and returns at once. Errors: INVALID_REQUEST with
+	// every fault and its field; TEAM_NOT_FOUND; TEAM_NOT_READY; COLLABORATION_IN_PROGRESS if the
+	// team has its maximum number of collaborations (max_concurrent_collaborations);
+	// INSUFFICIENT_RESOURCES; MESSAGE_ID_REUSED.
 	StartCollaboration(ctx context.Context, in *StartCollaborationRequest, opts ...grpc.CallOption) (*StartCollaborationResponse, error)
-	// GetCollaborationStatus says how a collaboration stands (R-001-32). Errors:
-	// COLLABORATION_NOT_FOUND.
+	// GetCollaborationStatus returns the status of a collaboration. Errors: COLLABORATION_NOT_FOUND.
 	GetCollaborationStatus(ctx context.Context, in *GetCollaborationStatusRequest, opts ...grpc.CallOption) (*GetCollaborationStatusResponse, error)
-	// ListCollaborations lists the caller's, the newest first. Errors: INVALID_REQUEST.
+	// ListCollaborations returns the caller's collaborations, newest first. Errors: INVALID_REQUEST.
 	ListCollaborations(ctx context.Context, in *ListCollaborationsRequest, opts ...grpc.CallOption) (*ListCollaborationsResponse, error)
-	// PauseCollaboration has nothing more begin; what runs goes on to its end (C-15).
-	// Paused already is no error. Errors: COLLABORATION_NOT_FOUND;
-	// UNSUPPORTED_OPERATION where it has ended.
+	// PauseCollaboration starts no new work; running work finishes. It has no effect on a paused
+	// collaboration. Errors: COLLABORATION_NOT_FOUND; UNSUPPORTED_OPERATION if it has ended.
 	PauseCollaboration(ctx context.Context, in *PauseCollaborationRequest, opts ...grpc.CallOption) (*PauseCollaborationResponse, error)
-	// ResumeCollaboration has a paused one go on; its time limits wait with it. Not
-	// paused is no error. Errors: as of PauseCollaboration.
+	// ResumeCollaboration resumes a paused collaboration. Its deadlines move by the length of the
+	// pause. It has no effect on one that is not paused. Errors: those of PauseCollaboration.
 	ResumeCollaboration(ctx context.Context, in *ResumeCollaborationRequest, opts ...grpc.CallOption) (*ResumeCollaborationResponse, error)
-	// StopCollaboration ends one, and returns its results when it has ended (R-001-40).
-	// Ended already: the same results again. Errors: COLLABORATION_NOT_FOUND;
-	// WAIT_TIMEOUT when the caller's time comes first, it is stopped all the same.
+	// StopCollaboration stops a collaboration and returns its results when it has ended. If it has
+	// ended before, the results are returned again. Errors: COLLABORATION_NOT_FOUND; WAIT_TIMEOUT if
+	// the call's deadline comes first, in which case the collaboration is stopped all the same.
 	StopCollaboration(ctx context.Context, in *StopCollaborationRequest, opts ...grpc.CallOption) (*StopCollaborationResponse, error)
 }
 
@@ -135,32 +131,29 @@ func (c *collaborationServiceClient) StopCollaboration(ctx context.Context, in *
 // All implementations must embed UnimplementedCollaborationServiceServer
 // for forward compatibility.
 //
-// CollaborationService runs collaborations. One is an A2A task with a brief, under
-// the same id: GetTask, SubscribeToTask and CancelTask work on it, and what is told
-// here is computed from its journal, by any replica, also after its end. A caller
-// sees its own; one of somebody else is COLLABORATION_NOT_FOUND. Safe for concurrent
-// use.
+// CollaborationService runs collaborations. A collaboration is an A2A task with a brief; both have
+// the same id, so GetTask, SubscribeToTask and CancelTask work on it. All answers are computed from
+// the journal of the task, by any replica, even after the end of the collaboration. Callers see
+// only their own collaborations; any other is COLLABORATION_NOT_FOUND. Safe for concurrent use.
 type CollaborationServiceServer interface {
-	// StartCollaboration has a team begin to work, and returns at once (R-001-16).
-	// Errors: INVALID_REQUEST with every fault and its field; TEAM_NOT_FOUND;
-	// TEAM_NOT_READY; COLLABORATION_IN_PROGRESS where the team has as many as it may
-	// have (max_concurrent_collaborations); INSUFFICIENT_RESOURCES; MESSAGE_ID_REUSED.
+	// StartCollaboration starts a collaboration and returns at once. Errors: INVALID_REQUEST with
+	// every fault and its field; TEAM_NOT_FOUND; TEAM_NOT_READY; COLLABORATION_IN_PROGRESS if the
+	// team has its maximum number of collaborations (max_concurrent_collaborations);
+	// INSUFFICIENT_RESOURCES; MESSAGE_ID_REUSED.
 	StartCollaboration(context.Context, *StartCollaborationRequest) (*StartCollaborationResponse, error)
-	// GetCollaborationStatus says how a collaboration stands (R-001-32). Errors:
-	// COLLABORATION_NOT_FOUND.
+	// GetCollaborationStatus returns the status of a collaboration. Errors: COLLABORATION_NOT_FOUND.
 	GetCollaborationStatus(context.Context, *GetCollaborationStatusRequest) (*GetCollaborationStatusResponse, error)
-	// ListCollaborations lists the caller's, the newest first. Errors: INVALID_REQUEST.
+	// ListCollaborations returns the caller's collaborations, newest first. Errors: INVALID_REQUEST.
 	ListCollaborations(context.Context, *ListCollaborationsRequest) (*ListCollaborationsResponse, error)
-	// PauseCollaboration has nothing more begin; what runs goes on to its end (C-15).
-	// Paused already is no error. Errors: COLLABORATION_NOT_FOUND;
-	// UNSUPPORTED_OPERATION where it has ended.
+	// PauseCollaboration starts no new work; running work finishes. It has no effect on a paused
+	// collaboration. Errors: COLLABORATION_NOT_FOUND; UNSUPPORTED_OPERATION if it has ended.
 	PauseCollaboration(context.Context, *PauseCollaborationRequest) (*PauseCollaborationResponse, error)
-	// ResumeCollaboration has a paused one go on; its time limits wait with it. Not
-	// paused is no error. Errors: as of PauseCollaboration.
+	// ResumeCollaboration resumes a paused collaboration. Its deadlines move by the length of the
+	// pause. It has no effect on one that is not paused. Errors: those of PauseCollaboration.
 	ResumeCollaboration(context.Context, *ResumeCollaborationRequest) (*ResumeCollaborationResponse, error)
-	// StopCollaboration ends one, and returns its results when it has ended (R-001-40).
-	// Ended already: the same results again. Errors: COLLABORATION_NOT_FOUND;
-	// WAIT_TIMEOUT when the caller's time comes first, it is stopped all the same.
+	// StopCollaboration stops a collaboration and returns its results when it has ended. If it has
+	// ended before, the results are returned again. Errors: COLLABORATION_NOT_FOUND; WAIT_TIMEOUT if
+	// the call's deadline comes first, in which case the collaboration is stopped all the same.
 	StopCollaboration(context.Context, *StopCollaborationRequest) (*StopCollaborationResponse, error)
 	mustEmbedUnimplementedCollaborationServiceServer()
 }

@@ -4,10 +4,9 @@
 // 	protoc        (unknown)
 // source: team/v1/config.proto
 
-// The configuration file: models, tools, agents, teams, and how they are
-// served. One definition gives the Go types, the rules a file is checked
-// against and the schema for editors. What is not built yet has its place here
-// and is refused by a rule, never ignored.
+// The configuration file: models, tools, agents, teams, and how they are served. This one
+// definition yields the Go types, the validation rules and the schema for editors. Keys of planned
+// features are defined here and rejected by a rule, never ignored.
 
 package teamv1
 
@@ -34,11 +33,11 @@ type ToolEffect_Value int32
 const (
 	// Not set: what the tool says of itself, else UNSAFE.
 	ToolEffect_DEFAULT_EFFECT ToolEffect_Value = 0
-	// It changes nothing: it is called again.
+	// The tool changes nothing: it is called again.
 	ToolEffect_SAFE ToolEffect_Value = 1
-	// It knows a call by its key: it is called again with the same one.
+	// The tool recognizes a repeated call by its key: it is called again with the same key.
 	ToolEffect_KEYED ToolEffect_Value = 2
-	// People are asked what became of it.
+	// People are asked about the outcome.
 	ToolEffect_UNSAFE ToolEffect_Value = 3
 )
 
@@ -148,13 +147,13 @@ type HistoryScope_Value int32
 const (
 	// Not set: the mode's default.
 	HistoryScope_DEFAULT_SCOPE HistoryScope_Value = 0
-	// The last result.
+	// Only the last result, which is its input.
 	HistoryScope_LAST_RESULT HistoryScope_Value = 1
-	// What the one who decided has seen.
+	// What the deciding agent has seen in this run.
 	HistoryScope_PARENT_BRANCH HistoryScope_Value = 2
-	// Nothing.
+	// Only its task, without earlier results.
 	HistoryScope_ISOLATED HistoryScope_Value = 3
-	// The whole conversation.
+	// The same as PARENT_BRANCH, and the conversation before this run.
 	HistoryScope_CONVERSATION HistoryScope_Value = 4
 )
 
@@ -211,9 +210,9 @@ const (
 	OnMemberError_DEFAULT_REACTION OnMemberError_Value = 0
 	// The run fails.
 	OnMemberError_FAIL OnMemberError_Value = 1
-	// The run goes on with what there is.
+	// The run continues without the result.
 	OnMemberError_CONTINUE_PARTIAL OnMemberError_Value = 2
-	// The leader is told.
+	// The failure is reported to the leader.
 	OnMemberError_REPORT_TO_LEADER OnMemberError_Value = 3
 )
 
@@ -266,11 +265,11 @@ type Join_Value int32
 const (
 	// Not set: ALL.
 	Join_DEFAULT_JOIN Join_Value = 0
-	// All.
+	// All of them.
 	Join_ALL Join_Value = 1
-	// One.
+	// One of them.
 	Join_ANY Join_Value = 2
-	// Some of them.
+	// The number in quorum.
 	Join_QUORUM Join_Value = 3
 )
 
@@ -323,11 +322,11 @@ type OpenDelegations_Value int32
 const (
 	// Not set: WAIT.
 	OpenDelegations_DEFAULT_OPEN OpenDelegations_Value = 0
-	// It is waited for, and the leader answers once more.
+	// The run waits for it, and the leader answers again.
 	OpenDelegations_WAIT OpenDelegations_Value = 1
 	// It is canceled.
 	OpenDelegations_CANCEL OpenDelegations_Value = 2
-	// It goes on as a task of its own.
+	// It continues as a task of its own.
 	OpenDelegations_DETACH OpenDelegations_Value = 3
 )
 
@@ -382,7 +381,7 @@ const (
 	OnLimit_DEFAULT_ON_LIMIT OnLimit_Value = 0
 	// The run fails.
 	OnLimit_FAIL OnLimit_Value = 1
-	// The leader answers with what there is, in one turn without tools.
+	// The leader gets one turn without tools to answer with what it has.
 	OnLimit_FINALIZE OnLimit_Value = 2
 )
 
@@ -435,7 +434,7 @@ const (
 	ToolStyle_DEFAULT_STYLE ToolStyle_Value = 0
 	// A tool for each member.
 	ToolStyle_PER_MEMBER ToolStyle_Value = 1
-	// One tool for all.
+	// One tool for all members.
 	ToolStyle_SINGLE ToolStyle_Value = 2
 )
 
@@ -486,11 +485,11 @@ type StreamClose_Value int32
 const (
 	// Not set: INPUT_REQUIRED.
 	StreamClose_DEFAULT_CLOSE StreamClose_Value = 0
-	// Where the task asks for input.
+	// When the task asks for input.
 	StreamClose_INPUT_REQUIRED StreamClose_Value = 1
-	// There, and where it wants authentication.
+	// When the task asks for input or authentication.
 	StreamClose_INTERRUPTED StreamClose_Value = 2
-	// At the end of the task alone.
+	// Only when the task ends.
 	StreamClose_END StreamClose_Value = 3
 )
 
@@ -537,12 +536,11 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
 }
 
-// ServerConfig is the root of the file. Agents and teams share one id space.
+// ServerConfig is the root of the file. Agents and teams share one namespace of ids.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the format: v2. In a file of v1, which is read in the same way,
-	// validate names the steps of workflows that began earlier in the previous version.
-	// Required.
+	// Version of the format: v2. A v1 file has the same meaning, but validate lists the workflow
+	// steps that started earlier in the previous version. Required.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Models by name.
 	Models map[string]*ModelConfig `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -552,7 +550,7 @@ type ServerConfig struct {
 	Agents map[string]*AgentConfig `protobuf:"bytes,4,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Teams by id.
 	Teams map[string]*TeamConfig `protobuf:"bytes,5,rep,name=teams,proto3" json:"teams,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How they are served.
+	// How agents and teams are served.
 	Server        *ServerSettings `protobuf:"bytes,6,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -630,28 +628,27 @@ func (x *ServerConfig) GetServer() *ServerSettings {
 	return nil
 }
 
-// ModelConfig is a model that agents and routers use by its name in the file.
+// ModelConfig is a model. Agents and routers refer to it by its name in the file.
 type ModelConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who serves it: openai, also for every OpenAI-compatible endpoint, anthropic, gemini, or scripted. Required.
+	// Provider: openai (or any OpenAI-compatible endpoint), anthropic, gemini, or scripted. Required.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The model's name at its provider.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Key; unset is OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY. An endpoint
-	// of one's own may need none.
+	// API key; unset means OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY. A self-hosted
+	// endpoint may not need one.
 	ApiKey string `protobuf:"bytes,3,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
-	// Address of an endpoint of one's own, up to and without /chat/completions,
-	// /v1/messages (anthropic) or /v1beta (gemini); unset is the provider's own, of
-	// openai models OPENAI_BASE_URL.
+	// Address of another endpoint, without /chat/completions, /v1/messages (anthropic) or /v1beta
+	// (gemini). Unset means OPENAI_BASE_URL for openai models, else the provider's endpoint.
 	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// What it costs.
+	// Its price.
 	Price *Price `protobuf:"bytes,5,opt,name=price,proto3" json:"price,omitempty"`
-	// Script of a scripted model; relative to this file.
+	// Script of a scripted model, relative to this file.
 	File string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
-	// Models, by name, that are asked in this order when this one cannot answer.
+	// Names of models that are asked, in this order, if this one cannot answer.
 	Fallback []string `protobuf:"bytes,7,rep,name=fallback,proto3" json:"fallback,omitempty"`
-	// Tokens that one answer may have; unset is 4096 where a budget has to be
-	// reserved, else the provider's own limit, of anthropic models 8192.
+	// Maximum number of tokens of an answer. Unset means 4096 if a budget has to be reserved, else
+	// the provider's limit, 8192 for anthropic models.
 	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -743,12 +740,12 @@ func (x *ModelConfig) GetMaxOutputTokens() int32 {
 	return 0
 }
 
-// Price is what a model costs, in USD for a million tokens.
+// Price is the price of a model in USD per million tokens.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens read.
+	// Price of input tokens.
 	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
-	// Tokens written.
+	// Price of output tokens.
 	Output        float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -798,7 +795,7 @@ func (x *Price) GetOutput() float64 {
 	return 0
 }
 
-// ToolConfig is a tool that agents with a model can call.
+// ToolConfig is a source of tools for agents with a model.
 type ToolConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tools of an MCP server.
@@ -844,22 +841,22 @@ func (x *ToolConfig) GetMcp() *McpTool {
 	return nil
 }
 
-// McpTool is an MCP server whose tools are offered: a program that is started and
-// spoken to over its standard input and output, or an address.
+// McpTool is an MCP server: a program that is started and called over its standard input and
+// output, or an address.
 type McpTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Program to start, and its arguments. It is started in this file's folder.
+	// Program to start and its arguments. Its working directory is the folder of this file.
 	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
-	// Or: where it is reached, over streamable HTTP.
+	// Or: address of the server, for streamable HTTP.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// Environment of the program, besides PATH and HOME.
+	// Environment of the program, in addition to PATH and HOME.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Header Authorization: Bearer of an address.
+	// Bearer token for the address.
 	Bearer string `protobuf:"bytes,4,opt,name=bearer,proto3" json:"bearer,omitempty"`
-	// Tools that are offered; unset is all.
+	// Tools to offer; unset means all.
 	Allow []string `protobuf:"bytes,5,rep,name=allow,proto3" json:"allow,omitempty"`
-	// What a call whose outcome is unknown after a crash means, by tool; "*" is all others.
-	// Unset is what the tool says of itself: SAFE if it only reads, KEYED if it is
+	// What to do about a call whose outcome is unknown after a crash, by tool; "*" means all other
+	// tools. Unset follows the tool's annotations: SAFE if it is read-only, KEYED if it is
 	// idempotent, else UNSAFE.
 	Effects       map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
 	unknownFields protoimpl.UnknownFields
@@ -938,7 +935,7 @@ func (x *McpTool) GetEffects() map[string]ToolEffect_Value {
 	return nil
 }
 
-// ToolEffect is what calling a tool twice means.
+// ToolEffect says whether a tool call may be repeated.
 type ToolEffect struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -975,45 +972,45 @@ func (*ToolEffect) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
-// AgentConfig is an agent: a model with instructions, a script of steps, or an
-// agent on another server.
+// AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
+// server.
 type AgentConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name for people; unset is the id.
+	// Name for people; unset means the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does: models choose by it.
+	// Description. Models choose agents by it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Model of an agent with a model. An agent with instructions and without a model
-	// takes the one of the leader that it works for.
+	// Name of its model. An agent with instructions and without a model uses the model of the leader
+	// that it works for.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// System text of an agent with a model.
+	// System prompt of an agent with a model.
 	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
-	// What it can do; unset asks a remote agent.
+	// Its skills; for a remote agent, unset asks the agent.
 	Skills []*Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
 	// Tools of an agent with a model.
 	Tools []string `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// JSON Schema file that the replies of an agent with a model must fit; relative to this file.
+	// JSON Schema file that answers of an agent with a model must match, relative to this file.
 	OutputSchema string `protobuf:"bytes,7,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
 	// Limits of an agent with a model: max_turns, timeout, retry.
 	Limits *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
-	// A script of steps: no model, no key.
+	// A script of steps, which needs no model.
 	Scripted *ScriptedAgent `protobuf:"bytes,9,opt,name=scripted,proto3" json:"scripted,omitempty"`
 	// An agent that implements team.v1.AgentService.
 	Grpc *GrpcAgent `protobuf:"bytes,10,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	// An A2A agent.
 	A2A *A2AAgent `protobuf:"bytes,11,opt,name=a2a,proto3" json:"a2a,omitempty"`
-	// What the input and the replies of an agent with a model have to pass.
+	// Guardrails on the input and the answers of an agent with a model.
 	Guardrails *Guardrails `protobuf:"bytes,12,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// An agent with a model remembers the conversation that a context id names; true.
+	// An agent with a model remembers the conversation of a context id; true.
 	Memory *bool `protobuf:"varint,13,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
-	// Media types of parts that are taken, others are refused; unset takes all.
+	// Media types of parts that are accepted, others are rejected; unset accepts all.
 	InputModes []string `protobuf:"bytes,14,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
-	// Media types of parts that are answered with; unset is text/plain and application/json.
+	// Media types of parts in answers; unset means text/plain and application/json.
 	OutputModes []string `protobuf:"bytes,15,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
-	// An agent for conformance kits of A2A, which say by the ids of their messages
-	// what it is to do.
+	// An agent for A2A conformance kits, which select its behavior by the ids of their messages.
 	Conformance *ConformanceAgent `protobuf:"bytes,16,opt,name=conformance,proto3" json:"conformance,omitempty"`
-	// What its card says besides to callers who show a key: the first that is for the caller.
+	// Additions to its card for authenticated callers. The first entry that matches the caller is
+	// used.
 	ExtendedCard  []*ExtendedCard `protobuf:"bytes,17,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1214,14 +1211,14 @@ func (x *ConformanceAgent) GetStreamTimeout() *durationpb.Duration {
 	return nil
 }
 
-// ExtendedCard is what a card says besides to some callers.
+// ExtendedCard is an addition to a card for some callers.
 type ExtendedCard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whom it is for: accounts, or keys as ACCOUNT/NAME; unset is every caller with a key.
+	// Accounts, or keys as ACCOUNT/NAME, that see it; unset means every authenticated caller.
 	For []string `protobuf:"bytes,1,rep,name=for,proto3" json:"for,omitempty"`
-	// Description in place of the public one; unset is that.
+	// Description that replaces the public one; unset keeps the public one.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Skills besides the public ones.
+	// Skills in addition to the public ones.
 	Skills        []*Skill `protobuf:"bytes,3,rep,name=skills,proto3" json:"skills,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1278,17 +1275,17 @@ func (x *ExtendedCard) GetSkills() []*Skill {
 	return nil
 }
 
-// Guardrails are what messages have to pass, each list in its order.
+// Guardrails check messages. The entries of each list are applied in order.
 type Guardrails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is looked at before the agent or team begins: its input, and what
-	// people say while it works.
+	// Checks of the input before the agent or team starts, and of messages that people send while it
+	// works.
 	Input []*Guardrail `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
-	// What is looked at before it answers.
+	// Checks of the answer before it is sent.
 	Output []*Guardrail `protobuf:"bytes,2,rep,name=output,proto3" json:"output,omitempty"`
-	// What is looked at before a member of the team begins: what it is given.
+	// Checks of what a member of the team is given, before the member starts.
 	Delegation []*Guardrail `protobuf:"bytes,3,rep,name=delegation,proto3" json:"delegation,omitempty"`
-	// What is looked at when a member has answered, before anybody reads it.
+	// Checks of a member's answer, before anything reads it.
 	Result        []*Guardrail `protobuf:"bytes,4,rep,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1352,20 +1349,20 @@ func (x *Guardrails) GetResult() []*Guardrail {
 	return nil
 }
 
-// Guardrail is one thing that a message has to pass: exactly one of its kinds.
+// Guardrail is one check of a message: exactly one of its kinds.
 type Guardrail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, shown when it blocks; unset is its kind.
+	// Its name, shown when it blocks; unset means its kind.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Characters that the text may have at most.
+	// Maximum number of characters in the text.
 	MaxLength int32 `protobuf:"varint,2,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"`
-	// Regular expression (RE2) that must not be found in the text.
+	// Regular expression (RE2) that the text must not match.
 	Deny string `protobuf:"bytes,3,opt,name=deny,proto3" json:"deny,omitempty"`
-	// Regular expression (RE2) that must be found in the text.
+	// Regular expression (RE2) that the text must match.
 	Require string `protobuf:"bytes,4,opt,name=require,proto3" json:"require,omitempty"`
-	// JSON Schema file that the message's data must fit; relative to this file.
+	// JSON Schema file that the data of the message must match, relative to this file.
 	Schema string `protobuf:"bytes,5,opt,name=schema,proto3" json:"schema,omitempty"`
-	// What people and models are told when it blocks; unset names the guardrail.
+	// Message for people and models when it blocks; unset means one that names the guardrail.
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1443,11 +1440,11 @@ func (x *Guardrail) GetMessage() string {
 	return ""
 }
 
-// ScriptedAgent does its steps in order, each time it is called.
+// ScriptedAgent is an agent that runs its steps in order on each call.
 type ScriptedAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps. The texts of text, echo and call are the reply, a line each; without any it
-	// is the last answer, else the input.
+	// The steps. The reply consists of the texts of text, echo and call, one per line; without any of
+	// these it is the last answer of people, else the input.
 	Steps         []*ScriptedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1493,7 +1490,7 @@ func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
 // ScriptedStep is one step of a scripted agent: exactly one of its fields.
 type ScriptedStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is done.
+	// The action.
 	//
 	// Types that are valid to be assigned to Do:
 	//
@@ -1624,27 +1621,27 @@ type isScriptedStep_Do interface {
 }
 
 type ScriptedStep_DelayMs struct {
-	// Waits, in milliseconds.
+	// Waits for this number of milliseconds.
 	DelayMs int32 `protobuf:"varint,1,opt,name=delay_ms,json=delayMs,proto3,oneof"`
 }
 
 type ScriptedStep_Fail struct {
-	// Fails the first so many attempts of a call, and then goes on.
+	// Fails this number of attempts of a call; later attempts continue with the next step.
 	Fail int32 `protobuf:"varint,2,opt,name=fail,proto3,oneof"`
 }
 
 type ScriptedStep_Chunks struct {
-	// Streams the reply in so many pieces.
+	// Streams the reply in this number of pieces.
 	Chunks int32 `protobuf:"varint,3,opt,name=chunks,proto3,oneof"`
 }
 
 type ScriptedStep_Ask struct {
-	// Asks people, and goes on with the answer.
+	// Asks people, and continues with their answer.
 	Ask string `protobuf:"bytes,4,opt,name=ask,proto3,oneof"`
 }
 
 type ScriptedStep_Call struct {
-	// Gives the input to another agent, and takes its reply.
+	// Calls another agent with the input, and uses its reply.
 	Call string `protobuf:"bytes,5,opt,name=call,proto3,oneof"`
 }
 
@@ -1654,12 +1651,13 @@ type ScriptedStep_Echo struct {
 }
 
 type ScriptedStep_Text struct {
-	// Replies with a text; {{input}} and {{answer}} stand for the input and the last answer.
+	// Replies with a text, in which {{input}} and {{answer}} stand for the input and the last
+	// answer.
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
 }
 
 type ScriptedStep_Progress struct {
-	// Says what it is doing: the status text of the task. Filled like text.
+	// Sets the status text of the task. The placeholders are those of text.
 	Progress string `protobuf:"bytes,8,opt,name=progress,proto3,oneof"`
 }
 
@@ -1682,11 +1680,11 @@ func (*ScriptedStep_Progress) isScriptedStep_Do() {}
 // GrpcAgent is an agent that implements team.v1.AgentService.
 type GrpcAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is reached: HOST:PORT or dns:///HOST:PORT. Required.
+	// Address: HOST:PORT or dns:///HOST:PORT. Required.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	// Its id there; unset is the default agent.
+	// Id of the agent on that server; unset means the default agent.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// TLS; unset is a connection without.
+	// TLS settings; unset connects without TLS.
 	Tls *TlsConfig `protobuf:"bytes,3,opt,name=tls,proto3" json:"tls,omitempty"`
 	// Credentials.
 	Auth          *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
@@ -1757,14 +1755,14 @@ type A2AAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address of its card. Required.
 	Card string `protobuf:"bytes,1,opt,name=card,proto3" json:"card,omitempty"`
-	// Binding to use; unset takes the card's first that is known.
+	// Binding to use; unset means the first supported one in the card.
 	Binding Binding_Value `protobuf:"varint,2,opt,name=binding,proto3,enum=team.v1.Binding_Value" json:"binding,omitempty"`
-	// Protocol version; unset takes 1.0 where the card offers it, else 0.3.
+	// Protocol version; unset means 1.0 if the card offers it, else 0.3.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Credentials.
 	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
-	// Files with the public keys, as a JWK set, a JWK or in PEM, of which one must have
-	// signed its card; relative to this file. Unset believes every card.
+	// Files with public keys, as a JWK set, a JWK or PEM, relative to this file. One of these keys
+	// must have signed the card. Unset accepts every card.
 	TrustedKeys   []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1872,16 +1870,16 @@ func (*Binding) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
-// TlsConfig is how a connection is secured.
+// TlsConfig is the TLS configuration of a connection.
 type TlsConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Certificates that are trusted; unset takes the system's.
+	// File with trusted certificates; unset means those of the system.
 	Ca string `protobuf:"bytes,1,opt,name=ca,proto3" json:"ca,omitempty"`
-	// Name that the server's certificate must carry; unset is the host.
+	// Name that the server's certificate must have; unset means the host.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Certificate of one's own.
+	// Client certificate.
 	Cert string `protobuf:"bytes,3,opt,name=cert,proto3" json:"cert,omitempty"`
-	// Its key.
+	// Key of the client certificate.
 	Key           string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1945,7 +1943,7 @@ func (x *TlsConfig) GetKey() string {
 	return ""
 }
 
-// AgentAuth is what is shown to a remote agent.
+// AgentAuth holds the credentials for a remote agent.
 type AgentAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A bearer token.
@@ -1991,50 +1989,51 @@ func (x *AgentAuth) GetBearer() string {
 	return ""
 }
 
-// TeamConfig is a team: exactly one of supervisor, workflow, coordinator, swarm.
+// TeamConfig is a team: exactly one of supervisor, workflow, coordinator, swarm, route and
+// broadcast.
 type TeamConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name for people; unset is the id.
+	// Name for people; unset means the id.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does: other teams choose by it.
+	// Description. Other teams choose it by this.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// The members. Those of a workflow may be left out: its steps name them.
+	// The members. They may be left out for a workflow, whose steps name them.
 	Members []*MemberConfig `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
-	// Rules first, then a model, choose who works next.
+	// Rules, and then a model, choose who works next.
 	Supervisor *SupervisorConfig `protobuf:"bytes,4,opt,name=supervisor,proto3" json:"supervisor,omitempty"`
-	// Steps in an order that is known beforehand.
+	// A fixed graph of steps.
 	Workflow *WorkflowConfig `protobuf:"bytes,5,opt,name=workflow,proto3" json:"workflow,omitempty"`
-	// A leader calls the members as tools.
+	// A leader, which is a model, calls the members as tools.
 	Coordinator *CoordinatorConfig `protobuf:"bytes,6,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	// Members hand over to each other.
 	Swarm *SwarmConfig `protobuf:"bytes,7,opt,name=swarm,proto3" json:"swarm,omitempty"`
-	// A model chooses one member, whose reply is the team's: short for a
-	// coordinator with skip_summarization and max_delegations 1.
+	// A model chooses one member, whose reply is the team's. Equivalent to a coordinator with
+	// skip_summarization and max_delegations 1.
 	Route *RouteConfig `protobuf:"bytes,9,opt,name=route,proto3" json:"route,omitempty"`
-	// All members get the message at the same time: short for a workflow with one
-	// wave, and a model that writes the answer from their results.
+	// All members get the message at the same time, and a model writes the answer from their results.
 	Broadcast *BroadcastConfig `protobuf:"bytes,10,opt,name=broadcast,proto3" json:"broadcast,omitempty"`
-	// What the team's input, its reply, and what its members are given and answer
-	// have to pass.
+	// Guardrails on the team's input and reply, and on what its members are given and answer.
 	Guardrails *Guardrails `protobuf:"bytes,11,opt,name=guardrails,proto3" json:"guardrails,omitempty"`
-	// It remembers the conversation that a context id names; true.
+	// The team remembers the conversation of a context id; true.
 	Memory *bool `protobuf:"varint,12,opt,name=memory,proto3,oneof" json:"memory,omitempty"`
-	// Media types of parts that are taken, others are refused; unset takes all.
+	// Media types of parts that are accepted, others are rejected; unset accepts all.
 	InputModes []string `protobuf:"bytes,13,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
-	// Media types of parts that are answered with; unset is text/plain and application/json.
+	// Media types of parts in answers; unset means text/plain and application/json.
 	OutputModes []string `protobuf:"bytes,14,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
-	// What its card says besides to callers who show a key: the first that is for the caller.
+	// Additions to its card for authenticated callers. The first entry that matches the caller is
+	// used.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
-	// How many collaborations it may have at the same time, of all callers together; 1.
+	// Maximum number of concurrent collaborations, of all callers together; 1.
 	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
-	// Every result is judged before it is the answer, and worked over where it is not good enough.
+	// A judge scores every result before it becomes the answer, and results that are not good enough
+	// are revised.
 	Review *ReviewConfig `protobuf:"bytes,16,opt,name=review,proto3" json:"review,omitempty"`
-	// It has a board: a list of work, and messages, that its members with a model and
-	// its leader share by tools, and others by BoardService; false.
+	// The team has a board: work items and messages that its leader and its members with a model
+	// share by tools, and others by BoardService; false.
 	Board bool `protobuf:"varint,17,opt,name=board,proto3" json:"board,omitempty"`
-	// Limits of one run: max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry; of a
-	// coordinator also max_turns and max_delegations, of a swarm max_handoffs,
-	// node_timeout, loop_window and loop_min_unique, for which 0 is no limit.
+	// Limits of one run: max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout,
+	// retry; for a coordinator also max_turns and max_delegations; for a swarm also max_handoffs,
+	// node_timeout, loop_window and loop_min_unique, for which 0 means no limit.
 	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2196,18 +2195,18 @@ func (x *TeamConfig) GetLimits() *Limits {
 	return nil
 }
 
-// ReviewConfig has a judge look at every result of a run before it is the answer.
+// ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who judges; unset is the team's model, and in a team without one a check that
-	// there is something in the result.
+	// The judge; unset means the team's model, or in a team without a model a check that the result
+	// is not empty.
 	Judge *JudgeConfig `protobuf:"bytes,1,opt,name=judge,proto3" json:"judge,omitempty"`
-	// What is to come out of a run, in words; a run with a brief has it from there.
+	// Description of the expected result. The brief of a run overrides it.
 	Expected string `protobuf:"bytes,2,opt,name=expected,proto3" json:"expected,omitempty"`
-	// The least score, 0 to 1. Unset: a result is worked over as long as the judge
-	// says what to improve, and the last one is the answer.
+	// Minimum score, 0 to 1. If it is unset, a result is revised as long as the judge has feedback,
+	// and the last one is the answer.
 	Threshold *float64 `protobuf:"fixed64,3,opt,name=threshold,proto3,oneof" json:"threshold,omitempty"`
-	// The most rounds, the first one included; unset is the team's limit max_rounds.
+	// Maximum number of rounds, including the first; unset means the team's limit max_rounds.
 	MaxRounds     *int32 `protobuf:"varint,4,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2271,12 +2270,12 @@ func (x *ReviewConfig) GetMaxRounds() int32 {
 	return 0
 }
 
-// JudgeConfig is who judges a result.
+// JudgeConfig is the judge of a result.
 type JudgeConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A model, with a rubric made of what is expected.
+	// A model, whose prompt includes the expected result.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// A condition or a number from 0 to 1: CEL over input, result, expected, brief and round.
+	// A condition, or a number from 0 to 1: CEL over input, result, expected, brief and round.
 	Check string `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
 	// An agent or a team.
 	Agent         string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -2335,38 +2334,39 @@ func (x *JudgeConfig) GetAgent() string {
 	return ""
 }
 
-// MemberConfig is an agent's or a team's place in a team.
+// MemberConfig is a member of a team.
 type MemberConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent or team. Required.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Its id in the team; unset is the agent's.
+	// Its id in the team; unset means the id of the agent.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Its part in the team, in a word.
+	// Its role in the team, in a word.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// What it does here; unset is what it says of itself.
+	// Description in this team; unset means the agent's own.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// Order among members, the higher first; 0.
+	// Position in the roster, highest first; 0.
 	Priority int32 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	// Takes part; true.
+	// It gets work; true.
 	Enabled *bool `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// Time of one piece of work with its retries; unset is the team's limit.
+	// Timeout of one delegation including its retries; unset means the team's limit.
 	MemberTimeout *durationpb.Duration `protobuf:"bytes,7,opt,name=member_timeout,json=memberTimeout,proto3" json:"member_timeout,omitempty"`
-	// How its failures are repeated; unset is the team's limit.
+	// Retry policy; unset means the team's limit.
 	Retry *Retry `protobuf:"bytes,8,opt,name=retry,proto3" json:"retry,omitempty"`
-	// What it sees of what was said before.
+	// What it sees of earlier messages.
 	HistoryScope HistoryScope_Value `protobuf:"varint,9,opt,name=history_scope,json=historyScope,proto3,enum=team.v1.HistoryScope_Value" json:"history_scope,omitempty"`
-	// What it puts out is shown to the caller as it comes, as an artifact of its own; false.
+	// Its output is streamed to the caller, as an artifact of its own; false.
 	StreamInner *bool `protobuf:"varint,10,opt,name=stream_inner,json=streamInner,proto3,oneof" json:"stream_inner,omitempty"`
-	// Of what stream_inner shows, also the texts; true.
+	// stream_inner includes the texts; true.
 	InnerText *bool `protobuf:"varint,11,opt,name=inner_text,json=innerText,proto3,oneof" json:"inner_text,omitempty"`
 	// Its reply is the team's.
 	SkipSummarization *bool `protobuf:"varint,12,opt,name=skip_summarization,json=skipSummarization,proto3,oneof" json:"skip_summarization,omitempty"`
-	// Members that it may hand over to.
+	// Members that it may hand over to; unset means all others.
 	Handoff []string `protobuf:"bytes,13,rep,name=handoff,proto3" json:"handoff,omitempty"`
 	// Member that takes over after its reply.
 	HandoffAfter string `protobuf:"bytes,14,opt,name=handoff_after,json=handoffAfter,proto3" json:"handoff_after,omitempty"`
-	// The leader goes on while it works, and looks later; unset is the coordinator's.
+	// The leader continues while it works, and checks its result later; unset means the coordinator's
+	// setting.
 	Async         *bool `protobuf:"varint,15,opt,name=async,proto3,oneof" json:"async,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2507,7 +2507,7 @@ func (x *MemberConfig) GetAsync() bool {
 	return false
 }
 
-// HistoryScope is what a member sees of what was said before.
+// HistoryScope says what a member sees of earlier messages.
 type HistoryScope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2544,12 +2544,12 @@ func (*HistoryScope) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
-// SupervisorConfig chooses who works next: the first rule that is true, else the router.
+// SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
 type SupervisorConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tried in order.
+	// Rules, tried in order.
 	Rules []*RuleConfig `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// Asked when no rule is true.
+	// Model that chooses if no rule is true.
 	Router        *RouterConfig `protobuf:"bytes,2,opt,name=router,proto3" json:"router,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2602,15 +2602,15 @@ func (x *SupervisorConfig) GetRouter() *RouterConfig {
 // RuleConfig chooses the next members, or ends the run.
 type RuleConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, shown as the reason of a decision. Required.
+	// Its id, recorded with the decision. Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When it fits: CEL over input, last, turn, context, results. Required.
+	// Condition: CEL over input, last, turn, context, results. Required.
 	When string `protobuf:"bytes,2,opt,name=when,proto3" json:"when,omitempty"`
-	// Members that work next, several at the same time.
+	// Members that work next, at the same time if there are several.
 	Next []string `protobuf:"bytes,3,rep,name=next,proto3" json:"next,omitempty"`
-	// Or: the run ends with this member's last reply; last is the last response.
+	// Or: ends the run with the last reply of this member, or with the last response if it is last.
 	Finish string `protobuf:"bytes,4,opt,name=finish,proto3" json:"finish,omitempty"`
-	// What the next members are given instead of the last response.
+	// Input of the next members in place of the last response.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2681,12 +2681,12 @@ func (x *RuleConfig) GetMessage() string {
 	return ""
 }
 
-// RouterConfig is the model that chooses when no rule fits.
+// RouterConfig is the model that chooses if no rule is true.
 type RouterConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// System text, in addition to how to choose.
+	// System prompt, in addition to how to choose.
 	Instructions  string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2736,14 +2736,14 @@ func (x *RouterConfig) GetInstructions() string {
 	return ""
 }
 
-// WorkflowConfig runs steps in an order that is known beforehand.
+// WorkflowConfig runs a fixed graph of steps.
 type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The steps, in the order in which they run. One without after begins when
-	// everything above it has ended: it follows the steps above it that no other step
-	// above it follows, except what waits for it. The first begins with the run.
+	// The steps, in the order in which they run. A step without after starts when everything above it
+	// has ended: it follows those steps above it that no other step above it follows, except steps
+	// that wait for it. The first step starts with the run.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What a failed step means; FAIL.
+	// What happens when a step fails; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2793,7 +2793,7 @@ func (x *WorkflowConfig) GetOnMemberError() OnMemberError_Value {
 	return OnMemberError_DEFAULT_REACTION
 }
 
-// OnMemberError is what a member's failure means for the run.
+// OnMemberError says what happens when a member fails.
 type OnMemberError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2837,28 +2837,29 @@ type WorkflowStep struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The agent, team or member that works.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What it is given; {{input}}, {{steps.ID.text}} and {{context.KEY}} stand
-	// for what they name. Unset: the results of the steps that it follows.
+	// Input, in which {{input}}, {{steps.ID.text}} and {{context.KEY}} are replaced. Unset means the
+	// results of the steps that it follows.
 	Task string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// Steps that it follows, by id; of a group: that its steps follow. Unset: those
-	// that the order of the list says, and in a group those that the group follows.
+	// Ids of the steps that must end first; on a group they apply to its steps. Unset means those
+	// given by the order of the list, or in a group those of the group.
 	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
-	// Which of the steps that it follows must have ended.
+	// How many of the steps in after must succeed.
 	Join Join_Value `protobuf:"varint,5,opt,name=join,proto3,enum=team.v1.Join_Value" json:"join,omitempty"`
-	// How many of them, for QUORUM.
+	// The number of steps for QUORUM.
 	Quorum int32 `protobuf:"varint,6,opt,name=quorum,proto3" json:"quorum,omitempty"`
-	// Runs only if true: CEL over input, context, steps.
+	// The step only runs if this is true: CEL over input, context, steps.
 	When string `protobuf:"bytes,7,opt,name=when,proto3" json:"when,omitempty"`
-	// Runs again until a condition holds.
+	// Runs the step again until a condition is true.
 	Repeat *RepeatConfig `protobuf:"bytes,8,opt,name=repeat,proto3" json:"repeat,omitempty"`
 	// A question to people.
 	Human *HumanConfig `protobuf:"bytes,9,opt,name=human,proto3" json:"human,omitempty"`
-	// A group of steps that begin together. One with after follows these steps instead.
+	// A group of steps that start together. A step of the group with after follows its own after in
+	// place of the group's.
 	Parallel []*WorkflowStep `protobuf:"bytes,10,rep,name=parallel,proto3" json:"parallel,omitempty"`
-	// Time of the step with its retries, or how long its question stays open;
-	// unset is the member's, for a question 168h.
+	// Timeout of the step including its retries, or how long its question stays open; unset means the
+	// member's timeout, or 168h for a question.
 	Timeout *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// How its failures are repeated; unset is the member's.
+	// Retry policy; unset means the member's.
 	Retry         *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2978,7 +2979,7 @@ func (x *WorkflowStep) GetRetry() *Retry {
 	return nil
 }
 
-// Join is which of the steps before a step must have ended.
+// Join says how many of the steps before a step must succeed.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3015,12 +3016,12 @@ func (*Join) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
-// RepeatConfig runs a step again until a condition holds.
+// RepeatConfig runs a step again until a condition is true.
 type RepeatConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The condition: CEL over input, context, steps. Required.
 	Until string `protobuf:"bytes,1,opt,name=until,proto3" json:"until,omitempty"`
-	// Rounds at most. Required.
+	// Maximum number of rounds. Required.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3075,10 +3076,10 @@ type HumanConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The question. Required.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// Answers to choose from; unset is free text.
+	// Answers to choose from; unset means free text.
 	Options []string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty"`
-	// Roles that may answer, callers of the task's account with a key that has one of
-	// them; unset is the task's owner.
+	// Roles whose holders may answer, callers of the task's account whose key has one of them; unset
+	// means the owner of the task.
 	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3140,22 +3141,22 @@ type CoordinatorConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The leader. Required.
 	Leader *LeaderConfig `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
-	// Several calls of one answer of the leader run at the same time; false.
+	// Calls in one answer of the leader run at the same time; false.
 	AllowParallel *bool `protobuf:"varint,2,opt,name=allow_parallel,json=allowParallel,proto3,oneof" json:"allow_parallel,omitempty"`
-	// How members look to the leader.
+	// How members appear as tools of the leader.
 	ToolStyle ToolStyle_Value `protobuf:"varint,3,opt,name=tool_style,json=toolStyle,proto3,enum=team.v1.ToolStyle_Value" json:"tool_style,omitempty"`
-	// The leader goes on while members work, and looks later; false.
+	// The leader continues while members work, and checks their results later; false.
 	Async *bool `protobuf:"varint,4,opt,name=async,proto3,oneof" json:"async,omitempty"`
-	// What becomes of work that is open when the leader answers.
+	// What happens to open work when the leader answers.
 	OnOpenDelegations OpenDelegations_Value `protobuf:"varint,5,opt,name=on_open_delegations,json=onOpenDelegations,proto3,enum=team.v1.OpenDelegations_Value" json:"on_open_delegations,omitempty"`
-	// A second call of a member with the same words fails the run; false: the
-	// leader is told, and the third one does.
+	// A second call of a member with the same text fails the run; false. If it is false, the second
+	// call is reported to the leader and the third fails the run.
 	StrictCycles *bool `protobuf:"varint,6,opt,name=strict_cycles,json=strictCycles,proto3,oneof" json:"strict_cycles,omitempty"`
-	// What happens at the limit of delegations, turns or of the budget.
+	// What happens at the limit of delegations, of turns, or of the budget.
 	OnLimit OnLimit_Value `protobuf:"varint,7,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
-	// What a failed member means; REPORT_TO_LEADER.
+	// What happens when a member fails; REPORT_TO_LEADER.
 	OnMemberError OnMemberError_Value `protobuf:"varint,8,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
-	// A detached delegation that ends begins a turn of the leader in the same conversation; false.
+	// The end of a detached delegation starts a turn of the leader in the same conversation; false.
 	WakeOnCompletion *bool `protobuf:"varint,9,opt,name=wake_on_completion,json=wakeOnCompletion,proto3,oneof" json:"wake_on_completion,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3259,11 +3260,11 @@ type LeaderConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// System text, in addition to the members and how to delegate.
+	// System prompt, in addition to the members and how to delegate.
 	Instructions string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
-	// Tools of its own.
+	// Its own tools.
 	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What it can do besides its members.
+	// Skills in addition to those of its members.
 	Skills        []*Skill `protobuf:"bytes,4,rep,name=skills,proto3" json:"skills,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3327,7 +3328,7 @@ func (x *LeaderConfig) GetSkills() []*Skill {
 	return nil
 }
 
-// OpenDelegations is what becomes of work that is open when a leader answers.
+// OpenDelegations says what happens to open work when a leader answers.
 type OpenDelegations struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3364,7 +3365,7 @@ func (*OpenDelegations) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
-// OnLimit is what happens when a run has reached a limit.
+// OnLimit says what happens when a run reaches a limit.
 type OnLimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3406,7 +3407,7 @@ type RouteConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// System text, in addition to the members.
+	// System prompt, in addition to the members.
 	Instructions  string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3461,7 +3462,7 @@ type BroadcastConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model that writes the answer. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// System text of that model.
+	// System prompt of that model.
 	Instructions  string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3511,7 +3512,7 @@ func (x *BroadcastConfig) GetInstructions() string {
 	return ""
 }
 
-// ToolStyle is how members look to a leader.
+// ToolStyle says how members appear as tools of a leader.
 type ToolStyle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3548,14 +3549,14 @@ func (*ToolStyle) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
-// SwarmConfig is members that hand over to each other.
+// SwarmConfig lets members hand over to each other.
 type SwarmConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who begins. Required.
+	// The member that begins. Required.
 	EntryMember string `protobuf:"bytes,1,opt,name=entry_member,json=entryMember,proto3" json:"entry_member,omitempty"`
 	// The next message of a conversation goes to the member that answered last; false.
 	CrossRequestTransfer *bool `protobuf:"varint,2,opt,name=cross_request_transfer,json=crossRequestTransfer,proto3,oneof" json:"cross_request_transfer,omitempty"`
-	// Teams cannot be members; false.
+	// Members must not be teams; false.
 	StrictMembers *bool `protobuf:"varint,3,opt,name=strict_members,json=strictMembers,proto3,oneof" json:"strict_members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3612,45 +3613,46 @@ func (x *SwarmConfig) GetStrictMembers() bool {
 	return false
 }
 
-// ServerSettings is how agents and teams are served.
+// ServerSettings says how agents and teams are served.
 type ServerSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address of REST, JSON-RPC and cards; 127.0.0.1:8080.
 	Http string `protobuf:"bytes,1,opt,name=http,proto3" json:"http,omitempty"`
 	// Address of gRPC, or off to serve none; 127.0.0.1:50051.
 	Grpc string `protobuf:"bytes,2,opt,name=grpc,proto3" json:"grpc,omitempty"`
-	// Agent or team of the card at the root and of calls without a tenant; unset is the only team.
+	// Agent or team of the card at the root and of calls without a tenant; unset means the only team.
 	DefaultAgent string `protobuf:"bytes,3,opt,name=default_agent,json=defaultAgent,proto3" json:"default_agent,omitempty"`
-	// Where tasks are kept: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE.
+	// Where tasks are stored: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE.
 	Store string `protobuf:"bytes,4,opt,name=store,proto3" json:"store,omitempty"`
 	// Who may call.
 	Auth *AuthConfig `protobuf:"bytes,5,opt,name=auth,proto3" json:"auth,omitempty"`
-	// What of the protocol is served.
+	// Protocol settings.
 	Protocol *ProtocolSettings `protobuf:"bytes,11,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// Base URL by which others reach http, for cards; unset is the address listened on.
+	// Public base URL of http, for cards; unset means the address it listens on.
 	PublicUrl string `protobuf:"bytes,6,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
-	// HOST:PORT by which others reach grpc, for cards; unset is the address listened on.
+	// Public HOST:PORT of grpc, for cards; unset means the address it listens on.
 	PublicGrpc string `protobuf:"bytes,7,opt,name=public_grpc,json=publicGrpc,proto3" json:"public_grpc,omitempty"`
-	// How long a task is kept after its end; 168h. In memory the last 10,000 are kept instead.
+	// How long a task is kept after its end; 168h. The memory store keeps the last 10,000 tasks
+	// instead.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
-	// PostgreSQL address for LISTEN, where store goes through a pooler that does
-	// not pass it on; unset is store.
+	// PostgreSQL address for LISTEN, if store is behind a pooler that does not support it; unset
+	// means store.
 	StoreListen string `protobuf:"bytes,9,opt,name=store_listen,json=storeListen,proto3" json:"store_listen,omitempty"`
 	// Push notifications.
 	Push *PushSettings `protobuf:"bytes,10,opt,name=push,proto3" json:"push,omitempty"`
-	// How cards are signed; unset: they are not.
+	// How cards are signed; unset leaves them unsigned.
 	Signing *SigningSettings `protobuf:"bytes,12,opt,name=signing,proto3" json:"signing,omitempty"`
-	// Addresses of proxies, as CIDR or single ones, whose X-Forwarded headers say where
-	// cards are reached; none.
+	// IP addresses or CIDRs of proxies whose X-Forwarded headers determine the public address in
+	// cards; unset trusts none.
 	TrustedProxies []string `protobuf:"bytes,13,rep,name=trusted_proxies,json=trustedProxies,proto3" json:"trusted_proxies,omitempty"`
 	// Streams of tasks.
 	Streams *StreamSettings `protobuf:"bytes,14,opt,name=streams,proto3" json:"streams,omitempty"`
-	// How long the id of a message is remembered: the same message sent again within
-	// that time is answered as the first one was. 1m to 720h, or off; 24h.
+	// How long message ids are remembered: a message that is sent again within this time gets the
+	// same answer. 1m to 720h, or off; 24h.
 	Deduplicate string `protobuf:"bytes,30,opt,name=deduplicate,proto3" json:"deduplicate,omitempty"`
-	// Which pages in browsers may call; unset: those of this server alone.
+	// Web pages that may call the server; unset means only its own.
 	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
-	// What cards show.
+	// Contents of cards.
 	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3805,12 +3807,12 @@ func (x *ServerSettings) GetCard() *CardSettings {
 	return nil
 }
 
-// CorsSettings says which pages of other sites may call over HTTP.
+// CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Origins of the pages, or "*" alone for all of them, which needs API keys.
+	// Origins of the pages, or only "*" for all, which requires API keys.
 	Origins []string `protobuf:"bytes,1,rep,name=origins,proto3" json:"origins,omitempty"`
-	// Request headers that the pages may send besides those that the server reads.
+	// Request headers that the pages may send, in addition to those that the server reads.
 	Headers       []string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3860,11 +3862,11 @@ func (x *CorsSettings) GetHeaders() []string {
 	return nil
 }
 
-// CardSettings is what cards show.
+// CardSettings sets the contents of cards.
 type CardSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bindings that cards name, the preferred one first: JSONRPC, HTTP+JSON and GRPC. One
-	// that is left out is served all the same; unset names all of them, in this order.
+	// Bindings in cards, the preferred one first: JSONRPC, HTTP+JSON and GRPC. A binding that is left
+	// out is still served. Unset means all of them, in this order.
 	Interfaces    []string `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3907,7 +3909,7 @@ func (x *CardSettings) GetInterfaces() []string {
 	return nil
 }
 
-// PushSettings says whether tasks may be told to webhooks.
+// PushSettings configures push notifications.
 type PushSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether callers may register webhooks for their tasks; true.
@@ -3956,7 +3958,7 @@ func (x *PushSettings) GetEnabled() bool {
 // SigningSettings say how cards are signed.
 type SigningSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The keys; cards are signed with each of them.
+	// The keys; each card is signed with all of them.
 	Keys          []*SigningKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4002,9 +4004,9 @@ func (x *SigningSettings) GetKeys() []*SigningKey {
 // SigningKey is a key that signs cards.
 type SigningKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name in signatures. Required.
+	// Its key id in signatures. Required.
 	Kid string `protobuf:"bytes,1,opt,name=kid,proto3" json:"kid,omitempty"`
-	// Private key in PEM, of EC P-256, Ed25519 or RSA; relative to this file. Required.
+	// Private key in PEM: EC P-256, Ed25519 or RSA; relative to this file. Required.
 	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4054,21 +4056,19 @@ func (x *SigningKey) GetFile() string {
 	return ""
 }
 
-// Definition is what a run is tied to: an agent or team with everything it is
-// built from, as it is kept with the run. Addresses, keys, tokens and
-// certificates are no part of it: those are always the ones of the file that is
-// served.
+// Definition is what a run is pinned to: an agent or team with everything that it is built from,
+// stored with the run. Addresses, keys, tokens and certificates are not part of it; these always
+// come from the file that is being served.
 type Definition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent or team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// It and the agents, teams and models that it reaches; nothing else. The order of
-	// workflows is written out: a step that names none with after, and stands in no
-	// group that does, begins with the run.
+	// It, and the agents, teams and models that it refers to. The order of workflows is explicit: a
+	// step without after, which is not in a group with after, starts with the run.
 	Config *ServerConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Scripts of scripted models, by the model's name.
 	Scripts map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// JSON Schema files, by the name that the file gives them.
+	// JSON Schema files, by their name in the file.
 	Schemas       map[string][]byte `protobuf:"bytes,4,rep,name=schemas,proto3" json:"schemas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4132,18 +4132,18 @@ func (x *Definition) GetSchemas() map[string][]byte {
 	return nil
 }
 
-// ProtocolSettings is what of A2A is served.
+// ProtocolSettings configure the A2A protocol.
 type ProtocolSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A2A 0.3 beside 1.0: its methods, its paths, and its part of the cards; true.
+	// Serves A2A 0.3 in addition to 1.0: its methods, its paths, and its part of the cards; true.
 	V0_3 *bool `protobuf:"varint,1,opt,name=v0_3,json=v03,proto3,oneof" json:"v0_3,omitempty"`
-	// Calls in the words of 1.0 that name no version are refused; false.
+	// Rejects calls in the form of 1.0 that do not name a version; false.
 	StrictVersion bool `protobuf:"varint,2,opt,name=strict_version,json=strictVersion,proto3" json:"strict_version,omitempty"`
-	// Calls of A2A that do not activate the team-run extension are refused, and cards
-	// say so; false.
+	// Rejects A2A calls that do not activate the team-run extension, and marks it as required in
+	// cards; false.
 	RequireTeamRun bool `protobuf:"varint,3,opt,name=require_team_run,json=requireTeamRun,proto3" json:"require_team_run,omitempty"`
-	// Messages to a task that works are refused; false: its agent sees them at its
-	// next decision.
+	// Rejects messages to a working task; false. If it is false, the agent sees them at its next
+	// decision.
 	RefuseWhileWorking bool `protobuf:"varint,4,opt,name=refuse_while_working,json=refuseWhileWorking,proto3" json:"refuse_while_working,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -4207,15 +4207,15 @@ func (x *ProtocolSettings) GetRefuseWhileWorking() bool {
 	return false
 }
 
-// StreamSettings is how streams of tasks are served.
+// StreamSettings configure streams of tasks.
 type StreamSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where a stream of a task that has not ended is closed: INPUT_REQUIRED,
-	// INTERRUPTED or END; INPUT_REQUIRED.
+	// When a stream of a task that has not ended is closed: INPUT_REQUIRED, INTERRUPTED or END;
+	// INPUT_REQUIRED.
 	Close StreamClose_Value `protobuf:"varint,1,opt,name=close,proto3,enum=team.v1.StreamClose_Value" json:"close,omitempty"`
-	// Streams that may be open of one task, its delegations included; 64.
+	// Maximum number of open streams of a task, including its delegations; 64.
 	PerTask *int32 `protobuf:"varint,2,opt,name=per_task,json=perTask,proto3,oneof" json:"per_task,omitempty"`
-	// Streams that one caller may have open; 1000.
+	// Maximum number of open streams of a caller; 1000.
 	PerCaller     *int32 `protobuf:"varint,3,opt,name=per_caller,json=perCaller,proto3,oneof" json:"per_caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4272,7 +4272,7 @@ func (x *StreamSettings) GetPerCaller() int32 {
 	return 0
 }
 
-// StreamClose is where a stream of a task that has not ended is closed.
+// StreamClose says when a stream of a task that has not ended is closed.
 type StreamClose struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4309,7 +4309,7 @@ func (*StreamClose) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
-// AuthConfig is who may call. Without it everybody who reaches the server may.
+// AuthConfig says who may call. Without it, everyone who can reach the server may.
 type AuthConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bearer keys.
@@ -4364,19 +4364,18 @@ func (x *AuthConfig) GetOidc() *OidcConfig {
 	return nil
 }
 
-// ApiKey is a bearer key. The file holds its hash only.
+// ApiKey is a bearer key. The file contains only its hash.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who it is: the principal. Required.
+	// Name of the principal. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The account it works for; default.
+	// Account of the principal; default.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
 	// SHA-256 of the key, in hex. Required.
 	Sha256 string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Who presents it may make, change and delete teams and agents; false.
+	// The key may create, change and delete teams and agents; false.
 	Manage bool `protobuf:"varint,4,opt,name=manage,proto3" json:"manage,omitempty"`
-	// What who presents it may answer of what tasks of its account ask: questions with
-	// one of these roles.
+	// Roles of the key. It may answer questions to these roles in tasks of its account.
 	Roles         []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4452,7 +4451,7 @@ type OidcConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The issuer's address.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// Audience that tokens must carry.
+	// Audience that tokens must have.
 	Audience      string `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,9 +4,8 @@
 // 	protoc        (unknown)
 // source: team/v1/event.proto
 
-// The record of a run. Everything that happens to a task is an Event; the
-// journal of a root task is its events in order, and status, streams, traces
-// and metrics are computed from it.
+// The record of a run. Everything that happens in a task is an Event. The journal of a root task is
+// the ordered list of its events; status, streams, traces and metrics are computed from it.
 
 package teamv1
 
@@ -43,9 +42,9 @@ const (
 	Outcome_OUTCOME_FAILED Outcome = 3
 	// Its time ran out.
 	Outcome_OUTCOME_TIMED_OUT Outcome = 4
-	// Refused: before it began, or by a guardrail.
+	// Refused before it began, or by a guardrail.
 	Outcome_OUTCOME_REJECTED Outcome = 5
-	// By command.
+	// Canceled by a command.
 	Outcome_OUTCOME_CANCELED Outcome = 6
 	// Not needed.
 	Outcome_OUTCOME_SKIPPED Outcome = 7
@@ -102,15 +101,15 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// Inner is what readers are shown of a member's output as it comes.
+// Inner says how much of a member's output readers see while it works.
 type Step_Inner int32
 
 const (
-	// Nothing but how it stands.
+	// Only its status.
 	Step_INNER_UNSPECIFIED Step_Inner = 0
-	// All but its texts.
+	// Everything except its texts.
 	Step_INNER_EVENTS Step_Inner = 1
-	// All.
+	// Everything.
 	Step_INNER_TEXT Step_Inner = 2
 )
 
@@ -155,13 +154,13 @@ func (Step_Inner) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 0}
 }
 
-// Kind is what kind of work a step is.
+// Kind is the kind of a step's work.
 type Step_Kind int32
 
 const (
 	// Not set.
 	Step_KIND_UNSPECIFIED Step_Kind = 0
-	// A member works for the one that decided.
+	// A member works for the deciding agent.
 	Step_KIND_DELEGATE Step_Kind = 1
 	// A member takes over.
 	Step_KIND_TRANSFER Step_Kind = 2
@@ -228,7 +227,7 @@ func (Step_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 1}
 }
 
-// Kind is what is asked for.
+// Kind is the kind of a question.
 type Asked_Kind int32
 
 const (
@@ -242,7 +241,7 @@ const (
 	Asked_KIND_APPROVAL Asked_Kind = 3
 	// More budget.
 	Asked_KIND_BUDGET Asked_Kind = 4
-	// What became of an effect whose outcome is unknown.
+	// The outcome of an effect that is unknown.
 	Asked_KIND_OUTCOME Asked_Kind = 5
 )
 
@@ -293,19 +292,19 @@ func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{26, 0}
 }
 
-// Command is what the caller wants.
+// Command is a command of the caller.
 type Commanded_Command int32
 
 const (
 	// Not set.
 	Commanded_COMMAND_UNSPECIFIED Commanded_Command = 0
-	// End it.
+	// End the run.
 	Commanded_COMMAND_CANCEL Commanded_Command = 1
-	// Start nothing more for now.
+	// Start nothing new for now.
 	Commanded_COMMAND_PAUSE Commanded_Command = 2
-	// Go on.
+	// Continue.
 	Commanded_COMMAND_RESUME Commanded_Command = 3
-	// End it, keeping what is there.
+	// End the run and keep what exists.
 	Commanded_COMMAND_STOP Commanded_Command = 4
 )
 
@@ -354,19 +353,19 @@ func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
-// Stage is which message was looked at.
+// Stage says which message was checked.
 type Checked_Stage int32
 
 const (
 	// Not set.
 	Checked_STAGE_UNSPECIFIED Checked_Stage = 0
-	// What the scope was given.
+	// The input of the scope.
 	Checked_STAGE_INPUT Checked_Stage = 1
-	// What the scope answers.
+	// The output of the scope.
 	Checked_STAGE_OUTPUT Checked_Stage = 2
-	// What the member of the step is given, looked at by the team.
+	// The input of the step's member, checked by the team.
 	Checked_STAGE_DELEGATION Checked_Stage = 3
-	// What the member of the step answers, looked at by the team.
+	// The answer of the step's member, checked by the team.
 	Checked_STAGE_RESULT Checked_Stage = 4
 )
 
@@ -415,18 +414,18 @@ func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
 }
 
-// Event is one entry of a root task's journal. It is what an agent yields,
-// what is stored, and what readers see.
+// Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
+// readers receive them.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place in the root's journal, from 1, without gaps. Set by the recorder.
+	// Position in the root's journal, from 1, without gaps. Set by the recorder.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When it was recorded; never goes back within a journal. Set by the recorder.
+	// When it was recorded. Times never decrease within a journal. Set by the recorder.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The step it belongs to: "" is the root, "2.1" is step 1 of step 2. The id
-	// of the child task of a scope is the root's id, "~" and the scope.
+	// The step that it belongs to: "" is the root, "2.1" is step 1 of step 2. The child task of a
+	// scope has the id of the root, "~", and the scope.
 	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Path for readers: the root agent's id, then member ids, joined by "/".
+	// Path of the agent: the root agent's id and the ids of members, joined by "/".
 	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What happened.
 	//
@@ -722,7 +721,7 @@ type Event_Accepted struct {
 }
 
 type Event_Decided struct {
-	// What the scheduler of the scope chose.
+	// The scheduler of the scope made a decision.
 	Decided *Decided `protobuf:"bytes,11,opt,name=decided,proto3,oneof"`
 }
 
@@ -747,7 +746,7 @@ type Event_Spawned struct {
 }
 
 type Event_Bound struct {
-	// The step is tied to a task of a remote peer.
+	// The step has a task on a remote peer.
 	Bound *Bound `protobuf:"bytes,16,opt,name=bound,proto3,oneof"`
 }
 
@@ -762,12 +761,12 @@ type Event_Answered struct {
 }
 
 type Event_Received struct {
-	// Something arrived from outside: a follow-up message, a completion.
+	// A message arrived from outside: a follow-up, or the result of a detached task.
 	Received *Received `protobuf:"bytes,22,opt,name=received,proto3,oneof"`
 }
 
 type Event_Commanded struct {
-	// A command of the caller.
+	// The caller gave a command.
 	Commanded *Commanded `protobuf:"bytes,23,opt,name=commanded,proto3,oneof"`
 }
 
@@ -777,7 +776,7 @@ type Event_Expired struct {
 }
 
 type Event_Observed struct {
-	// Info and health of members, as the scheduler sees them from here on.
+	// Info and health of members, from here on.
 	Observed *Observed `protobuf:"bytes,25,opt,name=observed,proto3,oneof"`
 }
 
@@ -792,7 +791,7 @@ type Event_Artifact struct {
 }
 
 type Event_Delta struct {
-	// A piece of streamed text. Never needed to resume.
+	// A piece of streamed text. Not needed to resume a run.
 	Delta *Delta `protobuf:"bytes,31,opt,name=delta,proto3,oneof"`
 }
 
@@ -807,18 +806,18 @@ type Event_Noted struct {
 }
 
 type Event_Claimed struct {
-	// An owner took the run.
+	// An owner claimed the run.
 	Claimed *Claimed `protobuf:"bytes,42,opt,name=claimed,proto3,oneof"`
 }
 
 type Event_Waiting struct {
-	// Nothing of the scope can go on without people.
+	// Nothing in the scope can continue without people.
 	Waiting *Waiting `protobuf:"bytes,43,opt,name=waiting,proto3,oneof"`
 }
 
 type Event_Reply struct {
-	// Last event of an agent's own sequence. Never stored: the driver stores
-	// the Ended made of it.
+	// Last event of an agent's own sequence. It is never stored; the driver stores an Ended in its
+	// place.
 	Reply *Reply `protobuf:"bytes,50,opt,name=reply,proto3,oneof"`
 }
 
@@ -864,28 +863,28 @@ func (*Event_Waiting) isEvent_Kind() {}
 
 func (*Event_Reply) isEvent_Kind() {}
 
-// Accepted opens a root task: what was asked, by whom, under which terms.
+// Accepted opens a root task: the request, its owner, and its conditions.
 type Accepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the root task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Id of the agent that runs.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Security owner: account/principal.
+	// Owner of the task: account/principal.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The message that started the task.
 	Message *v1.Message `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Metadata of the request.
 	Metadata *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Definitions the run is tied to.
+	// Definitions that the run is pinned to.
 	Pins *Pins `protobuf:"bytes,7,opt,name=pins,proto3" json:"pins,omitempty"`
-	// Seed of everything random in the run.
+	// Seed of all random numbers of the run.
 	Seed int64 `protobuf:"varint,8,opt,name=seed,proto3" json:"seed,omitempty"`
-	// Limits in force.
+	// Effective limits.
 	Limits *Limits `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
-	// When the run must have ended, if it must.
+	// Deadline of the run; unset if it has none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// What the run reads from its conversation.
+	// The part of the conversation that the run reads.
 	Conversation *Conversation `protobuf:"bytes,11,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	// Trace context of the caller.
 	Trace map[string]string `protobuf:"bytes,12,rep,name=trace,proto3" json:"trace,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -893,22 +892,22 @@ type Accepted struct {
 	Extensions []string `protobuf:"bytes,13,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	// Media types the caller accepts.
 	AcceptedOutputModes []string `protobuf:"bytes,14,rep,name=accepted_output_modes,json=acceptedOutputModes,proto3" json:"accepted_output_modes,omitempty"`
-	// Path of the teams the request came through, on other servers, outermost first.
+	// Ids of the teams on other servers that the request came through, outermost first.
 	Path []string `protobuf:"bytes,15,rep,name=path,proto3" json:"path,omitempty"`
 	// Levels of nesting above this run, counted across servers.
 	Depth int32 `protobuf:"varint,16,opt,name=depth,proto3" json:"depth,omitempty"`
-	// The answer may be a plain message: the task stays invisible until it needs to be seen.
+	// The answer may be a plain message. The task stays invisible until it has to be shown.
 	MayReplyDirectly bool `protobuf:"varint,17,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	// What the caller shows of what was said before, oldest first; the agent's own
-	// memory of the conversation is not read then, unless branch is set.
+	// Earlier messages that the caller passes to the run, oldest first. They replace the agent's own
+	// memory of the conversation, unless branch is set.
 	History []*v1.Message `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
-	// Members of the caller's that the run may hand over to.
+	// Members of the calling team that the run may hand over to.
 	Transfers []*TransferTarget `protobuf:"bytes,19,rep,name=transfers,proto3" json:"transfers,omitempty"`
-	// The task was begun by another one, which does not wait for it.
+	// Set if another task started this one and does not wait for it.
 	Detached *Detached `protobuf:"bytes,20,opt,name=detached,proto3" json:"detached,omitempty"`
-	// The history is that of the caller's present run alone.
+	// The history contains only the caller's current run.
 	Branch bool `protobuf:"varint,21,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Brief of a collaboration; unset: the task is none.
+	// Brief of the collaboration; unset if the task is not one.
 	Collaboration *Brief `protobuf:"bytes,22,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1091,21 +1090,20 @@ func (x *Accepted) GetCollaboration() *Brief {
 	return nil
 }
 
-// Brief is what a collaboration is to achieve, and within which bounds (R-001-19 to
-// R-001-25). Everybody who works on it may read it.
+// Brief is the goal of a collaboration and its bounds. All agents that work on it may read it.
 type Brief struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is to be done.
 	TaskDescription string `protobuf:"bytes,1,opt,name=task_description,json=taskDescription,proto3" json:"task_description,omitempty"`
-	// What is to come out of it.
+	// What the result should be.
 	ExpectedOutput string `protobuf:"bytes,2,opt,name=expected_output,json=expectedOutput,proto3" json:"expected_output,omitempty"`
-	// What everybody shares from the start.
+	// Shared context at the start.
 	Context *structpb.Struct `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
-	// How long it may take; unset: as long as the team may.
+	// Maximum duration; unset means the team's limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,4,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// The least score of the result, 0 to 1; unset: any.
+	// Minimum score of the result, 0 to 1; unset means any.
 	QualityThreshold *float64 `protobuf:"fixed64,5,opt,name=quality_threshold,json=qualityThreshold,proto3,oneof" json:"quality_threshold,omitempty"`
-	// The most rounds of it; unset: as many as the team may.
+	// Maximum number of rounds; unset means the team's limit.
 	MaxRounds     *int32 `protobuf:"varint,6,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1183,16 +1181,16 @@ func (x *Brief) GetMaxRounds() int32 {
 	return 0
 }
 
-// Detached is where a task comes from that was begun by another one.
+// Detached is the origin of a task that another task started.
 type Detached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task that began it.
+	// The task that started it.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The member that works.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// The agent that is told of the end, in the same conversation; empty: nobody.
+	// Agent that is woken by the end of the task, in the same conversation; empty means none.
 	Lead string `protobuf:"bytes,3,opt,name=lead,proto3" json:"lead,omitempty"`
-	// The team whose member works, and whose model it takes where it has none.
+	// Team of the member. It also lends the member its model.
 	Team          string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1366,16 +1364,16 @@ func (x *Pins) GetCode() string {
 	return ""
 }
 
-// Conversation is what a run reads of the context it belongs to.
+// Conversation is the part of a context that a run reads.
 type Conversation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context's id.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Place of the last entry that the run reads; 0 is none, -1: it could not be read.
+	// Position of the last entry that the run reads; 0 means none, -1 that it could not be read.
 	History int64 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
-	// The conversation's state map at the start.
+	// The conversation's state map at the start of the run.
 	State map[string]*structpb.Value `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The member that owned the conversation.
+	// Member that answered last in the conversation.
 	ActiveOwner   string `protobuf:"bytes,4,opt,name=active_owner,json=activeOwner,proto3" json:"active_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1439,38 +1437,39 @@ func (x *Conversation) GetActiveOwner() string {
 	return ""
 }
 
-// Limits bound one team run. Unset fields take the default named in the field.
+// Limits bound one run of a team. Each comment names the default of an unset field.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Scheduler iterations that dispatch members; 100. A parallel batch is one.
+	// Decisions that dispatch members; 100. A parallel batch counts as one.
 	MaxSteps *int32 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3,oneof" json:"max_steps,omitempty"`
-	// Model calls of one model loop; 100.
+	// Model turns of a leader or a model-backed agent; 100.
 	MaxTurns *int32 `protobuf:"varint,2,opt,name=max_turns,json=maxTurns,proto3,oneof" json:"max_turns,omitempty"`
 	// Delegations of a coordinator; 10.
 	MaxDelegations *int32 `protobuf:"varint,3,opt,name=max_delegations,json=maxDelegations,proto3,oneof" json:"max_delegations,omitempty"`
-	// Hand-offs of a swarm; 20. 0 is no limit.
+	// Hand-overs of a swarm; 20. 0 means no limit.
 	MaxHandoffs *int32 `protobuf:"varint,4,opt,name=max_handoffs,json=maxHandoffs,proto3,oneof" json:"max_handoffs,omitempty"`
-	// Revision rounds; 3.
+	// Rounds of revision; 3.
 	MaxRounds *int32 `protobuf:"varint,5,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
-	// Steps of one batch running at the same time; 3.
+	// Members that work at the same time; 3.
 	MaxParallel *int32 `protobuf:"varint,6,opt,name=max_parallel,json=maxParallel,proto3,oneof" json:"max_parallel,omitempty"`
 	// Levels of nesting, across servers; 5.
 	MaxDepth *int32 `protobuf:"varint,7,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
-	// Tokens, input and output; no limit.
+	// Input and output tokens together; no limit.
 	MaxTokens *int64 `protobuf:"varint,8,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
-	// Money in USD; no limit.
+	// Cost in USD; no limit.
 	MaxCost *float64 `protobuf:"fixed64,9,opt,name=max_cost,json=maxCost,proto3,oneof" json:"max_cost,omitempty"`
-	// Time of the whole run; 300 s.
+	// Timeout of the whole run; 300 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Time of one delegation with its retries; 60 s, for a team member that team's own timeout.
+	// Timeout of one delegation including its retries; 60 s. A member that is a team uses its own
+	// timeout.
 	MemberTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=member_timeout,json=memberTimeout,proto3" json:"member_timeout,omitempty"`
-	// Time of a hand-off target; 0 is no limit.
+	// Timeout of the target of a hand-over; 0 means no limit.
 	NodeTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=node_timeout,json=nodeTimeout,proto3" json:"node_timeout,omitempty"`
-	// Hand-offs looked at for repetition; 8. 0 switches the check off.
+	// Number of last hand-overs that are checked for repetition; 8. 0 turns the check off.
 	LoopWindow *int32 `protobuf:"varint,13,opt,name=loop_window,json=loopWindow,proto3,oneof" json:"loop_window,omitempty"`
-	// Different members the window must hold; 3. 0 switches the check off.
+	// Minimum number of different members in the window; 3. 0 turns the check off.
 	LoopMinUnique *int32 `protobuf:"varint,14,opt,name=loop_min_unique,json=loopMinUnique,proto3,oneof" json:"loop_min_unique,omitempty"`
-	// How a failing leaf is repeated.
+	// Retry policy of leaves.
 	Retry         *Retry `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1611,10 +1610,11 @@ func (x *Limits) GetRetry() *Retry {
 	return nil
 }
 
-// Retry says how a failing leaf is repeated.
+// Retry is a retry policy. It applies to leaves: agents, models and tools with an effect of their
+// own.
 type Retry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Attempts in all, the first included; 3.
+	// Maximum number of attempts, including the first; 3.
 	Attempts *int32 `protobuf:"varint,1,opt,name=attempts,proto3,oneof" json:"attempts,omitempty"`
 	// Pause before the second attempt, doubled for each further one; 1 s.
 	Backoff       *durationpb.Duration `protobuf:"bytes,2,opt,name=backoff,proto3" json:"backoff,omitempty"`
@@ -1666,42 +1666,42 @@ func (x *Retry) GetBackoff() *durationpb.Duration {
 	return nil
 }
 
-// Step is one piece of work that a scheduler asks for.
+// Step is one piece of work that a scheduler decided on.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place among all steps of the scope, from 1, in the order they were decided. Set by the loop.
+	// Position among all steps of the scope, from 1, in the order they were decided. Set by the loop.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What kind of work.
 	Kind Step_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=team.v1.Step_Kind" json:"kind,omitempty"`
-	// Id of the member that works; of a judgement the agent that judges, or "judge".
+	// Id of the member that works. For a judgement: the agent that judges, or "judge".
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
 	// What the member is given.
 	Input *Input `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
-	// The scheduler decides on while the step runs.
+	// The scheduler may make further decisions while the step runs.
 	Async bool `protobuf:"varint,5,opt,name=async,proto3" json:"async,omitempty"`
 	// Id of the model's tool call that the step answers.
 	CallId string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The scheduler's label: a workflow's step id, a tool's name, who judges: model,
-	// check, agent.
+	// The scheduler's label: the id of a workflow's step, the name of a tool, or the kind of judge
+	// (model, check, agent).
 	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
-	// Words for a model step or a question for a human step.
+	// Text for a model step, or the question of a human step.
 	Ask *Ask `protobuf:"bytes,8,opt,name=ask,proto3" json:"ask,omitempty"`
-	// Time of the step with its retries; unset takes the member's or the limit's.
+	// Timeout of the step including its retries; unset means that of the member or the limit.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The step is not run, for the reason named: it ends SKIPPED or REJECTED without a start.
+	// The step does not run, for this reason. It ends as SKIPPED or REJECTED without a start.
 	Refusal *Refusal `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	// How its failures are repeated; unset takes the member's or the limit's.
+	// Retry policy; unset means that of the member or the limit.
 	Retry *Retry `protobuf:"bytes,11,opt,name=retry,proto3" json:"retry,omitempty"`
-	// The work is begun as a task of its own, which nobody waits for.
+	// The work becomes a task of its own, which nothing waits for.
 	Detached bool `protobuf:"varint,12,opt,name=detached,proto3" json:"detached,omitempty"`
-	// What readers of the deciding scope are shown while the member works. Set by the loop.
+	// How much of the member's output readers of the deciding scope see while it works. Set by the
+	// loop.
 	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
-	// Readers of the deciding scope, and above, are shown nothing that the member
-	// says, or of what is judged: the scope's guardrails look at its answer alone. Set
-	// by the loop.
+	// Readers of the deciding scope, and above, do not see what the member says or what is judged,
+	// because the scope's guardrails check only its answer. Set by the loop.
 	Withheld bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
-	// The reason why a hand-over by the member was refused, of which the step tells it.
-	// Records of earlier versions say it in the name alone: "hand-off refused: REASON".
+	// Reason of the member's refused hand-over that the step tells it about. Earlier versions
+	// recorded it only in the name: "hand-off refused: REASON".
 	RefusedTransfer string `protobuf:"bytes,15,opt,name=refused_transfer,json=refusedTransfer,proto3" json:"refused_transfer,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1897,16 +1897,16 @@ func (x *Refusal) GetError() *Error {
 	return nil
 }
 
-// Input is what a step is given. Texts that are on record already are referred to, not copied.
+// Input is the input of a step. Texts that are on record are referred to, not copied.
 type Input struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The message itself.
 	Message *v1.Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Or: the sequence of the event that holds it, an Ended, Answered or Received, or the
-	// Decided of a judgement or a round; 0 with no message is the input of the deciding scope.
+	// Or: sequence number of the event that holds the message: an Ended, Answered or Received, or the
+	// Decided of a judgement or a round. 0 without a message means the input of the deciding scope.
 	Ref int64 `protobuf:"varint,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// Results that are handed over behind the message, by the sequences of the
-	// events that hold them. Cycle detection does not look at them.
+	// Results that are handed over with the message: sequence numbers of the Ended events. Cycle
+	// detection ignores them.
 	Earlier       []int64 `protobuf:"varint,3,rep,packed,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1968,9 +1968,9 @@ type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The question.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// Answers to choose from; none is free text.
+	// Answers to choose from; empty means free text.
 	Options []string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty"`
-	// Roles that may answer; none is the task's owner.
+	// Roles that may answer; empty means the owner of the task.
 	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2027,40 +2027,39 @@ func (x *Ask) GetRoles() []string {
 	return nil
 }
 
-// Decided records a choice of a scope's scheduler.
+// Decided records a decision of a scope's scheduler.
 type Decided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Run these; more than one run at the same time.
+	// Steps to run, at the same time if there are several.
 	Steps []*Step `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Changes of the run's context, applied after the steps.
+	// Changes of the run's context, applied when the steps have ended.
 	Updates map[string]*structpb.Value `protobuf:"bytes,2,rep,name=updates,proto3" json:"updates,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Or: finished, with this message, or with what an event on record holds.
+	// Or: the run ends with this message.
 	Reply *Input `protobuf:"bytes,3,opt,name=reply,proto3" json:"reply,omitempty"`
 	// Or: ask the user.
 	Ask *v1.Message `protobuf:"bytes,4,opt,name=ask,proto3" json:"ask,omitempty"`
-	// A plan that is frozen from here on.
+	// A plan that does not change from here on.
 	Plan *structpb.Struct `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`
-	// Why: words of a rule or of a model.
+	// Reason, in the words of a rule or a model.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Id of the rule that matched.
 	Rule string `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The values that the rule saw.
+	// The values that the rule read.
 	Values *structpb.Struct `protobuf:"bytes,8,opt,name=values,proto3" json:"values,omitempty"`
-	// Or: finished, and control goes to a member of the caller's.
+	// Or: the run ends, and control goes to a member of the calling team.
 	Transfer *Transfer `protobuf:"bytes,9,opt,name=transfer,proto3" json:"transfer,omitempty"`
-	// Ids of open steps that are not needed any more: they are canceled.
+	// Ids of open steps that are no longer needed. They are canceled.
 	Cancel []string `protobuf:"bytes,10,rep,name=cancel,proto3" json:"cancel,omitempty"`
-	// Ids of the steps whose results the reply joins: readers get each of these
-	// as an artifact besides.
+	// Ids of the steps whose results the reply joins. Readers get each of them as an artifact as
+	// well.
 	Joins []string `protobuf:"bytes,11,rep,name=joins,proto3" json:"joins,omitempty"`
-	// Or: the result that was judged is to be worked over. The scope's scheduler begins
-	// anew in this round, with input; the first one has no such decision, so this is 2 at least.
+	// Or: number of the round of revision that begins, with input. The first round has no such
+	// decision, so this is at least 2.
 	Round int32 `protobuf:"varint,12,opt,name=round,proto3" json:"round,omitempty"`
-	// What a round is given: the message of the run, the last result, and what the
-	// judge said of it.
+	// Input of the round: the message of the run, the last result, and the judge's feedback.
 	Input *v1.Message `protobuf:"bytes,13,opt,name=input,proto3" json:"input,omitempty"`
-	// The reply is not what was asked for: the run fails with this and keeps the
-	// reply as an artifact.
+	// The reply did not pass its review: the run fails with this error and keeps the reply as an
+	// artifact.
 	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2194,25 +2193,26 @@ func (x *Decided) GetFailure() *Error {
 	return nil
 }
 
-// Started opens an attempt of a step; durable before the step has an effect.
+// Started opens an attempt of a step. It is durable before the attempt has an effect.
 type Started struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1.
+	// Number of the attempt, from 1.
 	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Revision of the member's definition.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Where the member is reached.
+	// Address of the member.
 	Endpoint string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Model that is used.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// What was handed over, where it differs from what was decided.
+	// What was handed over, if it differs from the decision.
 	Input *Input `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"`
-	// What was reserved of the budget. Of a member the tokens stand under
-	// output_tokens: which they will be is not known.
+	// Reservation of the budget. For a member all tokens are counted as output_tokens, because the
+	// split is not known.
 	Reserved *Spent `protobuf:"bytes,6,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// When the step must have ended.
+	// Deadline of the step.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Key of the effect: the same after a crash, a new one after a known failure.
+	// Idempotency key of the effect. It stays the same after a crash and changes after a known
+	// failure.
 	Key           string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2311,11 +2311,11 @@ type Retried struct {
 	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Why.
 	Error *Error `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// The outcome of the attempt is known: the next one has a new key and starts from nothing.
+	// The attempt is known to have failed. The next one gets a new key and starts from the beginning.
 	Fresh bool `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"`
-	// The next attempt starts no earlier.
+	// Earliest time of the next attempt.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	// What the attempt cost all the same.
+	// Cost of the failed attempt.
 	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2389,7 +2389,7 @@ func (x *Retried) GetSpent() *Spent {
 // Ended closes a step or a run.
 type Ended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How.
+	// How it ended.
 	Outcome Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
 	// The result.
 	//
@@ -2405,18 +2405,18 @@ type Ended struct {
 	Error *Error `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	// What it cost.
 	Spent *Spent `protobuf:"bytes,8,opt,name=spent,proto3" json:"spent,omitempty"`
-	// What the agent shows for its result.
+	// Evidence that the agent provides for its result.
 	Evidence *structpb.Struct `protobuf:"bytes,9,opt,name=evidence,proto3" json:"evidence,omitempty"`
-	// What readers should know although it succeeded.
+	// What readers should know even though it succeeded.
 	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// What a cancel reached: of the task that was canceled, and of a step whose
-	// work is on another server.
+	// What a cancel reached. Set for the canceled task, and for a step whose work is on another
+	// server.
 	Receipt *Receipt `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	// The answer is a plain message, no task.
+	// The answer is a plain message, not a task.
 	Direct bool `protobuf:"varint,12,opt,name=direct,proto3" json:"direct,omitempty"`
-	// What the status of the task says at its end, beside the result.
+	// Status message of the task at its end, in addition to the result.
 	Status *v1.Message `protobuf:"bytes,13,opt,name=status,proto3" json:"status,omitempty"`
-	// Of a judgement: what was found. The result is what the judge said.
+	// Verdict of a judgement. The result is the judge's answer.
 	Verdict       *Verdict `protobuf:"bytes,14,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2577,7 +2577,7 @@ type Ended_Reply struct {
 }
 
 type Ended_ReplyRef struct {
-	// The sequence of the event that holds the message.
+	// Sequence number of the event that holds the message.
 	ReplyRef int64 `protobuf:"varint,3,opt,name=reply_ref,json=replyRef,proto3,oneof"`
 }
 
@@ -2606,12 +2606,12 @@ func (*Ended_Tool) isEnded_Result() {}
 
 func (*Ended_Transfer) isEnded_Result() {}
 
-// Verdict is what a judge found of a result.
+// Verdict is the parsed answer of a judge.
 type Verdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How good it is, 0 to 1; unset: the judge gave no score.
+	// Score from 0 to 1; unset if the judge gave none.
 	Score *float64 `protobuf:"fixed64,1,opt,name=score,proto3,oneof" json:"score,omitempty"`
-	// What is to be improved, in words.
+	// What should be improved.
 	Feedback string `protobuf:"bytes,2,opt,name=feedback,proto3" json:"feedback,omitempty"`
 	// Why there is no score.
 	Fault         string `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
@@ -2677,11 +2677,11 @@ type Turn struct {
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Tools the model wants called.
 	ToolCalls []*ToolCall `protobuf:"bytes,2,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
-	// Why the model stopped, in the provider's word.
+	// Why the model stopped, as the provider reports it.
 	FinishReason string `protobuf:"bytes,3,opt,name=finish_reason,json=finishReason,proto3" json:"finish_reason,omitempty"`
 	// The model that answered.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// What the provider wants back with the turn; opaque.
+	// Opaque state that the provider needs with the next request.
 	State         []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2752,14 +2752,14 @@ func (x *Turn) GetState() []byte {
 	return nil
 }
 
-// ToolCall is a model's wish to call a tool.
+// ToolCall is a model's request to call a tool.
 type ToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The provider's id of the call.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The tool.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Arguments as the model wrote them: JSON, not checked yet.
+	// Arguments as the model wrote them: JSON that is not validated yet.
 	Arguments     string `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2876,7 +2876,7 @@ type Transfer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member.
 	To string `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	// What is said to it.
+	// Message to it.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2926,14 +2926,14 @@ func (x *Transfer) GetMessage() string {
 	return ""
 }
 
-// Spent is what a step cost, with everything below it.
+// Spent is the cost of a step, including everything below it.
 type Spent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens read by models.
 	InputTokens int64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	// Tokens written by models.
 	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// Money, in millionths of a USD.
+	// Cost in millionths of a USD.
 	CostMicros int64 `protobuf:"varint,3,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// Calls of models.
 	ModelCalls int64 `protobuf:"varint,4,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
@@ -3008,13 +3008,13 @@ func (x *Spent) GetToolCalls() int64 {
 	return 0
 }
 
-// Receipt lists what a cancel reached: everything below the canceled task that
-// was open when the cancel was put on record.
+// Receipt lists what a cancel reached: everything below the canceled task that was open when the
+// cancel was recorded.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One entry a descendant, in the order they were decided on.
+	// One entry for each descendant, in the order they were decided.
 	Entries []*Receipt_Entry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// What all of them spent after the cancel, as far as it is known.
+	// Known cost of all entries after the cancel.
 	SpentAfter    *Spent `protobuf:"bytes,2,opt,name=spent_after,json=spentAfter,proto3" json:"spent_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3064,7 +3064,7 @@ func (x *Receipt) GetSpentAfter() *Spent {
 	return nil
 }
 
-// Spawned records a detached child.
+// Spawned records that a step became a detached task.
 type Spawned struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its task id.
@@ -3073,13 +3073,13 @@ type Spawned struct {
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What it was given.
 	Input *v1.Message `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
-	// Its slice of the budget.
+	// Its part of the budget.
 	Budget *Spent `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
 	// The member that works.
 	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
-	// The agent that is told of the end, in the same conversation; empty: nobody.
+	// Agent that is woken by the end of the task, in the same conversation; empty means none.
 	Lead string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
-	// The team whose member works, and whose model it takes where it has none.
+	// Team of the member. It also lends the member its model.
 	Team          string `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3164,17 +3164,17 @@ func (x *Spawned) GetTeam() string {
 	return ""
 }
 
-// Bound ties a step to a task of a remote peer, so that a new owner reattaches
-// instead of sending again.
+// Bound ties a step to a task of a remote peer, so that a new owner of the run reattaches to that
+// task and does not send the message again.
 type Bound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The peer: its address.
+	// Address of the peer.
 	Peer string `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
 	// Its task id.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Its context id.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Up to where its events have been read.
+	// Position up to which its events were read.
 	Cursor        int64 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3243,13 +3243,13 @@ type Asked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the question, unique in the root.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// What is asked for.
+	// Kind of the question.
 	Kind Asked_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=team.v1.Asked_Kind" json:"kind,omitempty"`
-	// The words.
+	// Text of the question.
 	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Roles that may answer; none is the task's owner.
+	// Roles that may answer; empty means the owner of the task.
 	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
-	// When it lapses.
+	// When the question expires.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3331,12 +3331,12 @@ type Answered struct {
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Budget that was granted.
 	Grant *Spent `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
-	// How long the scope named in waiter had waited: added to the deadlines of
-	// that scope and of those below it that lead to the asker.
+	// How long the scope in waiter waited. It is added to the deadlines of that scope and of the
+	// scopes between it and the asker.
 	Waited *durationpb.Duration `protobuf:"bytes,5,opt,name=waited,proto3" json:"waited,omitempty"`
-	// The inbox row it came from.
+	// Number of its inbox row.
 	Inbound int64 `protobuf:"varint,6,opt,name=inbound,proto3" json:"inbound,omitempty"`
-	// The outermost scope that waited for the answer.
+	// Outermost scope that waited for the answer.
 	Waiter        string `protobuf:"bytes,7,opt,name=waiter,proto3" json:"waiter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3421,16 +3421,16 @@ func (x *Answered) GetWaiter() string {
 	return ""
 }
 
-// Received records what arrived from outside for a running task.
+// Received records a message that arrived from outside for a running task.
 type Received struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message: a follow-up, or the result of a detached child.
+	// The message: a follow-up, or the result of a detached task.
 	Message *v1.Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The detached child that completed.
+	// The detached task that ended.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// It came when the task had ended.
+	// The task or question had ended before the message arrived.
 	TooLate bool `protobuf:"varint,3,opt,name=too_late,json=tooLate,proto3" json:"too_late,omitempty"`
-	// The inbox row it came from.
+	// Number of its inbox row.
 	Inbound       int64 `protobuf:"varint,4,opt,name=inbound,proto3" json:"inbound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3497,24 +3497,24 @@ func (x *Received) GetInbound() int64 {
 // Commanded is a command of the caller.
 type Commanded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// The command.
 	Command Commanded_Command `protobuf:"varint,1,opt,name=command,proto3,enum=team.v1.Commanded_Command" json:"command,omitempty"`
 	// Who gave it: account/principal.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	// Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// STOP: at once.
+	// For STOP: stop at once.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
-	// STOP: the artifacts of the task and the results of the collaboration are kept.
-	// False: there are none from here on.
+	// For STOP: keep the artifacts of the task and the results of the collaboration. If it is false,
+	// they are dropped.
 	SavePartial bool `protobuf:"varint,5,opt,name=save_partial,json=savePartial,proto3" json:"save_partial,omitempty"`
-	// RESUME: how long the run was paused; added to its deadlines.
+	// For RESUME: how long the run was paused. It is added to the run's deadlines.
 	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
-	// The inbox row it came from.
+	// Number of its inbox row.
 	Inbound int64 `protobuf:"varint,7,opt,name=inbound,proto3" json:"inbound,omitempty"`
-	// STOP without save_partial: only the artifacts and the results are dropped, and
-	// readers are shown the rest. Unset in records of earlier versions, whose stop hides
-	// everything that the run has brought forth: that stays hidden.
+	// For STOP without save_partial: only artifacts and results are dropped, and readers see
+	// everything else. It is unset in records of earlier versions, where such a stop hides all output
+	// of the run; that output stays hidden.
 	ResultsDropped bool `protobuf:"varint,8,opt,name=results_dropped,json=resultsDropped,proto3" json:"results_dropped,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3609,7 +3609,7 @@ func (x *Commanded) GetResultsDropped() bool {
 // Expired records that a time limit ran out.
 type Expired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which one: timeout, member_timeout, node_timeout, question, retry.
+	// Name of the limit: timeout, member_timeout, node_timeout, question, retry.
 	Limit         string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3652,10 +3652,10 @@ func (x *Expired) GetLimit() string {
 	return ""
 }
 
-// Observed is what the scheduler knows of members from here on.
+// Observed records info and health of members, valid from here on.
 type Observed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The members that changed; at the start of a run all of them.
+	// The members that changed; at the start of a run all members.
 	Members       []*Observed_Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3698,26 +3698,25 @@ func (x *Observed) GetMembers() []*Observed_Member {
 	return nil
 }
 
-// Checked is what a middleware or a guardrail did with a message of the scope:
-// of the agent's own input or output, or of what a member is given or answers.
+// Checked records what a middleware or guardrail did with a message: the agent's own input or
+// output, or the input or answer of a member.
 type Checked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which message.
+	// Which message was checked.
 	Stage Checked_Stage `protobuf:"varint,1,opt,name=stage,proto3,enum=team.v1.Checked_Stage" json:"stage,omitempty"`
-	// Who looked: the name of the middleware or guardrail.
+	// Name of the middleware or guardrail.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// The message as it is from here on; unset: as it was.
+	// The changed message; unset if it is unchanged.
 	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Why it was blocked, or how the middleware failed. Not blocked: a warning.
+	// Why it was blocked, or how the middleware failed. If blocked is not set, it is a warning.
 	Error *Error `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// The message goes no further: a guardrail said so, or a middleware failed
-	// that must not.
+	// The message is blocked, by a guardrail or by the failure of a middleware whose failures must
+	// block.
 	Blocked bool `protobuf:"varint,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	// Sequence of the event that brought the message, a follow-up or an answer of
-	// people; 0 is what the scope was given, and what it answers.
+	// Sequence number of the event that brought the message, for a follow-up or an answer of people;
+	// 0 for the input and output of the scope.
 	Ref int64 `protobuf:"varint,6,opt,name=ref,proto3" json:"ref,omitempty"`
-	// What a member is shown of what was said before, as it is from here on; unset:
-	// as it was.
+	// The changed history that the member is shown; unset if it is unchanged.
 	History       *Checked_Shown `protobuf:"bytes,7,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3805,11 +3804,11 @@ func (x *Checked) GetHistory() *Checked_Shown {
 // ArtifactUpdate is a piece of an artifact.
 type ArtifactUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The artifact, or what is appended to it.
+	// The artifact, or the parts to append to it.
 	Artifact *v1.Artifact `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"`
-	// Its parts are added to those on record.
+	// The parts are appended to those on record.
 	Append bool `protobuf:"varint,2,opt,name=append,proto3" json:"append,omitempty"`
-	// Nothing more of it follows.
+	// The artifact is complete.
 	LastChunk     bool `protobuf:"varint,3,opt,name=last_chunk,json=lastChunk,proto3" json:"last_chunk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3873,7 +3872,7 @@ type Delta struct {
 	ArtifactId string `protobuf:"bytes,1,opt,name=artifact_id,json=artifactId,proto3" json:"artifact_id,omitempty"`
 	// The text.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// The text begins anew: what was streamed before it does not count.
+	// The text starts again: discard what was streamed before.
 	Restart       bool `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3979,11 +3978,11 @@ func (x *Progress) GetMessage() *v1.Message {
 // Noted is a note for readers.
 type Noted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is about: TEAM_PREPARED, MEMBER_UNAVAILABLE, TOOLS, PHASE, STORAGE, …
+	// Topic: TEAM_PREPARED, MEMBER_UNAVAILABLE, TOOLS, PHASE, STORAGE, …
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// In words.
+	// The note as text.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// In data.
+	// The note as data.
 	Details       *structpb.Struct `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4040,7 +4039,7 @@ func (x *Noted) GetDetails() *structpb.Struct {
 	return nil
 }
 
-// Claimed records that an owner took the run.
+// Claimed records that an owner claimed the run.
 type Claimed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Fencing epoch.
@@ -4095,7 +4094,7 @@ func (x *Claimed) GetReplica() string {
 	return ""
 }
 
-// Waiting records that nothing of the scope can go on without people.
+// Waiting records that nothing in the scope can continue without people.
 type Waiting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Open questions.
@@ -4153,7 +4152,7 @@ func (x *Waiting) GetPaused() bool {
 // Reply is the last event of an agent's own sequence.
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it answers.
+	// The answer.
 	//
 	// Types that are valid to be assigned to Result:
 	//
@@ -4162,19 +4161,19 @@ type Reply struct {
 	//	*Reply_Transfer
 	//	*Reply_Tool
 	Result isReply_Result `protobuf_oneof:"result"`
-	// The sequence of the event of this run that holds the message, where one does.
+	// Sequence number of the event of this run that holds the message; 0 if none does.
 	Ref int64 `protobuf:"varint,4,opt,name=ref,proto3" json:"ref,omitempty"`
-	// How it ended; unset is SUCCEEDED, or EMPTY without content.
+	// How it ended; unset means SUCCEEDED, or EMPTY if there is no content.
 	Outcome Outcome `protobuf:"varint,5,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
 	// What it cost.
 	Spent *Spent `protobuf:"bytes,6,opt,name=spent,proto3" json:"spent,omitempty"`
-	// What the agent shows for its result.
+	// Evidence that the agent provides for its result.
 	Evidence *structpb.Struct `protobuf:"bytes,7,opt,name=evidence,proto3" json:"evidence,omitempty"`
-	// What readers should know although it succeeded.
+	// What readers should know even though it succeeded.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Answer with a plain message, no task.
+	// The answer is a plain message, not a task.
 	Direct bool `protobuf:"varint,9,opt,name=direct,proto3" json:"direct,omitempty"`
-	// What the status of the task says at its end, beside the result; of a root only.
+	// Status message of the task at its end, in addition to the result; only for a root task.
 	Status        *v1.Message `protobuf:"bytes,11,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4334,18 +4333,18 @@ func (*Reply_Transfer) isReply_Result() {}
 
 func (*Reply_Tool) isReply_Result() {}
 
-// Error is why something did not succeed, in words for the caller.
+// Error is the reason of a failure, with a message for the caller.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reason, from the list in docs/errors.md.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Text for the caller; holds nothing internal.
+	// Message for the caller, without internal details.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Class of the error, a google.rpc.Code.
 	Code int32 `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`
 	// The same call may succeed later.
 	Retry bool `protobuf:"varint,4,opt,name=retry,proto3" json:"retry,omitempty"`
-	// Data: member, path, limit, …
+	// Further data, such as member, path or limit.
 	Details       map[string]string `protobuf:"bytes,5,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4416,14 +4415,14 @@ func (x *Error) GetDetails() map[string]string {
 	return nil
 }
 
-// Inbound is a row of a run's inbox: what others left for its owner.
+// Inbound is a row of a run's inbox, which holds messages for the owner of the run.
 type Inbound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Place in the inbox, from 1.
+	// Position in the inbox, from 1.
 	N int64 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
 	// The scope it is for.
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Makes it unique: a message id, a child id, a command id.
+	// Key that makes the row unique: the id of a message, a child task or a command.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// What it is.
 	//
@@ -4554,19 +4553,18 @@ type Receipt_Entry struct {
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Its path.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Its task on another server; empty when it has none or never named it.
+	// Id of its task on another server; empty if it has none or the server never named it.
 	RemoteTaskId string `protobuf:"bytes,3,opt,name=remote_task_id,json=remoteTaskId,proto3" json:"remote_task_id,omitempty"`
-	// What it did last before the cancel, in words.
+	// Its last action before the cancel, in words.
 	LastAction string `protobuf:"bytes,4,opt,name=last_action,json=lastAction,proto3" json:"last_action,omitempty"`
-	// What it and everything below it spent after the cancel: on calls that were
-	// under way. Unset: nothing, or a peer that does not say.
+	// Cost after the cancel, of calls that were under way, including everything below it. Unset if
+	// there is none or the peer does not report it.
 	SpentAfter *Spent `protobuf:"bytes,5,opt,name=spent_after,json=spentAfter,proto3" json:"spent_after,omitempty"`
-	// A peer confirmed within the time allowed that its task has ended, or that
-	// it has none.
+	// The peer confirmed in time that its task has ended, or that it has none.
 	Confirmed bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
-	// A peer did not confirm: its task may go on. What comes of it is dropped.
+	// The peer did not confirm, so its task may continue. Its results are discarded.
 	Unconfirmed bool `protobuf:"varint,7,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
-	// How it ended: CANCELED, or another outcome when that came first.
+	// How it ended: CANCELED, or another outcome if that came first.
 	Outcome       Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4658,14 +4656,14 @@ func (x *Receipt_Entry) GetOutcome() Outcome {
 	return Outcome_OUTCOME_UNSPECIFIED
 }
 
-// Member is what is known of one member.
+// Member is the info and health of one member.
 type Observed_Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id in the team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What it says of itself; unset when it could not be asked.
+	// Its description of itself; unset if it did not answer.
 	Info *AgentInfo `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
-	// How it is.
+	// Its health.
 	Health        *Health `protobuf:"bytes,3,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4722,7 +4720,7 @@ func (x *Observed_Member) GetHealth() *Health {
 	return nil
 }
 
-// Shown is what a member is shown of what was said before, oldest first.
+// Shown is the history that a member is shown, oldest message first.
 type Checked_Shown struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The messages.

@@ -4,8 +4,7 @@
 // 	protoc        (unknown)
 // source: team/v1/ext.proto
 
-// The protocol extensions of team-server: what travels in A2A metadata under
-// the extension's URI.
+// The protocol extensions of team-server: messages in A2A metadata, under the URI of the extension.
 
 package teamv1
 
@@ -28,12 +27,12 @@ const (
 )
 
 // TeamRun is the metadata of tasks, status updates and artifacts under
-// https://github.com/agentteams/team-server/ext/team-run/v1. seq, questions,
-// paused, cancel_requested, failed_delegations, warnings and receipt are always
-// there; the rest comes when the client activates the extension.
+// https://github.com/agentteams/team-server/ext/team-run/v1. seq, questions, paused,
+// cancel_requested, failed_delegations, warnings and receipt are always sent; the other fields only
+// if the client activates the extension.
 type TeamRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agents the event comes from: team/member/….
+	// Path of the agent that the event comes from: team/member/….
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Task id of the delegation: root~scope.
 	DelegationId string `protobuf:"bytes,2,opt,name=delegation_id,json=delegationId,proto3" json:"delegation_id,omitempty"`
@@ -41,43 +40,43 @@ type TeamRun struct {
 	Parent string `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Kind of the event.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Sequence in the root's journal: the cursor to resume from.
+	// Sequence number in the root's journal: the cursor to resume from.
 	Seq int64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The decision, for a decision.
+	// The decision, if the event is one.
 	Decision *Decided `protobuf:"bytes,6,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Open questions.
 	Questions []*Question `protobuf:"bytes,7,rep,name=questions,proto3" json:"questions,omitempty"`
 	// The run is paused.
 	Paused bool `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
-	// A cancel is under way.
+	// A cancel was requested and is under way.
 	CancelRequested bool `protobuf:"varint,9,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// Delegations so far.
 	Delegations []*Delegation `protobuf:"bytes,10,rep,name=delegations,proto3" json:"delegations,omitempty"`
-	// Delegations that did not succeed, whatever the answer claims.
+	// Delegations that did not succeed, even if the answer says otherwise.
 	FailedDelegations []*Delegation `protobuf:"bytes,11,rep,name=failed_delegations,json=failedDelegations,proto3" json:"failed_delegations,omitempty"`
 	// The run's key/value context.
 	Context map[string]*structpb.Value `protobuf:"bytes,12,rep,name=context,proto3" json:"context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Limits in force.
+	// Effective limits.
 	Limits *Limits `protobuf:"bytes,13,opt,name=limits,proto3" json:"limits,omitempty"`
 	// What a cancel reached.
 	Receipt *Receipt `protobuf:"bytes,14,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	// What was spent.
+	// Cost so far.
 	Spent *Spent `protobuf:"bytes,15,opt,name=spent,proto3" json:"spent,omitempty"`
 	// In requests: levels of nesting above the callee, across servers.
 	Depth int32 `protobuf:"varint,16,opt,name=depth,proto3" json:"depth,omitempty"`
-	// In requests: servers the call has passed.
+	// In requests: number of servers that the call has passed through.
 	Hops int32 `protobuf:"varint,17,opt,name=hops,proto3" json:"hops,omitempty"`
-	// In requests: when the caller gives up.
+	// In requests: deadline of the caller.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// In requests: what is left of the caller's budget.
+	// In requests: rest of the caller's budget and limits.
 	Envelope *Limits `protobuf:"bytes,19,opt,name=envelope,proto3" json:"envelope,omitempty"`
 	// In requests: the question that the message answers.
 	Question string `protobuf:"bytes,20,opt,name=question,proto3" json:"question,omitempty"`
-	// Why the run ended as it did.
+	// Error that the run ended with.
 	Error *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
-	// What went wrong and did not stop the run, in words.
+	// Problems that did not fail the run, as text.
 	Warnings []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// In answers to GetTask: how far the receivers of push notifications were told.
+	// In answers to GetTask: delivery status of push notifications.
 	Push          []*PushStatus `protobuf:"bytes,30,rep,name=push,proto3" json:"push,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -274,22 +273,22 @@ func (x *TeamRun) GetPush() []*PushStatus {
 	return nil
 }
 
-// PushStatus is how far the receiver of a push configuration was told.
+// PushStatus is the delivery status of a push configuration.
 type PushStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The configuration's id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Cursor of the last event that was dealt with.
+	// Cursor of the last event that was delivered or abandoned.
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// How often the next notification was tried in vain.
+	// Number of failed attempts to deliver the next notification.
 	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
-	// Why the last try failed; empty after a success.
+	// Error of the last attempt; empty after a success.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// A notification was given up, and none was taken since: each is tried once.
+	// A notification was abandoned and none was accepted since. Each further one is tried only once.
 	Failing bool `protobuf:"varint,5,opt,name=failing,proto3" json:"failing,omitempty"`
-	// Nothing comes any more.
+	// No more notifications will be sent.
 	Ended bool `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	// Notifications that were given up, the latest first; at most 100 of a task.
+	// Abandoned notifications, newest first; at most 100 for a task.
 	GivenUp       []*PushFailure `protobuf:"bytes,7,rep,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -374,18 +373,18 @@ func (x *PushStatus) GetGivenUp() []*PushFailure {
 	return nil
 }
 
-// PushFailure is a notification that was given up.
+// PushFailure is a notification that was abandoned.
 type PushFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, as the receiver was told it.
+	// Id of the notification, as sent to the receiver.
 	Notification string `protobuf:"bytes,1,opt,name=notification,proto3" json:"notification,omitempty"`
 	// Cursor of its event.
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// How often it was tried.
+	// Number of attempts.
 	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
-	// Why the last try failed.
+	// Error of the last attempt.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// When it was given up.
+	// When it was abandoned.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,15 +462,15 @@ type Question struct {
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
 	// Task id of the delegation that asks.
 	DelegationId string `protobuf:"bytes,2,opt,name=delegation_id,json=delegationId,proto3" json:"delegation_id,omitempty"`
-	// Who asks.
+	// Path of the agent that asks.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// What is asked for.
+	// Kind of the question.
 	Kind Asked_Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=team.v1.Asked_Kind" json:"kind,omitempty"`
-	// The words.
+	// Text of the question.
 	Message *v1.Message `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// Roles that may answer.
 	Roles []string `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
-	// When it lapses.
+	// When it expires.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -561,17 +560,17 @@ type Delegation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Task id of its child: root~scope.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who works.
+	// Path of the member.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// What kind of work.
+	// Kind of work.
 	Kind Step_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=team.v1.Step_Kind" json:"kind,omitempty"`
 	// How it ended; unset while it runs.
 	Outcome Outcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
-	// Attempts so far: the most of one leaf below it.
+	// Attempts so far: the maximum over the leaves below it.
 	Attempts int32 `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// Why it did not succeed.
 	Error *Error `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// What it cost.
+	// Its cost.
 	Spent         *Spent `protobuf:"bytes,7,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -709,7 +708,7 @@ type RoutingReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member that takes over.
 	TransferTo string `protobuf:"bytes,1,opt,name=transfer_to,json=transferTo,proto3" json:"transfer_to,omitempty"`
-	// What is said to it.
+	// Message to it.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: team/v1/info.proto
 
-// What is known of an agent: its description and its health.
+// The description and health of agents.
 
 package teamv1
 
@@ -32,17 +32,17 @@ type AgentInfo struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Ids of its skills, in first-seen order, each once.
+	// Ids of its skills, without duplicates.
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Its skills, in the order of capabilities.
 	Skills []*Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
-	// Facts about it. For a team: type ("team"), mode, member_count.
+	// Further data. For a team: type ("team"), mode, member_count.
 	Metadata map[string]string `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// It may answer a message with a message, without a task.
+	// It may answer a message with a message and no task.
 	MayReplyDirectly bool `protobuf:"varint,7,opt,name=may_reply_directly,json=mayReplyDirectly,proto3" json:"may_reply_directly,omitempty"`
-	// Media types of parts that it takes, such as text/plain or image/*; none says nothing.
+	// Media types that it accepts, such as text/plain or image/*; empty means unspecified.
 	InputModes []string `protobuf:"bytes,8,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
-	// Media types of parts that it answers with; none says nothing.
+	// Media types of its answers; empty means unspecified.
 	OutputModes   []string `protobuf:"bytes,9,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,9 +150,9 @@ type Skill struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Words to find it by.
+	// Keywords.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
-	// How to do it: part of the prompt of the agent that has it. Never shown to others.
+	// How to use it: part of the prompt of the agent that has it. Not published.
 	Instructions  string `protobuf:"bytes,5,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -223,14 +223,14 @@ func (x *Skill) GetInstructions() string {
 	return ""
 }
 
-// Health is how an agent is.
+// Health is the health of an agent.
 type Health struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every enabled member is registered and healthy.
 	Healthy bool `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// At least one enabled member is healthy: some work can be done.
+	// At least one enabled member is healthy, so some work can be done.
 	Usable bool `protobuf:"varint,2,opt,name=usable,proto3" json:"usable,omitempty"`
-	// Its members.
+	// Health of its members.
 	Members []*MemberHealth `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
 	// Why it is not healthy.
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -296,16 +296,16 @@ func (x *Health) GetDetail() string {
 	return ""
 }
 
-// MemberHealth is how one member of a team is.
+// MemberHealth is the health of one member of a team.
 type MemberHealth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id in the team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// It is healthy.
+	// Whether it is healthy.
 	Healthy bool `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// Why not: "not registered", or what its check said.
+	// Why it is not healthy: "not registered", or the detail of its health check.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// It is switched off and does not count.
+	// It is disabled and does not count.
 	Disabled      bool `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

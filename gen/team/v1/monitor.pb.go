@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: team/v1/monitor.proto
 
-// The monitor: what teams and tasks do, as it happens and as it was, and the
-// questions that wait for people.
+// The monitor: what teams and tasks are doing and have done, and the questions that wait for
+// people.
 
 package teamv1
 
@@ -29,15 +29,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role is what a member is in its team.
+// Role says whether a member leads its team.
 type MemberStatus_Role int32
 
 const (
 	// Not set.
 	MemberStatus_ROLE_UNSPECIFIED MemberStatus_Role = 0
-	// It leads.
+	// The leader.
 	MemberStatus_ROLE_LEAD MemberStatus_Role = 1
-	// It works.
+	// A member.
 	MemberStatus_ROLE_MEMBER MemberStatus_Role = 2
 )
 
@@ -82,13 +82,13 @@ func (MemberStatus_Role) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_monitor_proto_rawDescGZIP(), []int{6, 0}
 }
 
-// Activity is what a member does.
+// Activity says what a member is doing.
 type MemberStatus_Activity int32
 
 const (
 	// Not set.
 	MemberStatus_ACTIVITY_UNSPECIFIED MemberStatus_Activity = 0
-	// Nothing.
+	// It has no work.
 	MemberStatus_ACTIVITY_IDLE MemberStatus_Activity = 1
 	// It works.
 	MemberStatus_ACTIVITY_WORKING MemberStatus_Activity = 2
@@ -149,11 +149,11 @@ type MemberStatus_Breaker int32
 const (
 	// Not set.
 	MemberStatus_BREAKER_UNSPECIFIED MemberStatus_Breaker = 0
-	// It is called.
+	// Calls are allowed.
 	MemberStatus_BREAKER_CLOSED MemberStatus_Breaker = 1
-	// It is not called.
+	// Calls are blocked.
 	MemberStatus_BREAKER_OPEN MemberStatus_Breaker = 2
-	// It is tried out with one call.
+	// One call is allowed, as a trial.
 	MemberStatus_BREAKER_HALF_OPEN MemberStatus_Breaker = 3
 )
 
@@ -200,7 +200,7 @@ func (MemberStatus_Breaker) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_monitor_proto_rawDescGZIP(), []int{6, 2}
 }
 
-// State is how a piece of work stands.
+// State is the state of a piece of work.
 type TraceStep_State int32
 
 const (
@@ -208,12 +208,12 @@ const (
 	TraceStep_STATE_UNSPECIFIED TraceStep_State = 0
 	// Decided, not begun.
 	TraceStep_STATE_PENDING TraceStep_State = 1
-	// Under way.
+	// Started and not ended.
 	TraceStep_STATE_RUNNING TraceStep_State = 2
-	// An attempt failed, the next one has not begun.
+	// An attempt failed and the next one has not started.
 	TraceStep_STATE_RETRYING TraceStep_State = 3
-	// It waits: for people, as it or a step below it has asked, or for the paused run to
-	// be resumed.
+	// It waits for people, because it or a step below it has asked, or for the paused run to be
+	// resumed.
 	TraceStep_STATE_WAITING TraceStep_State = 4
 	// Ended; the outcome says how.
 	TraceStep_STATE_ENDED TraceStep_State = 5
@@ -271,8 +271,8 @@ type WatchTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team, or any agent; the id that messages are sent to.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Go on behind this cursor of an earlier answer, without gap and repeat, on any
-	// replica. Empty, unknown or too old: begin with a snapshot.
+	// Cursor of an earlier response: the stream continues after it, without gaps or repetition, on
+	// any replica. If it is empty, unknown or too old, the stream starts with a snapshot.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,12 +322,12 @@ func (x *WatchTeamRequest) GetCursor() string {
 	return ""
 }
 
-// WatchTeamResponse is one thing that a watcher of a team is told.
+// WatchTeamResponse is one item of the stream.
 type WatchTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where to go on behind this answer; opaque.
+	// Opaque position to continue from after this response.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// What it is.
+	// The item.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -425,24 +425,24 @@ type isWatchTeamResponse_Kind interface {
 }
 
 type WatchTeamResponse_Snapshot struct {
-	// The team as it is; what was known of it before does not count.
+	// Full state of the team. It replaces everything sent before.
 	Snapshot *TeamSnapshot `protobuf:"bytes,2,opt,name=snapshot,proto3,oneof"`
 }
 
 type WatchTeamResponse_Event struct {
-	// Something happened in a task of the team.
+	// An event of a task of the team.
 	Event *MonitorEvent `protobuf:"bytes,3,opt,name=event,proto3,oneof"`
 }
 
 type WatchTeamResponse_Update struct {
-	// The team as it is behind the events that were told. It comes when something
-	// of it has changed, several changes at once, and first behind a cursor.
+	// State of the team after the events sent so far. It is sent when the team has changed, once
+	// for several changes, and first after a cursor.
 	Update *TeamSnapshot `protobuf:"bytes,4,opt,name=update,proto3,oneof"`
 }
 
 type WatchTeamResponse_BoardEvent struct {
-	// Something happened on the team's board (R-003-30). They come in the order of
-	// their seq, without gaps; in which order with events of tasks is not said.
+	// An event of the team's board. Board events come in the order of their seq, without gaps;
+	// their order relative to task events is undefined.
 	BoardEvent *BoardEvent `protobuf:"bytes,5,opt,name=board_event,json=boardEvent,proto3,oneof"`
 }
 
@@ -457,14 +457,14 @@ func (*WatchTeamResponse_BoardEvent) isWatchTeamResponse_Kind() {}
 // MonitorEvent is an event of a task.
 type MonitorEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task that it belongs to: the root, sent to the team that is watched, or to one
-	// that the team works for.
+	// The root task that it belongs to. It was sent to the watched team, or to a team that the
+	// watched team works for.
 	RootTaskId string `protobuf:"bytes,1,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
-	// The child task or step that it belongs to: the root's id, "~" and the event's
-	// scope; the root's id where that is empty.
+	// The child task or step that it belongs to: the root's id, "~", and the event's scope; the
+	// root's id if the scope is empty.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The event. seq orders those of a root. Owner, pins, seed, conversation and what
-	// a model's provider wants back are left out; claims are not shown.
+	// The event. Events of a root are ordered by seq. Owner, pins, seed, conversation and the opaque
+	// state of model providers are removed; Claimed events are not sent.
 	Event         *Event `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -521,7 +521,7 @@ func (x *MonitorEvent) GetEvent() *Event {
 	return nil
 }
 
-// TeamSnapshot is a team and its tasks at one moment.
+// TeamSnapshot is the state of a team and its tasks at one time.
 type TeamSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -530,9 +530,9 @@ type TeamSnapshot struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Its mode: supervisor, workflow, coordinator, swarm; empty: it is a single agent.
+	// Its mode: supervisor, workflow, coordinator or swarm; empty for a single agent.
 	Mode string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Revision of its definition; empty where it has none.
+	// Revision of its definition; empty if it has none.
 	Revision string `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Every enabled member is registered and healthy.
 	Healthy bool `protobuf:"varint,6,opt,name=healthy,proto3" json:"healthy,omitempty"`
@@ -540,19 +540,19 @@ type TeamSnapshot struct {
 	Usable bool `protobuf:"varint,7,opt,name=usable,proto3" json:"usable,omitempty"`
 	// Why it is not healthy.
 	Detail string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Its leader first, where it has one, then its members in their order.
+	// Its leader, if it has one, then its members in roster order.
 	Members []*MemberStatus `protobuf:"bytes,9,rep,name=members,proto3" json:"members,omitempty"`
-	// Figures of all its tasks.
+	// Totals of all its tasks.
 	Counters *TeamCounters `protobuf:"bytes,10,opt,name=counters,proto3" json:"counters,omitempty"`
 	// Tasks that have not ended, newest first; at most 100.
 	Active []*ActiveTask `protobuf:"bytes,11,rep,name=active,proto3" json:"active,omitempty"`
 	// Open questions of its tasks; at most 100.
 	Questions []*OpenQuestion `protobuf:"bytes,12,rep,name=questions,proto3" json:"questions,omitempty"`
-	// When it was taken.
+	// Time of the snapshot.
 	Time *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=time,proto3" json:"time,omitempty"`
-	// What is on its board; unset where it has none.
+	// Item counts of its board; unset if it has no board.
 	Board *BoardCounters `protobuf:"bytes,14,opt,name=board,proto3" json:"board,omitempty"`
-	// Items of the board that somebody holds, in the order in which they were added; at most 100.
+	// Items of the board that are in progress, in the order in which they were added; at most 100.
 	BoardItems    []*WorkItem `protobuf:"bytes,15,rep,name=board_items,json=boardItems,proto3" json:"board_items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -693,24 +693,23 @@ func (x *TeamSnapshot) GetBoardItems() []*WorkItem {
 	return nil
 }
 
-// TeamCounters are figures of the tasks of a team that are on record: those that
-// were sent to it or that it was given as a member of another team, and the work that
-// was given to members in them.
+// TeamCounters are totals of the recorded tasks of a team: those that were sent to it or given to
+// it as a member of another team, and the work that was given to members in them.
 type TeamCounters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its members, without a leader.
+	// Number of its members, without the leader.
 	MemberCount int32 `protobuf:"varint,1,opt,name=member_count,json=memberCount,proto3" json:"member_count,omitempty"`
-	// Work given to members, at every level below the team: delegations, hand-offs, steps.
+	// Work given to members at every level below the team: delegations, hand-overs, steps.
 	Tasks *TaskCounts `protobuf:"bytes,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Tasks that were sent to the team, and work that it began as a member of another one.
+	// Tasks that were sent to the team, and work that it started as a member of another team.
 	Runs *TaskCounts `protobuf:"bytes,3,opt,name=runs,proto3" json:"runs,omitempty"`
-	// What all of it cost.
+	// Total cost.
 	Spent *Spent `protobuf:"bytes,4,opt,name=spent,proto3" json:"spent,omitempty"`
-	// Half of the runs that have ended took no longer; unset: none has.
+	// Median duration of the runs that have ended; unset if none has.
 	RunP50 *durationpb.Duration `protobuf:"bytes,5,opt,name=run_p50,json=runP50,proto3" json:"run_p50,omitempty"`
-	// 95 of 100 of the runs that have ended took no longer; unset: none has.
+	// 95th percentile of the duration of the runs that have ended; unset if none has.
 	RunP95 *durationpb.Duration `protobuf:"bytes,6,opt,name=run_p95,json=runP95,proto3" json:"run_p95,omitempty"`
-	// There are tasks that are not counted: older ones, or such whose record is damaged.
+	// Some tasks are not counted, because they are too old or their record is damaged.
 	Partial       bool `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -795,23 +794,22 @@ func (x *TeamCounters) GetPartial() bool {
 	return false
 }
 
-// TaskCounts count tasks by what became of them: total is the sum of pending,
-// active, done, failed and canceled.
+// TaskCounts count tasks by state. total is the sum of pending, active, done, failed and canceled.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All.
+	// All tasks.
 	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// Not begun.
+	// Tasks that have not started.
 	Pending int64 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
-	// Being worked on, or waiting.
+	// Tasks at work or waiting.
 	Active int64 `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
-	// Of the active ones those that wait for people.
+	// Active tasks that wait for people.
 	Waiting int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Ended with a result, or without an error.
+	// Tasks that ended without an error.
 	Done int64 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
-	// Failed, timed out, or refused.
+	// Tasks that failed, timed out, or were rejected.
 	Failed int64 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Canceled, or not needed any more.
+	// Tasks that were canceled or skipped.
 	Canceled      int64 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -896,31 +894,31 @@ func (x *TaskCounts) GetCanceled() int64 {
 	return 0
 }
 
-// MemberStatus is how a member of a team is and what it has done for the team.
+// MemberStatus is the state of a member of a team and the totals of its work for the team.
 type MemberStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id in the team; of a leader the team's.
+	// Its id in the team; for a leader, the team's id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What it is in the team.
+	// Whether it leads.
 	Role MemberStatus_Role `protobuf:"varint,2,opt,name=role,proto3,enum=team.v1.MemberStatus_Role" json:"role,omitempty"`
-	// What it does at the moment.
+	// What it is doing now.
 	Activity MemberStatus_Activity `protobuf:"varint,3,opt,name=activity,proto3,enum=team.v1.MemberStatus_Activity" json:"activity,omitempty"`
-	// It is healthy.
+	// Whether it is healthy.
 	Healthy bool `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// Why not.
+	// Why it is not healthy.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// It is switched off and does not count.
+	// It is disabled and does not count for the health of the team.
 	Disabled bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// Its circuit breaker, on the replica that answers.
+	// State of its circuit breaker on the replica that answers.
 	Breaker MemberStatus_Breaker `protobuf:"varint,7,opt,name=breaker,proto3,enum=team.v1.MemberStatus_Breaker" json:"breaker,omitempty"`
-	// The work that it was given; of a leader none.
+	// Work that it was given; empty for a leader.
 	Tasks *TaskCounts `protobuf:"bytes,8,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Half of its work that has ended with a result took no longer; of a leader its
-	// turns. Unset: none has.
+	// Median duration of its successful work, or for a leader of its turns; unset if there is none.
 	LatencyP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
-	// 95 of 100 took no longer.
+	// 95th percentile of the same durations.
 	LatencyP95 *durationpb.Duration `protobuf:"bytes,10,opt,name=latency_p95,json=latencyP95,proto3" json:"latency_p95,omitempty"`
-	// What its work cost, with everything below it; of a leader its own turns and tools.
+	// Cost of its work, including everything below it; for a leader, the cost of its own turns and
+	// tools.
 	Spent         *Spent `protobuf:"bytes,11,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1036,25 +1034,25 @@ func (x *MemberStatus) GetSpent() *Spent {
 // ActiveTask is a task of a team that has not ended.
 type ActiveTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; of work for another team that of the delegation, root~scope.
+	// Its id; for work in a task of another team, the id of the delegation, root~scope.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Its conversation.
 	ContextId string `protobuf:"bytes,2,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Its state.
 	State v1.TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=lf.a2a.v1.TaskState" json:"state,omitempty"`
-	// What was asked, in words; at most 200 characters.
+	// Text of the request; at most 200 characters.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// When it was accepted.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// Who works on it at the moment, as it began; at most 100.
+	// Work that is under way, in the order in which it started; at most 100.
 	Workers []*Worker `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
 	// It waits for people.
 	Waiting bool `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// A cancel is under way.
+	// A cancel was requested and is under way.
 	CancelRequested bool `protobuf:"varint,8,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// What it cost so far.
+	// Its cost so far.
 	Spent *Spent `protobuf:"bytes,9,opt,name=spent,proto3" json:"spent,omitempty"`
-	// The task that it is part of; empty: it is one of its own, sent to the team.
+	// The root task that it is part of; empty if it was sent to the team itself.
 	RootTaskId string `protobuf:"bytes,10,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
 	// The team that root_task_id was sent to.
 	RootAgentId   string `protobuf:"bytes,11,opt,name=root_agent_id,json=rootAgentId,proto3" json:"root_agent_id,omitempty"`
@@ -1174,17 +1172,17 @@ type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id: the root's id, "~" and the scope.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Who works: team/member/….
+	// Path of the agent: team/member/….
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// What kind of work.
+	// Kind of work.
 	Kind Step_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=team.v1.Step_Kind" json:"kind,omitempty"`
-	// A workflow's step id, a tool's name.
+	// Id of a workflow's step, or name of a tool.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// What it was given, in words; at most 200 characters.
+	// Text of its input; at most 200 characters.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// When it began, or was decided where it has not begun.
+	// When it started, or was decided if it has not started.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// How it stands.
+	// Its state.
 	State         TraceStep_State `protobuf:"varint,7,opt,name=state,proto3,enum=team.v1.TraceStep_State" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1272,17 +1270,17 @@ func (x *Worker) GetState() TraceStep_State {
 // OpenQuestion is a question that waits for people.
 type OpenQuestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task: the root.
+	// The root task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The agent that the task was given to.
+	// The agent that the task was sent to.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Its conversation; empty where the task is somebody else's.
+	// Its conversation; empty for a task of another principal.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// The question, who asks, and until when it may be answered.
+	// The question, with who asks and when it expires.
 	Question *Question `protobuf:"bytes,4,opt,name=question,proto3" json:"question,omitempty"`
 	// When it was asked.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// The task is somebody else's: the caller may answer by a role, and is shown
+	// The task belongs to another principal: the caller may answer because of a role, and sees
 	// nothing but the question.
 	ByRole        bool `protobuf:"varint,6,opt,name=by_role,json=byRole,proto3" json:"by_role,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1366,8 +1364,8 @@ type WatchTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task: a root, or a child by its id root~scope.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Go on behind this sequence instead of beginning with a snapshot, if all that
-	// followed it is still there.
+	// Sequence number to continue after. If later events are no longer available, the stream starts
+	// with a snapshot.
 	After         int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1417,12 +1415,12 @@ func (x *WatchTaskRequest) GetAfter() int64 {
 	return 0
 }
 
-// WatchTaskResponse is one thing that a watcher of a task is told.
+// WatchTaskResponse is one item of the stream.
 type WatchTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where to go on behind this answer.
+	// Sequence number to continue after.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What it is.
+	// The item.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -1500,12 +1498,12 @@ type isWatchTaskResponse_Kind interface {
 }
 
 type WatchTaskResponse_Snapshot struct {
-	// The task as it is; what was known of it before does not count.
+	// Full state of the task. It replaces everything sent before.
 	Snapshot *TaskSnapshot `protobuf:"bytes,2,opt,name=snapshot,proto3,oneof"`
 }
 
 type WatchTaskResponse_Event struct {
-	// Something happened.
+	// An event of the task.
 	Event *MonitorEvent `protobuf:"bytes,3,opt,name=event,proto3,oneof"`
 }
 
@@ -1513,12 +1511,12 @@ func (*WatchTaskResponse_Snapshot) isWatchTaskResponse_Kind() {}
 
 func (*WatchTaskResponse_Event) isWatchTaskResponse_Kind() {}
 
-// TaskSnapshot is a task at one moment.
+// TaskSnapshot is the state of a task at one time.
 type TaskSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Task *v1.Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// How it came to be so.
+	// Its trace.
 	Trace         *Trace `protobuf:"bytes,2,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1614,7 +1612,7 @@ func (x *GetTraceRequest) GetTaskId() string {
 	return ""
 }
 
-// GetTraceResponse is the answer.
+// GetTraceResponse is the trace.
 type GetTraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The trace.
@@ -1665,19 +1663,19 @@ type Trace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The agent that its root was given to.
+	// The agent that its root task was sent to.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its conversation.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Its state.
 	State v1.TaskState `protobuf:"varint,4,opt,name=state,proto3,enum=lf.a2a.v1.TaskState" json:"state,omitempty"`
-	// The sequence that it shows: WatchTask goes on behind it.
+	// Sequence number of the last event in the trace; WatchTask continues after it.
 	Seq int64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The task itself, with what is below it.
+	// The task itself, with everything below it.
 	Step *TraceStep `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
-	// Open questions, of any level.
+	// Open questions at every level.
 	Questions []*OpenQuestion `protobuf:"bytes,7,rep,name=questions,proto3" json:"questions,omitempty"`
-	// What it cost.
+	// Its cost.
 	Cost          *Rollup `protobuf:"bytes,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1773,23 +1771,23 @@ func (x *Trace) GetCost() *Rollup {
 // a call of a tool, a question, a judgement.
 type TraceStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id: the root's id, "~" and the scope. Of delegations it is the id of a task.
+	// Its id: the root's id, "~", and the scope. For a delegation this is the id of a task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who works: team/member/….
+	// Path of the agent: team/member/….
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// What kind of work; unset for a root.
+	// Kind of work; unset for a root.
 	Kind Step_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=team.v1.Step_Kind" json:"kind,omitempty"`
-	// The member that works; unset for a root.
+	// Member that works; unset for a root.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// A workflow's step id, a tool's name.
+	// Id of a workflow's step, or name of a tool.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// Id of the model's tool call that it answers.
 	CallId string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// What it was given.
+	// Its input.
 	Input *v1.Message `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
-	// How it stands.
+	// Its state.
 	State TraceStep_State `protobuf:"varint,8,opt,name=state,proto3,enum=team.v1.TraceStep_State" json:"state,omitempty"`
-	// How it ended; unset before.
+	// How it ended; unset if it has not ended.
 	Outcome Outcome `protobuf:"varint,9,opt,name=outcome,proto3,enum=team.v1.Outcome" json:"outcome,omitempty"`
 	// Its result.
 	//
@@ -1802,37 +1800,36 @@ type TraceStep struct {
 	Result isTraceStep_Result `protobuf_oneof:"result"`
 	// Why it did not succeed.
 	Error *Error `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
-	// What went wrong and did not stop it.
+	// Problems that did not fail it.
 	Warnings []string `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Its attempts, in order.
 	Attempts []*TraceAttempt `protobuf:"bytes,16,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	// When it was decided, or accepted.
+	// When it was decided, or for a root accepted.
 	Decided *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=decided,proto3" json:"decided,omitempty"`
-	// When its first attempt began; unset: it has not.
+	// When its first attempt started; unset if it has not started.
 	Started *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=started,proto3" json:"started,omitempty"`
-	// When it ended; unset: it has not.
+	// When it ended; unset if it has not ended.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=ended,proto3" json:"ended,omitempty"`
-	// What it cost so far, with everything below it.
+	// Its cost so far, including everything below it.
 	Spent *Spent `protobuf:"bytes,20,opt,name=spent,proto3" json:"spent,omitempty"`
-	// What it cost itself: spent without that of its steps.
+	// Its own cost: spent without the cost of its steps.
 	Own *Spent `protobuf:"bytes,21,opt,name=own,proto3" json:"own,omitempty"`
-	// What was decided in it, in order.
+	// Decisions made in it, in order.
 	Decisions []*TraceDecision `protobuf:"bytes,22,rep,name=decisions,proto3" json:"decisions,omitempty"`
-	// The steps that were decided in it, in order.
+	// Its steps, in the order they were decided.
 	Steps []*TraceStep `protobuf:"bytes,23,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Questions it asked, in order; of itself, not of its steps.
+	// Its own questions, not those of its steps, in order.
 	Questions []*TraceQuestion `protobuf:"bytes,24,rep,name=questions,proto3" json:"questions,omitempty"`
-	// What else is on record of it: commands, follow-up messages, checks of
-	// guardrails, notes, time limits that ran out. Events without what MonitorEvent
-	// leaves out.
+	// Other events on record: commands, follow-up messages, checks of guardrails, notes, expired time
+	// limits. Fields that MonitorEvent removes are removed.
 	Notes []*Event `protobuf:"bytes,25,rep,name=notes,proto3" json:"notes,omitempty"`
-	// The detached task that its work became.
+	// Id of the detached task that it became.
 	SpawnedTaskId string `protobuf:"bytes,26,opt,name=spawned_task_id,json=spawnedTaskId,proto3" json:"spawned_task_id,omitempty"`
 	// Its task on another server.
 	Bound *Bound `protobuf:"bytes,27,opt,name=bound,proto3" json:"bound,omitempty"`
-	// The decider goes on while it runs.
+	// The scheduler may make further decisions while it runs.
 	Async bool `protobuf:"varint,28,opt,name=async,proto3" json:"async,omitempty"`
-	// Of a judgement: what was found.
+	// Verdict of a judgement.
 	Verdict       *Verdict `protobuf:"bytes,29,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2121,21 +2118,21 @@ func (*TraceStep_Transfer) isTraceStep_Result() {}
 // TraceAttempt is one attempt of a piece of work.
 type TraceAttempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; after a crash the same again.
+	// Number of the attempt, from 1. An attempt that is resumed after a crash keeps its number.
 	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// When it began.
 	Started *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started,proto3" json:"started,omitempty"`
-	// When it ended; unset: it has not, or a crash cut it off.
+	// When it ended; unset if it has not, or if a crash interrupted it.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"`
-	// The model that was used.
+	// Model that it called.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Where the member was reached.
+	// Address of the member.
 	Endpoint string `protobuf:"bytes,5,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Revision of the member's definition.
 	Revision string `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Why it failed.
 	Error *Error `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	// What it cost all the same, where it failed and was repeated.
+	// Cost of an attempt that failed and was repeated.
 	Spent         *Spent `protobuf:"bytes,8,opt,name=spent,proto3" json:"spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2227,36 +2224,36 @@ func (x *TraceAttempt) GetSpent() *Spent {
 	return nil
 }
 
-// TraceDecision is what was decided, and why.
+// TraceDecision is a decision and its reason.
 type TraceDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its sequence.
+	// Its sequence number.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When.
+	// When it was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Why: words of a rule or of a model.
+	// Reason, in the words of a rule or a model.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Id of the rule that matched.
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The values that the rule saw.
+	// The values that the rule read.
 	Values *structpb.Struct `protobuf:"bytes,5,opt,name=values,proto3" json:"values,omitempty"`
-	// Ids of the steps to run, as TraceStep has them; more than one: at the same time.
+	// Ids of the steps to run, as in TraceStep; several run at the same time.
 	Steps []string `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Or: it is finished, with the reply or hand-over that the step ends with.
+	// Or: the run ends, with the reply or transfer of the step.
 	Finished bool `protobuf:"varint,7,opt,name=finished,proto3" json:"finished,omitempty"`
-	// Or: what people are asked.
+	// Or: a question to the user.
 	Ask *v1.Message `protobuf:"bytes,8,opt,name=ask,proto3" json:"ask,omitempty"`
-	// A plan that is frozen from here on.
+	// A plan that does not change from here on.
 	Plan *structpb.Struct `protobuf:"bytes,9,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Changes of the run's context.
 	Updates map[string]*structpb.Value `protobuf:"bytes,10,rep,name=updates,proto3" json:"updates,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Ids of open steps that are not needed any more.
+	// Ids of open steps that are no longer needed.
 	Cancel []string `protobuf:"bytes,11,rep,name=cancel,proto3" json:"cancel,omitempty"`
 	// Ids of the steps whose results the reply joins.
 	Joins []string `protobuf:"bytes,12,rep,name=joins,proto3" json:"joins,omitempty"`
-	// Or: the round of revision that begins, 2 at least.
+	// Or: number of the round of revision that begins, at least 2.
 	Round int32 `protobuf:"varint,13,opt,name=round,proto3" json:"round,omitempty"`
-	// Why the reply is not what was asked for.
+	// Why the reply did not pass its review.
 	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2390,26 +2387,26 @@ func (x *TraceDecision) GetFailure() *Error {
 	return nil
 }
 
-// TraceQuestion is a question and what came of it.
+// TraceQuestion is a question and its answer.
 type TraceQuestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	// What is asked for.
+	// Kind of the question.
 	Kind Asked_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=team.v1.Asked_Kind" json:"kind,omitempty"`
-	// The words.
+	// Text of the question.
 	Message *v1.Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Roles that may answer; none is the task's owner.
+	// Roles that may answer; empty means the owner of the task.
 	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	// When it was asked.
 	Asked *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=asked,proto3" json:"asked,omitempty"`
-	// When it lapses.
+	// When it expires.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
-	// The answer; unset: there is none.
+	// The answer; unset if there is none.
 	Answer *v1.Message `protobuf:"bytes,7,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Who answered: account/principal.
 	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
-	// When it was answered, or closed without an answer; unset: it is open.
+	// When it was answered, or closed without an answer; unset if it is open.
 	Closed        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2508,17 +2505,16 @@ func (x *TraceQuestion) GetClosed() *timestamppb.Timestamp {
 	return nil
 }
 
-// Rollup is the cost of a task by who caused it. The own parts of each list add up
-// to spent exactly.
+// Rollup is the cost of a task by originator. The own fields of each list add up to spent exactly.
 type Rollup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All.
+	// Total cost.
 	Spent *Spent `protobuf:"bytes,1,opt,name=spent,proto3" json:"spent,omitempty"`
-	// By who worked, in the order of their paths.
+	// Cost by agent, ordered by path.
 	Members []*Rollup_Share `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
-	// By the team that it was done in, in the order of their paths.
+	// Cost by the team in which it arose, ordered by path.
 	Teams []*Rollup_Share `protobuf:"bytes,3,rep,name=teams,proto3" json:"teams,omitempty"`
-	// By account: the one that the task belongs to.
+	// Cost by account: the one that the task belongs to.
 	Accounts      []*Rollup_Share `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2585,13 +2581,13 @@ func (x *Rollup) GetAccounts() []*Rollup_Share {
 // ListQuestionsRequest asks for open questions.
 type ListQuestionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only of tasks that this agent was given; empty is all.
+	// Only questions of tasks that were sent to this agent; empty means all.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Only of this task, or of a child of one; empty is all.
+	// Only questions of this task or child task; empty means all.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How many, from 1 to 100; 0 is 50.
+	// Maximum number of questions, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Of the answer before; empty begins.
+	// next_page_token of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2655,14 +2651,13 @@ func (x *ListQuestionsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListQuestionsResponse is a page of open questions: those of one task together,
-// as they were asked; as many as are asked for and have 3 MiB together, but at
-// least one.
+// ListQuestionsResponse is a page of open questions, grouped by task, in the order they were asked.
+// A page has at most 3 MiB, but at least one question.
 type ListQuestionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The questions.
 	Questions []*OpenQuestion `protobuf:"bytes,1,rep,name=questions,proto3" json:"questions,omitempty"`
-	// For the next page; empty: there is none.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2717,7 +2712,7 @@ type AnswerQuestionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task that asks: a root, or a child by its id root~scope.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The question; may be empty where the task has one open.
+	// Id of the question; it may be empty if exactly one is open.
 	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
 	// The answer.
 	//
@@ -2804,12 +2799,12 @@ type isAnswerQuestionRequest_Answer interface {
 }
 
 type AnswerQuestionRequest_Text struct {
-	// As text.
+	// The answer as text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3,oneof"`
 }
 
 type AnswerQuestionRequest_Message struct {
-	// As a message of the user; its message_id may be empty.
+	// The answer as a message of the user; its message_id may be empty.
 	Message *v1.Message `protobuf:"bytes,4,opt,name=message,proto3,oneof"`
 }
 
@@ -2817,11 +2812,11 @@ func (*AnswerQuestionRequest_Text) isAnswerQuestionRequest_Answer() {}
 
 func (*AnswerQuestionRequest_Message) isAnswerQuestionRequest_Answer() {}
 
-// AnswerQuestionResponse is what became of the task.
+// AnswerQuestionResponse is the state of the task.
 type AnswerQuestionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task as it is; the answer may not have reached who asked. Unset where it is
-	// somebody else's.
+	// The task. The asker may not have received the answer yet. Unset for a task of another
+	// principal.
 	Task          *v1.Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2867,11 +2862,11 @@ func (x *AnswerQuestionResponse) GetTask() *v1.Task {
 // Share is a part of the cost.
 type Rollup_Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who: the path team/member/…, or the account.
+	// Path of the agent or team, team/member/…, or the account.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What it caused itself.
+	// Its own cost.
 	Own *Spent `protobuf:"bytes,2,opt,name=own,proto3" json:"own,omitempty"`
-	// What it and everything below it caused.
+	// Its cost including everything below it.
 	Total         *Spent `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: team/v1/monitor.proto
 
-// The monitor: what teams and tasks do, as it happens and as it was, and the
-// questions that wait for people.
+// The monitor: what teams and tasks are doing and have done, and the questions that wait for
+// people.
 
 package teamv1
 
@@ -33,37 +33,33 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MonitorService shows a caller its own tasks: a task of somebody else is
-// TASK_NOT_FOUND. All figures are computed from the journals of the tasks. Safe
-// for concurrent use.
+// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
+// computed from the journals of the tasks. Safe for concurrent use.
 type MonitorServiceClient interface {
-	// WatchTeam shows a team: first a snapshot, then what happens in its tasks, and
-	// how the team is whenever that has changed. What it does as a member of another team
-	// is shown too: each piece of work that it began counts as one of its tasks. It ends with the call. Errors:
-	// AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open. Over
-	// REST the answer is a stream of server-sent events whose ids are cursors;
-	// Last-Event-ID is one.
+	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
+	// whenever the team has changed. Work that the team does as a member of another team is included;
+	// each piece of such work counts as one of its tasks. The stream ends when the caller closes it.
+	// Errors: AGENT_NOT_FOUND; INSUFFICIENT_RESOURCES if too many streams are open. Over REST the
+	// answer is a stream of server-sent events whose ids are cursors; Last-Event-ID takes one.
 	WatchTeam(ctx context.Context, in *WatchTeamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTeamResponse], error)
-	// WatchTask shows a task: first a snapshot, then its events, until it has ended.
-	// Errors: TASK_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open.
-	// Over REST the answer is a stream of server-sent events whose ids are sequences;
-	// Last-Event-ID is one.
+	// WatchTask streams a task: first a snapshot, then its events until it has ended. Errors:
+	// TASK_NOT_FOUND; INSUFFICIENT_RESOURCES if too many streams are open. Over REST the answer is a
+	// stream of server-sent events whose ids are sequence numbers; Last-Event-ID takes one.
 	WatchTask(ctx context.Context, in *WatchTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTaskResponse], error)
-	// GetTrace explains a task: every decision with its reason, everything that was
-	// done for it, and what it cost. Errors: TASK_NOT_FOUND.
+	// GetTrace returns the trace of a task: every decision with its reason, every step, and the cost.
+	// Errors: TASK_NOT_FOUND.
 	GetTrace(ctx context.Context, in *GetTraceRequest, opts ...grpc.CallOption) (*GetTraceResponse, error)
-	// ListQuestions lists the open questions of the caller's tasks, those that
-	// members of members and remote members ask included, and of other tasks of its
-	// account those that it may answer by a role. Errors: INVALID_REQUEST.
+	// ListQuestions lists the open questions of the caller's tasks, including those of nested and
+	// remote members, and those of other tasks of its account that it may answer because of a role.
+	// Errors: INVALID_REQUEST.
 	ListQuestions(ctx context.Context, in *ListQuestionsRequest, opts ...grpc.CallOption) (*ListQuestionsResponse, error)
-	// AnswerQuestion answers an open question. It is SendMessage with the question
-	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
-	// INVALID_REQUEST with the open questions when it is none of them,
-	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
-	// to roles of which the caller has none, QUESTION_ANSWERED with the first answer. Of
-	// somebody else's task a caller may answer what it is listed, and gets
-	// QUESTION_ANSWERED for what it might have answered; all else is TASK_NOT_FOUND. The
-	// same answer given again is taken once.
+	// AnswerQuestion answers an open question. It is a SendMessage with the question in its metadata
+	// that returns at once, with the same errors: TASK_NOT_FOUND; INVALID_REQUEST with the open
+	// questions if the question is not one of them; UNSUPPORTED_OPERATION for a task that has ended;
+	// PERMISSION_DENIED for a question to roles that the caller does not have; QUESTION_ANSWERED with
+	// the first answer. For a task of another principal, the caller may answer the questions that
+	// ListQuestions returns, and gets QUESTION_ANSWERED for those that it could have answered;
+	// anything else is TASK_NOT_FOUND. A repeated answer is accepted only once.
 	AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error)
 }
 
@@ -147,37 +143,33 @@ func (c *monitorServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQue
 // All implementations must embed UnimplementedMonitorServiceServer
 // for forward compatibility.
 //
-// MonitorService shows a caller its own tasks: a task of somebody else is
-// TASK_NOT_FOUND. All figures are computed from the journals of the tasks. Safe
-// for concurrent use.
+// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
+// computed from the journals of the tasks. Safe for concurrent use.
 type MonitorServiceServer interface {
-	// WatchTeam shows a team: first a snapshot, then what happens in its tasks, and
-	// how the team is whenever that has changed. What it does as a member of another team
-	// is shown too: each piece of work that it began counts as one of its tasks. It ends with the call. Errors:
-	// AGENT_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open. Over
-	// REST the answer is a stream of server-sent events whose ids are cursors;
-	// Last-Event-ID is one.
+	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
+	// whenever the team has changed. Work that the team does as a member of another team is included;
+	// each piece of such work counts as one of its tasks. The stream ends when the caller closes it.
+	// Errors: AGENT_NOT_FOUND; INSUFFICIENT_RESOURCES if too many streams are open. Over REST the
+	// answer is a stream of server-sent events whose ids are cursors; Last-Event-ID takes one.
 	WatchTeam(*WatchTeamRequest, grpc.ServerStreamingServer[WatchTeamResponse]) error
-	// WatchTask shows a task: first a snapshot, then its events, until it has ended.
-	// Errors: TASK_NOT_FOUND, INSUFFICIENT_RESOURCES when too many streams are open.
-	// Over REST the answer is a stream of server-sent events whose ids are sequences;
-	// Last-Event-ID is one.
+	// WatchTask streams a task: first a snapshot, then its events until it has ended. Errors:
+	// TASK_NOT_FOUND; INSUFFICIENT_RESOURCES if too many streams are open. Over REST the answer is a
+	// stream of server-sent events whose ids are sequence numbers; Last-Event-ID takes one.
 	WatchTask(*WatchTaskRequest, grpc.ServerStreamingServer[WatchTaskResponse]) error
-	// GetTrace explains a task: every decision with its reason, everything that was
-	// done for it, and what it cost. Errors: TASK_NOT_FOUND.
+	// GetTrace returns the trace of a task: every decision with its reason, every step, and the cost.
+	// Errors: TASK_NOT_FOUND.
 	GetTrace(context.Context, *GetTraceRequest) (*GetTraceResponse, error)
-	// ListQuestions lists the open questions of the caller's tasks, those that
-	// members of members and remote members ask included, and of other tasks of its
-	// account those that it may answer by a role. Errors: INVALID_REQUEST.
+	// ListQuestions lists the open questions of the caller's tasks, including those of nested and
+	// remote members, and those of other tasks of its account that it may answer because of a role.
+	// Errors: INVALID_REQUEST.
 	ListQuestions(context.Context, *ListQuestionsRequest) (*ListQuestionsResponse, error)
-	// AnswerQuestion answers an open question. It is SendMessage with the question
-	// in its metadata that returns at once, with the same errors: TASK_NOT_FOUND,
-	// INVALID_REQUEST with the open questions when it is none of them,
-	// UNSUPPORTED_OPERATION for a task that has ended, PERMISSION_DENIED for a question
-	// to roles of which the caller has none, QUESTION_ANSWERED with the first answer. Of
-	// somebody else's task a caller may answer what it is listed, and gets
-	// QUESTION_ANSWERED for what it might have answered; all else is TASK_NOT_FOUND. The
-	// same answer given again is taken once.
+	// AnswerQuestion answers an open question. It is a SendMessage with the question in its metadata
+	// that returns at once, with the same errors: TASK_NOT_FOUND; INVALID_REQUEST with the open
+	// questions if the question is not one of them; UNSUPPORTED_OPERATION for a task that has ended;
+	// PERMISSION_DENIED for a question to roles that the caller does not have; QUESTION_ANSWERED with
+	// the first answer. For a task of another principal, the caller may answer the questions that
+	// ListQuestions returns, and gets QUESTION_ANSWERED for those that it could have answered;
+	// anything else is TASK_NOT_FOUND. A repeated answer is accepted only once.
 	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
 	mustEmbedUnimplementedMonitorServiceServer()
 }

@@ -34,16 +34,16 @@ type RegisteredAgent struct {
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Where it is defined.
 	Origin Origin `protobuf:"varint,3,opt,name=origin,proto3,enum=team.v1.Origin" json:"origin,omitempty"`
-	// Names this state of the definition; empty for one of the file. An agent that
-	// came with a team has none of its own.
+	// Identifies this version of the definition; empty for one of the file, and for an agent that was
+	// created with a team.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// What it says of itself.
+	// Its description of itself.
 	Info *AgentInfo `protobuf:"bytes,5,opt,name=info,proto3" json:"info,omitempty"`
-	// How it is.
+	// Its health.
 	Health *Health `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
-	// When it was changed last; unset for one of the file.
+	// When it was last changed; unset for one of the file.
 	Changed *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Who changed it last: account/name.
+	// Who last changed it: account/name.
 	ChangedBy     string `protobuf:"bytes,8,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -135,14 +135,14 @@ func (x *RegisteredAgent) GetChangedBy() string {
 	return ""
 }
 
-// RegisterAgentRequest holds an agent.
+// RegisterAgentRequest holds the definition of an agent.
 type RegisterAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id: [a-z0-9][a-z0-9_-]{0,62}.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its definition.
 	Config *AgentConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Only says whether it could be registered.
+	// Validates the request without registering the agent.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,7 +199,7 @@ func (x *RegisterAgentRequest) GetValidateOnly() bool {
 	return false
 }
 
-// RegisterAgentResponse is what came of it.
+// RegisterAgentResponse is the registered agent.
 type RegisterAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
@@ -340,13 +340,13 @@ func (x *GetAgentResponse) GetAgent() *RegisteredAgent {
 // ListAgentsRequest asks for a page of agents.
 type ListAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those with this skill.
+	// Only agents with this skill.
 	Skill string `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
-	// Only those of this kind.
+	// Only agents of this kind.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// 1 to 100; 0 is 50.
+	// Maximum number of agents, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -413,9 +413,9 @@ func (x *ListAgentsRequest) GetPageToken() string {
 // ListAgentsResponse is a page of agents.
 type ListAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agents, by id.
+	// The agents and teams, ordered by id.
 	Agents []*RegisteredAgent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
-	// Token of the next page; empty at the end.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -465,16 +465,16 @@ func (x *ListAgentsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// UpdateAgentRequest holds another definition of an agent.
+// UpdateAgentRequest holds the new definition of an agent.
 type UpdateAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its definition.
 	Config *AgentConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Etag of what is replaced; empty replaces whatever is there.
+	// Etag of the version to replace; empty replaces any version.
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Only says whether it could be changed.
+	// Validates the request without changing the agent.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -538,7 +538,7 @@ func (x *UpdateAgentRequest) GetValidateOnly() bool {
 	return false
 }
 
-// UpdateAgentResponse is what came of it.
+// UpdateAgentResponse is the changed agent.
 type UpdateAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
@@ -589,7 +589,7 @@ type UnregisterAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Etag of what is deleted; empty deletes whatever is there.
+	// Etag of the version to delete; empty deletes any version.
 	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -639,7 +639,7 @@ func (x *UnregisterAgentRequest) GetEtag() string {
 	return ""
 }
 
-// UnregisterAgentResponse says nothing.
+// UnregisterAgentResponse is empty.
 type UnregisterAgentResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

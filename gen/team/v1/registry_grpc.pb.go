@@ -32,22 +32,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RegistryService is the agent manager over the wire: agents and teams by id, those
-// of the server's file beside those that were registered here. What holds for
-// TeamService holds here.
+// RegistryService manages agents. It returns agents and teams by id, both those of the server's
+// file and those that were registered here. The rules of TeamService apply.
 type RegistryServiceClient interface {
 	// RegisterAgent adds an agent. Errors: INVALID_TEAM_CONFIG with every fault;
-	// AGENT_INITIALIZATION_FAILED where it cannot be set up.
+	// AGENT_INITIALIZATION_FAILED if it cannot be set up.
 	RegisterAgent(ctx context.Context, in *RegisterAgentRequest, opts ...grpc.CallOption) (*RegisterAgentResponse, error)
 	// GetAgent returns an agent or team. Errors: AGENT_NOT_FOUND.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*GetAgentResponse, error)
-	// ListAgents returns the agents and teams, by id.
+	// ListAgents returns the agents and teams, ordered by id.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
-	// UpdateAgent puts another definition in the place of an agent's. Errors: those
-	// of RegisterAgent; AGENT_NOT_FOUND; VERSION_CONFLICT.
+	// UpdateAgent replaces the definition of an agent. Errors: those of RegisterAgent;
+	// AGENT_NOT_FOUND; VERSION_CONFLICT.
 	UpdateAgent(ctx context.Context, in *UpdateAgentRequest, opts ...grpc.CallOption) (*UpdateAgentResponse, error)
-	// UnregisterAgent takes an agent away. Errors: AGENT_NOT_FOUND; VERSION_CONFLICT;
-	// INVALID_TEAM_CONFIG where a team needs it.
+	// UnregisterAgent removes an agent. Errors: AGENT_NOT_FOUND; VERSION_CONFLICT;
+	// INVALID_TEAM_CONFIG if a team uses it.
 	UnregisterAgent(ctx context.Context, in *UnregisterAgentRequest, opts ...grpc.CallOption) (*UnregisterAgentResponse, error)
 }
 
@@ -113,22 +112,21 @@ func (c *registryServiceClient) UnregisterAgent(ctx context.Context, in *Unregis
 // All implementations must embed UnimplementedRegistryServiceServer
 // for forward compatibility.
 //
-// RegistryService is the agent manager over the wire: agents and teams by id, those
-// of the server's file beside those that were registered here. What holds for
-// TeamService holds here.
+// RegistryService manages agents. It returns agents and teams by id, both those of the server's
+// file and those that were registered here. The rules of TeamService apply.
 type RegistryServiceServer interface {
 	// RegisterAgent adds an agent. Errors: INVALID_TEAM_CONFIG with every fault;
-	// AGENT_INITIALIZATION_FAILED where it cannot be set up.
+	// AGENT_INITIALIZATION_FAILED if it cannot be set up.
 	RegisterAgent(context.Context, *RegisterAgentRequest) (*RegisterAgentResponse, error)
 	// GetAgent returns an agent or team. Errors: AGENT_NOT_FOUND.
 	GetAgent(context.Context, *GetAgentRequest) (*GetAgentResponse, error)
-	// ListAgents returns the agents and teams, by id.
+	// ListAgents returns the agents and teams, ordered by id.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
-	// UpdateAgent puts another definition in the place of an agent's. Errors: those
-	// of RegisterAgent; AGENT_NOT_FOUND; VERSION_CONFLICT.
+	// UpdateAgent replaces the definition of an agent. Errors: those of RegisterAgent;
+	// AGENT_NOT_FOUND; VERSION_CONFLICT.
 	UpdateAgent(context.Context, *UpdateAgentRequest) (*UpdateAgentResponse, error)
-	// UnregisterAgent takes an agent away. Errors: AGENT_NOT_FOUND; VERSION_CONFLICT;
-	// INVALID_TEAM_CONFIG where a team needs it.
+	// UnregisterAgent removes an agent. Errors: AGENT_NOT_FOUND; VERSION_CONFLICT;
+	// INVALID_TEAM_CONFIG if a team uses it.
 	UnregisterAgent(context.Context, *UnregisterAgentRequest) (*UnregisterAgentResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
 }

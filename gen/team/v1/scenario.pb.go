@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: team/v1/scenario.proto
 
-// Tests of teams: what a *_test.yaml file holds, which `team-server test` plays
-// without a model and without a network. One definition gives the Go types, the
-// rules a file is checked against and the schema for editors.
+// Tests of teams: the contents of *_test.yaml files, which `team-server test` runs without a model
+// and without a network. This one definition yields the Go types, the validation rules and the
+// schema for editors.
 
 package teamv1
 
@@ -38,7 +38,7 @@ const (
 	FinalState_COMPLETED FinalState_Value = 1
 	// It ended with an error.
 	FinalState_FAILED FinalState_Value = 2
-	// It was refused.
+	// It was rejected.
 	FinalState_REJECTED FinalState_Value = 3
 	// It was canceled.
 	FinalState_CANCELED FinalState_Value = 4
@@ -98,18 +98,18 @@ type ScenarioFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the format: v1. Required.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Configuration that is tested, relative to this file; unset: of NAME_test.yaml
-	// it is NAME.yaml where there is one, else team.yaml.
+	// Configuration to test, relative to this file. Unset means NAME.yaml for NAME_test.yaml if it
+	// exists, else team.yaml.
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// Team or agent of scenarios that name none; unset: the configuration's default.
+	// Team or agent of scenarios that do not set one; unset means the configuration's default.
 	Team string `protobuf:"bytes,3,opt,name=team,proto3" json:"team,omitempty"`
-	// Models of the configuration that play a script instead, by name.
+	// Scripts that replace models of the configuration, by name.
 	Models map[string]*ModelScript `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Agents of the configuration that do steps instead, by id: those on other servers.
+	// Scripts that replace agents of the configuration, by id, such as agents on other servers.
 	Agents map[string]*ScriptedAgent `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Time of one scenario; 30s.
+	// Timeout of one scenario; 30s.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The scenarios. Each is played by itself, several at the same time.
+	// The scenarios. They are independent, and several run at the same time.
 	Scenarios     []*Scenario `protobuf:"bytes,7,rep,name=scenarios,proto3" json:"scenarios,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -194,13 +194,12 @@ func (x *ScenarioFile) GetScenarios() []*Scenario {
 	return nil
 }
 
-// ModelScript is what a model answers: the script of a scripted model, in a file
-// or in place.
+// ModelScript is the script of a scripted model, in a file or inline.
 type ModelScript struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Script, relative to this file.
+	// Script file, relative to this file.
 	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	// The script itself: a list of answers for each agent that asks the model.
+	// Inline script: a list of answers for each agent that asks the model.
 	Agents        *structpb.Struct `protobuf:"bytes,2,opt,name=agents,proto3" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -250,26 +249,26 @@ func (x *ModelScript) GetAgents() *structpb.Struct {
 	return nil
 }
 
-// Scenario is a conversation with a team, and what has to come of it.
+// Scenario is a conversation with a team, and what is expected of it.
 type Scenario struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it shows, in a few words. Required.
+	// What it tests, in a few words. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Team or agent that is asked; unset is the file's.
+	// Team or agent to call; unset means the file's.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
-	// Models that play another script than in the rest of the file.
+	// Scripts of models that differ from the rest of the file.
 	Models map[string]*ModelScript `protobuf:"bytes,3,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Agents that do other steps than in the rest of the file.
+	// Scripts of agents that differ from the rest of the file.
 	Agents map[string]*ScriptedAgent `protobuf:"bytes,4,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The message.
 	Send string `protobuf:"bytes,5,opt,name=send,proto3" json:"send,omitempty"`
-	// Answers to the questions that the team asks, in order.
+	// Answers to the team's questions, in order.
 	Answers []string `protobuf:"bytes,6,rep,name=answers,proto3" json:"answers,omitempty"`
-	// What has to come of it.
+	// What is expected.
 	Want *Expectation `protobuf:"bytes,7,opt,name=want,proto3" json:"want,omitempty"`
-	// Or: several messages of one conversation, one after the other.
+	// Or: several messages of one conversation, in order.
 	Turns []*ScenarioTurn `protobuf:"bytes,8,rep,name=turns,proto3" json:"turns,omitempty"`
-	// Time of the scenario; unset is the file's.
+	// Timeout of the scenario; unset means the file's.
 	Timeout       *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -368,14 +367,14 @@ func (x *Scenario) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// ScenarioTurn is one message of a conversation, and what has to come of it.
+// ScenarioTurn is one message of a conversation, and what is expected of it.
 type ScenarioTurn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The message. Required.
 	Send string `protobuf:"bytes,1,opt,name=send,proto3" json:"send,omitempty"`
-	// Answers to the questions that the team asks, in order.
+	// Answers to the team's questions, in order.
 	Answers []string `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
-	// What has to come of it.
+	// What is expected.
 	Want          *Expectation `protobuf:"bytes,3,opt,name=want,proto3" json:"want,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -432,49 +431,48 @@ func (x *ScenarioTurn) GetWant() *Expectation {
 	return nil
 }
 
-// Expectation is what has to come of a message. What is not said is not looked
-// at, except that the run has to complete. An empty list is one that has to be
-// empty.
+// Expectation is what is expected after a message. Fields that are not set are not checked, except
+// that the run must complete. An empty list must be empty.
 type Expectation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the task stands in the end; unset is COMPLETED, or FAILED beside reason or error.
+	// Final state of the task; unset means COMPLETED, or FAILED if reason or error is set.
 	State FinalState_Value `protobuf:"varint,1,opt,name=state,proto3,enum=team.v1.FinalState_Value" json:"state,omitempty"`
-	// Reason of the error that it ended with.
+	// Reason of the error.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Text of the error that it ended with.
+	// Text of the error.
 	Error *TextExpectation `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// Text of the answer.
 	Reply *TextExpectation `protobuf:"bytes,4,opt,name=reply,proto3" json:"reply,omitempty"`
-	// Members that worked, each time, in the order they were chosen.
+	// Members that worked, in the order they were chosen, with repetitions.
 	Members []string `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
-	// Agents that worked at all levels, by their path below the team, each behind
-	// the team that chose it.
+	// Agents that worked at all levels, by their path below the team, each after the team that chose
+	// it.
 	Agents []string `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
-	// Members that were chosen at the same time: the most of one decision.
+	// Maximum number of members in one decision.
 	Parallel *int32 `protobuf:"varint,7,opt,name=parallel,proto3,oneof" json:"parallel,omitempty"`
-	// Rules that decided, in order.
+	// Rules that matched, in order.
 	Rules []string `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
-	// Steps of the workflow that ran, in order.
+	// Workflow steps that ran, in order.
 	Steps []string `protobuf:"bytes,9,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Steps of the workflow that were not needed.
+	// Workflow steps that were skipped.
 	Skipped []string `protobuf:"bytes,10,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	// Agents that did not succeed, by their path below the team.
 	Failed []string `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
 	// Questions that were asked, in order.
 	Questions []string `protobuf:"bytes,12,rep,name=questions,proto3" json:"questions,omitempty"`
-	// Calls of models, attempts that failed included.
+	// Calls of models, including failed attempts.
 	ModelCalls *int64 `protobuf:"varint,13,opt,name=model_calls,json=modelCalls,proto3,oneof" json:"model_calls,omitempty"`
-	// Calls of tools that are no members.
+	// Calls of tools, except those that stand for members.
 	ToolCalls *int64 `protobuf:"varint,14,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
-	// Work that members were given, at the first level.
+	// Work given to members, at the first level.
 	Delegations *int64 `protobuf:"varint,15,opt,name=delegations,proto3,oneof" json:"delegations,omitempty"`
 	// Hand-overs between members, at the first level.
 	Handoffs *int64 `protobuf:"varint,16,opt,name=handoffs,proto3,oneof" json:"handoffs,omitempty"`
-	// What an agent was given the last time it worked, by its path below the team.
+	// Last input of an agent, by its path below the team.
 	Given map[string]*TextExpectation `protobuf:"bytes,17,rep,name=given,proto3" json:"given,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What an agent said the last time it worked, by its path below the team.
+	// Last answer of an agent, by its path below the team.
 	Said map[string]*TextExpectation `protobuf:"bytes,18,rep,name=said,proto3" json:"said,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What may be spent.
+	// Maximum cost.
 	AtMost        *SpendLimit `protobuf:"bytes,19,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,7 +641,7 @@ func (x *Expectation) GetAtMost() *SpendLimit {
 	return nil
 }
 
-// FinalState is how a task stands in the end.
+// FinalState is the final state of a task.
 type FinalState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -680,16 +678,16 @@ func (*FinalState) Descriptor() ([]byte, []int) {
 	return file_team_v1_scenario_proto_rawDescGZIP(), []int{5}
 }
 
-// TextExpectation is what a text has to be. All that is said has to hold.
+// TextExpectation is what is expected of a text. All fields that are set must hold.
 type TextExpectation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole text.
 	Equals *string `protobuf:"bytes,1,opt,name=equals,proto3,oneof" json:"equals,omitempty"`
-	// Texts that are in it.
+	// Texts that it must contain.
 	Contains []string `protobuf:"bytes,2,rep,name=contains,proto3" json:"contains,omitempty"`
-	// Texts that are not in it.
+	// Texts that it must not contain.
 	Excludes []string `protobuf:"bytes,3,rep,name=excludes,proto3" json:"excludes,omitempty"`
-	// A regular expression (RE2) that is found in it.
+	// Regular expression (RE2) that it must match.
 	Matches       string `protobuf:"bytes,4,opt,name=matches,proto3" json:"matches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -753,12 +751,12 @@ func (x *TextExpectation) GetMatches() string {
 	return ""
 }
 
-// SpendLimit is what may be spent on one message.
+// SpendLimit is the maximum cost of a message.
 type SpendLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens, read and written.
+	// Input and output tokens.
 	Tokens *int64 `protobuf:"varint,1,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
-	// Money in USD. A model that plays a script costs what the one costs that it stands for.
+	// Cost in USD. A scripted model has the price of the model that it replaces.
 	Cost *float64 `protobuf:"fixed64,2,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// Calls of models.
 	ModelCalls *int64 `protobuf:"varint,3,opt,name=model_calls,json=modelCalls,proto3,oneof" json:"model_calls,omitempty"`

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: team/v1/team.proto
 
-// Teams that are made, changed and deleted while the server runs.
+// Teams that are created, changed and deleted while the server runs.
 
 package teamv1
 
@@ -25,15 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Origin is where something is defined.
+// Origin is where an agent or team is defined.
 type Origin int32
 
 const (
-	// Not said.
+	// Not set.
 	Origin_ORIGIN_UNSPECIFIED Origin = 0
 	// In the server's file.
 	Origin_ORIGIN_FILE Origin = 1
-	// Over the wire.
+	// Created over the API.
 	Origin_ORIGIN_API Origin = 2
 )
 
@@ -78,17 +78,17 @@ func (Origin) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_team_proto_rawDescGZIP(), []int{0}
 }
 
-// TeamState is how a team is.
+// TeamState says whether a team can work.
 type TeamState int32
 
 const (
-	// Not said.
+	// Not set.
 	TeamState_TEAM_STATE_UNSPECIFIED TeamState = 0
 	// Every enabled member is healthy.
 	TeamState_TEAM_STATE_READY TeamState = 1
-	// Some enabled member is not.
+	// An enabled member is not healthy.
 	TeamState_TEAM_STATE_DEGRADED TeamState = 2
-	// It is not served: what it needs is not in the server's file any more.
+	// Not served: the server's file no longer defines something that the team needs.
 	TeamState_TEAM_STATE_ERROR TeamState = 3
 )
 
@@ -135,11 +135,11 @@ func (TeamState) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Role is what somebody is in a team.
+// Role says whether a member leads its team.
 type TeamMember_Role int32
 
 const (
-	// Not said.
+	// Not set.
 	TeamMember_ROLE_UNSPECIFIED TeamMember_Role = 0
 	// The leader.
 	TeamMember_ROLE_LEAD TeamMember_Role = 1
@@ -201,33 +201,33 @@ type Team struct {
 	Mode string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Where it is defined.
 	Origin Origin `protobuf:"varint,5,opt,name=origin,proto3,enum=team.v1.Origin" json:"origin,omitempty"`
-	// Names this state of the definition, for UpdateTeam and DeleteTeam; empty for a
-	// team of the file.
+	// Identifies this version of the definition for UpdateTeam and DeleteTeam; empty for a team of
+	// the file.
 	Etag string `protobuf:"bytes,6,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Names the definition with all that it reaches, as runs are tied to it.
+	// Identifies the definition including everything that it refers to. Runs are pinned to a
+	// revision.
 	Revision string `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The definition with the agents that came with it, as it was given; empty for a
-	// team of the file. One that was given to the previous version, in which a step of a
-	// workflow without after began with the run, has its steps in a parallel group.
+	// The definition as it was given, with the agents that were created with it; empty for a team of
+	// the file. In a definition from the previous version, workflow steps without after started with
+	// the run; they are returned in a parallel group.
 	Yaml string `protobuf:"bytes,8,opt,name=yaml,proto3" json:"yaml,omitempty"`
-	// How it is.
+	// Whether it can work.
 	State TeamState `protobuf:"varint,9,opt,name=state,proto3,enum=team.v1.TeamState" json:"state,omitempty"`
-	// Why it is not READY.
+	// Why its state is not READY.
 	Detail string `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`
-	// When it was made; unset for a team of the file.
+	// When it was created; unset for a team of the file.
 	Created *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created,proto3" json:"created,omitempty"`
-	// When it was changed last.
+	// When it was last changed.
 	Changed *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Who changed it last: account/name.
+	// Who last changed it: account/name.
 	ChangedBy string `protobuf:"bytes,13,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	// Limits that hold in another way than the definition says, because of a second
-	// one (R-002-5.1).
+	// Limits whose effective value differs from the definition, because another limit is smaller.
 	Adjusted []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
-	// Paths of the roles of steps that ask people of whom no key of the server has one:
-	// nobody can answer.
+	// Paths of roles that may answer a step's question but that no key of the server has, so nobody
+	// can answer.
 	Unheld []string `protobuf:"bytes,15,rep,name=unheld,proto3" json:"unheld,omitempty"`
-	// The steps of a workflow with those that each follows, whether the definition says so
-	// with after, by a group, or by its order.
+	// The steps of a workflow, each with its predecessors, whether the definition sets them by after,
+	// by a group, or by the order of the list.
 	Steps         []*TeamStep `protobuf:"bytes,16,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -375,14 +375,14 @@ func (x *Team) GetSteps() []*TeamStep {
 	return nil
 }
 
-// TeamStep is a step of a workflow in its place.
+// TeamStep is a step of a workflow and its predecessors.
 type TeamStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The member that works; empty for a question to people.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Ids of the steps that it follows; none: it begins with the run.
+	// Ids of the steps that must end first; if there are none, the step starts with the run.
 	After         []string `protobuf:"bytes,3,rep,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -439,16 +439,16 @@ func (x *TeamStep) GetAfter() []string {
 	return nil
 }
 
-// AdjustedLimit is a limit that a smaller one stands in for.
+// AdjustedLimit is a limit whose effective value is set by a smaller limit.
 type AdjustedLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path of the key, its parts joined by dots.
+	// Path of the limit, its parts joined by dots.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What the definition says.
+	// The value in the definition.
 	Set string `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
-	// What holds.
+	// The effective value.
 	Effective string `protobuf:"bytes,3,opt,name=effective,proto3" json:"effective,omitempty"`
-	// Path of the limit that is smaller, or that it is a default.
+	// Path of the smaller limit; if that is a default, a text that says so.
 	Because       string `protobuf:"bytes,4,opt,name=because,proto3" json:"because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -512,10 +512,10 @@ func (x *AdjustedLimit) GetBecause() string {
 	return ""
 }
 
-// CreateTeamRequest holds a team.
+// CreateTeamRequest holds the definition of a team.
 type CreateTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The definition.
+	// The definition, in one of three forms.
 	//
 	// Types that are valid to be assigned to Form:
 	//
@@ -523,9 +523,9 @@ type CreateTeamRequest struct {
 	//	*CreateTeamRequest_Config
 	//	*CreateTeamRequest_Contract
 	Form isCreateTeamRequest_Form `protobuf_oneof:"form"`
-	// Id of the team of config or contract; empty gives it one. YAML has its own.
+	// Id of the team for config and contract; empty generates one. YAML contains its own.
 	TeamId string `protobuf:"bytes,3,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Only says whether it could be made.
+	// Validates the request without creating the team.
 	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -614,19 +614,19 @@ type isCreateTeamRequest_Form interface {
 }
 
 type CreateTeamRequest_Yaml struct {
-	// YAML as in the server's file: one team, and agents that come with it. It
-	// uses models and tools of the file by their names, and names no files,
-	// variables or secrets.
+	// YAML as in the server's file: one team, and agents that are created with it. It may use the
+	// models and tools of the file by name, and must not refer to files, environment variables or
+	// secrets.
 	Yaml string `protobuf:"bytes,1,opt,name=yaml,proto3,oneof"`
 }
 
 type CreateTeamRequest_Config struct {
-	// The team alone.
+	// The team only.
 	Config *TeamConfig `protobuf:"bytes,2,opt,name=config,proto3,oneof"`
 }
 
 type CreateTeamRequest_Contract struct {
-	// Roles and how they work together, without steps (R-001-01, C-32).
+	// Roles and how they work together, without steps.
 	Contract *ContractTeam `protobuf:"bytes,5,opt,name=contract,proto3,oneof"`
 }
 
@@ -636,18 +636,18 @@ func (*CreateTeamRequest_Config) isCreateTeamRequest_Form() {}
 
 func (*CreateTeamRequest_Contract) isCreateTeamRequest_Form() {}
 
-// ContractTeam is a team of roles. It becomes a workflow: its roles in their order,
-// side by side, or the first one, those in the middle side by side, the last one;
-// each is given the task of the collaboration, and the results of those before it.
+// ContractTeam defines a team by roles. It becomes a workflow of the roles in sequence, in
+// parallel, or hybrid: the first one, those in the middle in parallel, then the last one. Each role
+// is given the task of the collaboration and the results of the roles before it.
 type ContractTeam struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name for people; 1 to 100 characters.
 	TeamName string `protobuf:"bytes,1,opt,name=team_name,json=teamName,proto3" json:"team_name,omitempty"`
 	// research, content_creation or problem_solving.
 	TeamType string `protobuf:"bytes,2,opt,name=team_type,json=teamType,proto3" json:"team_type,omitempty"`
-	// Who works; 2 to 5, each role once.
+	// The roles; 2 to 5, each name once.
 	AgentRoles []*ContractRole `protobuf:"bytes,3,rep,name=agent_roles,json=agentRoles,proto3" json:"agent_roles,omitempty"`
-	// How they work together.
+	// How the roles work together.
 	WorkflowConfig *ContractWorkflow `protobuf:"bytes,4,opt,name=workflow_config,json=workflowConfig,proto3" json:"workflow_config,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -711,12 +711,12 @@ func (x *ContractTeam) GetWorkflowConfig() *ContractWorkflow {
 	return nil
 }
 
-// ContractRole is a role and the agent that has it.
+// ContractRole is a role and its agent.
 type ContractRole struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name; researcher, analyst, writer and editor have instructions of their own.
+	// Its name. researcher, analyst, writer and editor have default instructions.
 	RoleName string `protobuf:"bytes,1,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
-	// The agent. Required.
+	// Its agent. Required.
 	AgentConfig   *ContractAgent `protobuf:"bytes,2,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -769,12 +769,12 @@ func (x *ContractRole) GetAgentConfig() *ContractAgent {
 // ContractAgent is an agent with a model.
 type ContractAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its model: a name of the file of the server, or how its provider names it, as in
-	// gpt-4o or openai/gpt-4o. Required.
+	// Its model: a name in the server's file, or the provider's name, such as gpt-4o or
+	// openai/gpt-4o. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Tools of the file of the server, by name.
+	// Names of tools in the server's file.
 	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What it is to do; empty takes those of the role.
+	// Its instructions; empty means those of the role.
 	Instructions  string `protobuf:"bytes,3,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -831,14 +831,14 @@ func (x *ContractAgent) GetInstructions() string {
 	return ""
 }
 
-// ContractWorkflow is how roles work together.
+// ContractWorkflow says how roles work together.
 type ContractWorkflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sequential, parallel or hybrid.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// The most rounds of a collaboration; 1 to 100, unset is the default.
+	// Maximum number of rounds of a collaboration, 1 to 100; unset means the default.
 	MaxIterations *int32 `protobuf:"varint,2,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
-	// How long a run may take; 1 or more, unset is the default.
+	// Timeout of a run in minutes, at least 1; unset means the default.
 	TimeoutMinutes *int32 `protobuf:"varint,3,opt,name=timeout_minutes,json=timeoutMinutes,proto3,oneof" json:"timeout_minutes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -895,12 +895,12 @@ func (x *ContractWorkflow) GetTimeoutMinutes() int32 {
 	return 0
 }
 
-// CreateTeamResponse is what came of it.
+// CreateTeamResponse is the created team.
 type CreateTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Its leader, where it has one, and its members (R-001-13); not with validate_only.
+	// Its leader, if it has one, and its members; empty with validate_only.
 	Members       []*TeamMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1045,9 +1045,9 @@ func (x *GetTeamResponse) GetTeam() *Team {
 // ListTeamsRequest asks for a page of teams.
 type ListTeamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 100; 0 is 50.
+	// Maximum number of teams, 1 to 100; 0 means 50.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1100,9 +1100,9 @@ func (x *ListTeamsRequest) GetPageToken() string {
 // ListTeamsResponse is a page of teams.
 type ListTeamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Teams, by id; without yaml.
+	// The teams, ordered by id, without yaml.
 	Teams []*Team `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
-	// Token of the next page; empty at the end.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1152,7 +1152,7 @@ func (x *ListTeamsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// UpdateTeamRequest holds another definition of a team.
+// UpdateTeamRequest holds the new definition of a team.
 type UpdateTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -1164,9 +1164,9 @@ type UpdateTeamRequest struct {
 	//	*UpdateTeamRequest_Yaml
 	//	*UpdateTeamRequest_Config
 	Form isUpdateTeamRequest_Form `protobuf_oneof:"form"`
-	// Etag of what is replaced; empty replaces whatever is there.
+	// Etag of the version to replace; empty replaces any version.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Only says whether it could be changed.
+	// Validates the request without changing the team.
 	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1253,12 +1253,12 @@ type isUpdateTeamRequest_Form interface {
 }
 
 type UpdateTeamRequest_Yaml struct {
-	// YAML with the team and the agents that come with it.
+	// YAML with the team and the agents that are created with it.
 	Yaml string `protobuf:"bytes,2,opt,name=yaml,proto3,oneof"`
 }
 
 type UpdateTeamRequest_Config struct {
-	// The team alone.
+	// The team only.
 	Config *TeamConfig `protobuf:"bytes,3,opt,name=config,proto3,oneof"`
 }
 
@@ -1266,7 +1266,7 @@ func (*UpdateTeamRequest_Yaml) isUpdateTeamRequest_Form() {}
 
 func (*UpdateTeamRequest_Config) isUpdateTeamRequest_Form() {}
 
-// UpdateTeamResponse is what came of it.
+// UpdateTeamResponse is the changed team.
 type UpdateTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The team.
@@ -1317,10 +1317,10 @@ type DeleteTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	TeamId string `protobuf:"bytes,1,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
-	// Etag of what is deleted; empty deletes whatever is there.
+	// Etag of the version to delete; empty deletes any version.
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Its collaborations, of all callers, are stopped at once; else it is not deleted
-	// while there are some.
+	// Stops the team's collaborations, of all callers, at once. If it is not set, a team with
+	// collaborations is not deleted.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1377,7 +1377,7 @@ func (x *DeleteTeamRequest) GetForce() bool {
 	return false
 }
 
-// DeleteTeamResponse says nothing.
+// DeleteTeamResponse is empty.
 type DeleteTeamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1460,18 +1460,19 @@ func (x *GetTeamStatusRequest) GetTeamId() string {
 	return ""
 }
 
-// GetTeamStatusResponse is how a team is.
+// GetTeamStatusResponse is the state of a team.
 type GetTeamStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its state.
 	State TeamState `protobuf:"varint,1,opt,name=state,proto3,enum=team.v1.TeamState" json:"state,omitempty"`
-	// Why it is not READY.
+	// Why its state is not READY.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Its leader, where it has one, and its members.
+	// Its leader, if it has one, and its members.
 	Members []*TeamMember `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
-	// How many collaborations of it run, of all callers.
+	// Number of its running collaborations, of all callers.
 	CollaborationsRunning int32 `protobuf:"varint,4,opt,name=collaborations_running,json=collaborationsRunning,proto3" json:"collaborations_running,omitempty"`
-	// How the caller's last one ended: completed, terminated or failed; empty: none has.
+	// How the caller's last collaboration with it ended: completed, terminated or failed; empty if
+	// none has ended.
 	LastCollaboration string `protobuf:"bytes,5,opt,name=last_collaboration,json=lastCollaboration,proto3" json:"last_collaboration,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1547,13 +1548,13 @@ type TeamMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id in the team.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The agent or team that it is.
+	// Id of its agent or team.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// What it is in the team.
+	// Whether it leads.
 	Role TeamMember_Role `protobuf:"varint,3,opt,name=role,proto3,enum=team.v1.TeamMember_Role" json:"role,omitempty"`
-	// How it is; unset where it was not asked.
+	// Its health; unset if it was not asked.
 	Health *MemberHealth `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
-	// Its role in words, where it has one.
+	// Name of its role, if it has one.
 	RoleName      string `protobuf:"bytes,5,opt,name=role_name,json=roleName,proto3" json:"role_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: team/v1/team.proto
 
-// Teams that are made, changed and deleted while the server runs.
+// Teams that are created, changed and deleted while the server runs.
 
 package teamv1
 
@@ -33,35 +33,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TeamService manages teams. A request, in each form, means what a file of version v2
-// means: steps of a workflow run in the order in which they are listed. Those of the
-// server's file are shown beside those that were made here, and are changed in the file
-// alone. What is changed here is on record when the call returns, is served at once by
-// this replica and soon by all others, and survives restarts; runs that go on, and tasks
-// that wait, keep the revision that they began with. Callers need a key that may manage teams
-// (PERMISSION_DENIED), except to read. Safe for concurrent use.
+// TeamService manages teams. It also lists the teams of the server's file, which can only be
+// changed in the file. Definitions have the meaning of a version v2 file: the steps of a workflow
+// run in the order in which they are listed. A change is on record when the call returns. This
+// replica serves it at once, all others soon after, and it survives restarts. Runs and waiting
+// tasks keep the revision that they began with. Calls other than reads need a key that may manage
+// teams; the error is PERMISSION_DENIED. Safe for concurrent use.
 type TeamServiceClient interface {
-	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
-	// itself, as application/yaml, with validate_only in the query. Errors:
-	// INVALID_TEAM_CONFIG with every fault and its place; AGENT_INITIALIZATION_FAILED
-	// names the agents that cannot be set up. Nothing is kept then.
+	// CreateTeam adds a team. Over REST the body may also be the YAML itself, as application/yaml,
+	// with validate_only in the query. Nothing is stored if it fails. Errors: INVALID_TEAM_CONFIG
+	// with every fault and its place; AGENT_INITIALIZATION_FAILED with the agents that cannot be set
+	// up.
 	CreateTeam(ctx context.Context, in *CreateTeamRequest, opts ...grpc.CallOption) (*CreateTeamResponse, error)
 	// GetTeam returns a team. Errors: TEAM_NOT_FOUND.
 	GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error)
-	// ListTeams returns the teams, by id.
+	// ListTeams returns the teams, ordered by id.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
-	// UpdateTeam puts another definition in the place of a team's; the body may be
-	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
-	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
-	// team's; INVALID_TEAM_CONFIG for steps that begin with the run in a team that was given
-	// to the previous version, and would follow others because of their place in the list.
+	// UpdateTeam replaces the definition of a team. The body may be YAML as in CreateTeam, with etag
+	// and validate_only in the query. Errors: those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT
+	// if the etag is not the team's; INVALID_TEAM_CONFIG if the team was defined in the previous
+	// version and has steps that start with the run there, but would now follow the steps above them
+	// in the list.
 	UpdateTeam(ctx context.Context, in *UpdateTeamRequest, opts ...grpc.CallOption) (*UpdateTeamResponse, error)
-	// DeleteTeam takes a team away, with the agents that came with it. Errors:
-	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
-	// it; COLLABORATION_IN_PROGRESS where it has some and force is not set. Its other
-	// tasks go on to their end.
+	// DeleteTeam deletes a team, with the agents that were created with it. Its tasks run to their
+	// end, except for collaborations, see force. Errors: TEAM_NOT_FOUND; VERSION_CONFLICT;
+	// INVALID_TEAM_CONFIG if another team uses it; COLLABORATION_IN_PROGRESS if it has collaborations
+	// and force is not set.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
-	// GetTeamStatus says how a team is, member by member. Errors: TEAM_NOT_FOUND.
+	// GetTeamStatus returns the state of a team and of each of its members. Errors: TEAM_NOT_FOUND.
 	GetTeamStatus(ctx context.Context, in *GetTeamStatusRequest, opts ...grpc.CallOption) (*GetTeamStatusResponse, error)
 }
 
@@ -137,35 +136,34 @@ func (c *teamServiceClient) GetTeamStatus(ctx context.Context, in *GetTeamStatus
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
 //
-// TeamService manages teams. A request, in each form, means what a file of version v2
-// means: steps of a workflow run in the order in which they are listed. Those of the
-// server's file are shown beside those that were made here, and are changed in the file
-// alone. What is changed here is on record when the call returns, is served at once by
-// this replica and soon by all others, and survives restarts; runs that go on, and tasks
-// that wait, keep the revision that they began with. Callers need a key that may manage teams
-// (PERMISSION_DENIED), except to read. Safe for concurrent use.
+// TeamService manages teams. It also lists the teams of the server's file, which can only be
+// changed in the file. Definitions have the meaning of a version v2 file: the steps of a workflow
+// run in the order in which they are listed. A change is on record when the call returns. This
+// replica serves it at once, all others soon after, and it survives restarts. Runs and waiting
+// tasks keep the revision that they began with. Calls other than reads need a key that may manage
+// teams; the error is PERMISSION_DENIED. Safe for concurrent use.
 type TeamServiceServer interface {
-	// CreateTeam adds a team (R-001-01). Over REST the body may also be the YAML
-	// itself, as application/yaml, with validate_only in the query. Errors:
-	// INVALID_TEAM_CONFIG with every fault and its place; AGENT_INITIALIZATION_FAILED
-	// names the agents that cannot be set up. Nothing is kept then.
+	// CreateTeam adds a team. Over REST the body may also be the YAML itself, as application/yaml,
+	// with validate_only in the query. Nothing is stored if it fails. Errors: INVALID_TEAM_CONFIG
+	// with every fault and its place; AGENT_INITIALIZATION_FAILED with the agents that cannot be set
+	// up.
 	CreateTeam(context.Context, *CreateTeamRequest) (*CreateTeamResponse, error)
 	// GetTeam returns a team. Errors: TEAM_NOT_FOUND.
 	GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error)
-	// ListTeams returns the teams, by id.
+	// ListTeams returns the teams, ordered by id.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
-	// UpdateTeam puts another definition in the place of a team's; the body may be
-	// YAML as that of CreateTeam, with etag and validate_only in the query. Errors:
-	// those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT where the etag is not the
-	// team's; INVALID_TEAM_CONFIG for steps that begin with the run in a team that was given
-	// to the previous version, and would follow others because of their place in the list.
+	// UpdateTeam replaces the definition of a team. The body may be YAML as in CreateTeam, with etag
+	// and validate_only in the query. Errors: those of CreateTeam; TEAM_NOT_FOUND; VERSION_CONFLICT
+	// if the etag is not the team's; INVALID_TEAM_CONFIG if the team was defined in the previous
+	// version and has steps that start with the run there, but would now follow the steps above them
+	// in the list.
 	UpdateTeam(context.Context, *UpdateTeamRequest) (*UpdateTeamResponse, error)
-	// DeleteTeam takes a team away, with the agents that came with it. Errors:
-	// TEAM_NOT_FOUND; VERSION_CONFLICT; INVALID_TEAM_CONFIG where another team needs
-	// it; COLLABORATION_IN_PROGRESS where it has some and force is not set. Its other
-	// tasks go on to their end.
+	// DeleteTeam deletes a team, with the agents that were created with it. Its tasks run to their
+	// end, except for collaborations, see force. Errors: TEAM_NOT_FOUND; VERSION_CONFLICT;
+	// INVALID_TEAM_CONFIG if another team uses it; COLLABORATION_IN_PROGRESS if it has collaborations
+	// and force is not set.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
-	// GetTeamStatus says how a team is, member by member. Errors: TEAM_NOT_FOUND.
+	// GetTeamStatus returns the state of a team and of each of its members. Errors: TEAM_NOT_FOUND.
 	GetTeamStatus(context.Context, *GetTeamStatusRequest) (*GetTeamStatusResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
 }

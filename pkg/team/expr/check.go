@@ -11,8 +11,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// The types of results. They exist for the checker only: values are maps, in
-// which what is not there is missing.
+// The types of results. Only the checker uses them; the values are maps without keys for missing
+// fields.
 var (
 	resultType = cel.ObjectType("team.Result")
 	lastType   = cel.ObjectType("team.Last")
@@ -51,8 +51,8 @@ func (p provider) FindStructFieldType(name, field string) (*types.FieldType, boo
 	return p.Registry.FindStructFieldType(name, field)
 }
 
-// reservedWord reports whether CEL keeps a word for itself.
-func reservedWord(word string) bool {
+// isReserved reports whether a word is reserved in CEL.
+func isReserved(word string) bool {
 	return slices.Contains(strings.Fields("as bool break bytes const continue double else false for function if import in int "+
 		"let list loop map namespace null null_type package return string true type uint var void while"), word)
 }
@@ -82,8 +82,8 @@ func (l *Language) explain(source string, issues *cel.Issues) *Error {
 	return &Error{Message: tidy(first.Message), Offset: at}
 }
 
-// noField is the fault of a field that results do not have. The compiler places
-// it at the dot, or at the parenthesis of has().
+// noField returns the error for a field that results do not have. The compiler reports the position
+// of the dot, or of the parenthesis of has().
 func noField(source string, at int, field string) *Error {
 	at += max(strings.Index(source[at:], field), 0)
 	fields := resultFields["team.Result"]
@@ -93,8 +93,8 @@ func noField(source string, at int, field string) *Error {
 	return Unknown(at, field, sortedKeys(fields), "a result has no field %q", field)
 }
 
-// undeclared is the fault of a variable or function that does not exist. The
-// compiler places a function at its opening parenthesis.
+// undeclared returns the error for an unknown variable or function. For a function the compiler
+// reports the position of its opening parenthesis.
 func (l *Language) undeclared(source string, at int, name string) *Error {
 	name, _, _ = strings.Cut(name, ".")
 	if at < len(source) && source[at] == '(' {
@@ -103,7 +103,7 @@ func (l *Language) undeclared(source string, at int, name string) *Error {
 	return Unknown(at, name, l.vars, "no such variable %q", name)
 }
 
-// tidy words a message of the compiler for people who do not know its inner names.
+// tidy shortens a message of the compiler and replaces internal names of operators.
 func tidy(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	return operatorName.ReplaceAllStringFunc(message, func(s string) string {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Error is what is wrong with an expression, a template or a name in them.
+// Error is a fault of an expression or a template, or an unknown name in another field.
 type Error struct {
 	// Message says what is wrong.
 	Message string
-	// Offset of the place in the text, in bytes from its start.
+	// Offset of the fault in the text, in bytes.
 	Offset int
-	// Unknown is the name that is not known; empty for other faults.
+	// Unknown is the unknown name; empty for other faults.
 	Unknown string
-	// Known are the names that could stand there, sorted; set with Unknown.
+	// Known are the valid names, sorted; set only with Unknown.
 	Known []string
 }
 
-// Error returns the message and what is known.
+// Error returns the message, followed by the valid names.
 func (e *Error) Error() string {
 	if e.Unknown == "" {
 		return e.Message
@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 	return e.Message + "; known here: " + strings.Join(e.Known, ", ")
 }
 
-// Unknown returns the fault of a name that is none of those known.
+// Unknown returns the error for an unknown name. known are the valid names, sorted.
 func Unknown(offset int, name string, known []string, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, args...), Offset: offset, Unknown: name, Known: known}
 }

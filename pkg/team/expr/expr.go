@@ -1,5 +1,5 @@
-// Package expr has the texts of a configuration that are evaluated in a run: conditions
-// and checks in CEL, and templates. They read named values and know nothing of a run.
+// Package expr evaluates the expressions of a configuration: conditions and checks in CEL, and
+// templates. It reads named values and does not depend on runs.
 package expr
 
 import (
@@ -17,34 +17,33 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxExprCost bounds the work of one evaluation, in CEL's units: far beyond any
-// honest rule, and a fraction of a second.
+// maxExprCost bounds the cost of one evaluation, in CEL's units: far above that of any useful rule,
+// and a fraction of a second.
 const maxExprCost = 1_000_000
 
-// maxExprLength bounds an expression, in characters.
+// maxExprLength is the maximum length of an expression, in characters.
 const maxExprLength = 16 << 10
 
-// Expr is a compiled condition in CEL: a rule's or a step's `when`, a repeat's
-// `until`, or the check of a review. A [Language] compiles the conditions, CompileCheck
-// the checks. Safe for concurrent use.
+// Expr is a compiled CEL expression: the `when` of a rule or step, the `until` of a repeat, or the
+// check of a review. Conditions are compiled by a [Language], checks by CompileCheck. Safe for
+// concurrent use.
 //
-// In rules it reads input (text), last {member, text, data, outcome}, turn (1
-// before the first choice), context, results[member], and every member under
-// its id where that is an identifier. In steps it reads input, context and
-// steps[id]. A result is {text, data, outcome}: data is the reply's JSON where
-// there is one, outcome is one of succeeded, empty, failed, timed_out,
-// rejected, canceled, skipped. Reading what is not there is not true;
-// has(critic.data) asks whether it is.
+// In rules it reads input (text), last {member, text, data, outcome}, turn (1 before the first
+// choice), context, results[member], and every member by its id if that is an identifier. In steps
+// it reads input, context and steps[id]. A result is {text, data, outcome}: data is the reply's
+// JSON, if it has any; outcome is one of succeeded, empty, failed, timed_out, rejected, canceled
+// and skipped. An expression that reads a missing value is not true; has(critic.data) tests for
+// one.
 //
-// A check is a condition, or a number from 0 to 1. It reads input (text), result,
-// expected (text), brief {task_description, expected_output, context}, and round.
+// A check is a condition, or a number from 0 to 1. It reads input (text), result, expected (text),
+// brief {task_description, expected_output, context}, and round.
 type Expr struct {
 	source  string
 	lang    *Language
 	program cel.Program
 	reads   []read
 	names   []Name
-	scores  bool // it is a check
+	scores  bool // the expression is a check
 }
 
 // read is a place where an expression reads a value.
@@ -53,21 +52,21 @@ type read struct {
 	text string
 }
 
-// Name is the id of a member or step that an expression or a template names.
+// Name is the id of a member or step in an expression or a template.
 type Name struct {
 	// ID of the member or step.
 	ID string
-	// Offset of the place in the text, in bytes from its start.
+	// Offset of the id in the text, in bytes.
 	Offset int
 }
 
-// Values returns the value of a variable by its name: a JSON value as of encoding/json,
-// an int64, or a result as [Result] returns it. An expression asks for those alone that
-// its language has. The same state of a run gives the same values. It is called by the
-// goroutine that evaluates.
+// Values returns the value of a variable: a JSON value as in encoding/json, an int64, or a result
+// as returned by [Result]. It is called only for the variables of the expression's language, by the
+// goroutine that evaluates the expression, and must return the same values for the same state of a
+// run.
 type Values func(name string) any
 
-// activation is what CEL asks for values.
+// activation provides the values to CEL.
 type activation struct {
 	lang *Language
 	of   Values
@@ -98,17 +97,18 @@ func CompileCheck(expr string) (*Expr, error) {
 	return e, nil
 }
 
-// Source returns the text that was compiled.
+// Source returns the source text of the expression.
 func (e *Expr) Source() string { return e.source }
 
-// Names returns the ids that the expression names, in the order of its text.
+// Names returns the ids in the expression, in the order of its text.
 func (e *Expr) Names() []Name { return e.names }
 
-// IsCheck reports whether the expression is a check, which has a score.
+// IsCheck reports whether the expression was compiled by CompileCheck.
 func (e *Expr) IsCheck() bool { return e.scores }
 
-// Eval reports whether the expression is true, and the values that it read by the text
-// of the place; nil: none. It fails only for an expression that takes too much work.
+// Eval reports whether the expression is true. read has the values that it read, keyed by the
+// source text that reads them; nil if it read none. The error is non-nil only if the evaluation
+// costs too much.
 func (e *Expr) Eval(v Values) (matched bool, read *structpb.Struct, err error) {
 	out, details, err := e.program.Eval(activation{e.lang, v})
 	var cancelled interpreter.EvalCancelledError
@@ -118,9 +118,9 @@ func (e *Expr) Eval(v Values) (matched bool, read *structpb.Struct, err error) {
 	return err == nil && out == types.True, e.values(details), nil
 }
 
-// Score returns what a check makes of a result: what is true is 1, what is not, or reads
-// what is not there, is 0. It fails for a check that takes too much work, and for what
-// is neither a condition nor a number.
+// Score returns the score of a check: 1 for true, 0 for false or if a value is missing, or the
+// number itself. It fails if the evaluation costs too much, or if the value is neither a boolean
+// nor a number.
 func (e *Expr) Score(v Values) (float64, error) {
 	out, _, err := e.program.Eval(activation{e.lang, v})
 	var cancelled interpreter.EvalCancelledError
@@ -128,7 +128,7 @@ func (e *Expr) Score(v Values) (float64, error) {
 		return 0, fmt.Errorf("the check %q takes too much work on this result; make it simpler", agent.Quote(e.source))
 	}
 	if err != nil || out == types.False {
-		return 0, nil //nolint:nilerr // it reads what is not there
+		return 0, nil //nolint:nilerr // a missing value scores 0
 	}
 	switch v := out.(type) {
 	case types.Bool:
@@ -143,17 +143,17 @@ func (e *Expr) Score(v Values) (float64, error) {
 	return 0, fmt.Errorf("the check %q is neither true or false nor a number, but of type %s", agent.Quote(e.source), out.Type().TypeName())
 }
 
-// Language is what the expressions of one kind may name. Safe for concurrent use.
+// Language is the set of names that expressions of one kind may use. Safe for concurrent use.
 type Language struct {
 	env  *cel.Env
-	vars []string            // names of variables, sorted
-	keys map[string][]string // of a variable: the ids it holds, sorted
+	vars []string            // names of the variables, sorted
+	keys map[string][]string // sorted ids in a variable, by its name
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ruleVars are the variables of rules, next to the members. They hide members
-// of the same name, which results[...] still reaches.
+// ruleVars are the variables of rules besides the members. They hide members of the same name,
+// which results[...] still reaches.
 var ruleVars = map[string]*cel.Type{
 	"input": cel.StringType, "turn": cel.IntType, "last": lastType,
 	"context": cel.MapType(cel.StringType, cel.DynType),
@@ -171,11 +171,11 @@ var checkVars = map[string]*cel.Type{
 	"brief": cel.MapType(cel.StringType, cel.DynType), "round": cel.IntType,
 }
 
-// ForRules returns the language of a supervisor's `when`, in a team with these members.
+// ForRules returns the language of rules in a team with these members.
 func ForRules(members []string) (*Language, error) {
 	vars := map[string]*cel.Type{}
 	for _, id := range members {
-		if identifier.MatchString(id) && !reservedWord(id) {
+		if identifier.MatchString(id) && !isReserved(id) {
 			vars[id] = resultType
 		}
 	}
@@ -185,8 +185,7 @@ func ForRules(members []string) (*Language, error) {
 	return newLanguage(vars, "results", members)
 }
 
-// ForSteps returns the language of a workflow's `when` and `until`, with the ids of its
-// steps.
+// ForSteps returns the language of conditions in a workflow with these steps.
 func ForSteps(steps []string) (*Language, error) {
 	return newLanguage(stepVars, "steps", steps)
 }
@@ -217,13 +216,13 @@ func (l *Language) declares(name string) bool {
 	return ok
 }
 
-// Compile returns a condition ready to run. The error is an *Error.
+// Compile compiles a condition. The error is an *Error.
 func (l *Language) Compile(source string) (*Expr, error) {
 	return l.compileAs(source, "true or false", types.BoolKind)
 }
 
-// compileAs returns an expression of one of these kinds, or of one that is not known
-// beforehand.
+// compileAs compiles an expression whose type must be one of kinds, or dynamic. what describes the
+// kinds for people.
 func (l *Language) compileAs(source, what string, kinds ...types.Kind) (*Expr, error) {
 	checked, issues := l.env.Compile(source)
 	if issues.Err() != nil {
@@ -244,7 +243,7 @@ func (l *Language) compileAs(source, what string, kinds ...types.Kind) (*Expr, e
 	return e, nil
 }
 
-// inspect notes what the expression reads and checks the ids it names.
+// inspect records what the expression reads and checks the ids that it names.
 func (e *Expr) inspect(checked *ast.AST) error {
 	in := &inspector{Expr: e, info: checked.SourceInfo()}
 	in.walk(checked.Expr(), false)
@@ -261,5 +260,5 @@ func (e *Expr) inspect(checked *ast.AST) error {
 	return nil
 }
 
-// kindOf says what the ids of a variable are.
+// kindOf says what the ids in a variable stand for.
 var kindOf = map[string]string{"results": "member", "steps": "step"}

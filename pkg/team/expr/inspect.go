@@ -17,20 +17,19 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// inspector finds in a checked expression what it reads and which ids it names.
+// inspector finds the values that a checked expression reads and the ids that it names.
 type inspector struct {
 	*Expr
 	info    *ast.SourceInfo
-	bound   []string // variables of the macros around the place
-	literal ast.Expr // a map or message written in it: such maps have no order
+	bound   []string // variables of the enclosing macros
+	literal ast.Expr // a map or message literal, which is not allowed because it has no order
 }
 
-// walk visits an expression. Within a loop only what is the same in each round
-// counts as read.
+// walk visits an expression. Inside a loop, only paths without computed keys are recorded as read.
 func (in *inspector) walk(e ast.Expr, loop bool) {
 	if root := in.root(e); root != "" {
 		in.name(e)
-		if !loop || constantPath(e) {
+		if !loop || isConstantPath(e) {
 			if text, err := cel.ExprToString(e, in.info); err == nil {
 				in.reads = append(in.reads, read{id: e.ID(), text: text})
 			}
@@ -50,7 +49,7 @@ func (in *inspector) walk(e ast.Expr, loop bool) {
 	}
 }
 
-// walkLoop visits what a macro like exists was expanded to.
+// walkLoop visits the expansion of a macro such as exists.
 func (in *inspector) walkLoop(c ast.ComprehensionExpr, loop bool) {
 	in.walk(c.IterRange(), loop)
 	outer := in.bound
@@ -61,8 +60,8 @@ func (in *inspector) walkLoop(c ast.ComprehensionExpr, loop bool) {
 	in.bound = outer
 }
 
-// root returns the variable that a path like critic.data["score"] begins with,
-// or "" for all other expressions.
+// root returns the variable that a path like critic.data["score"] starts with; "" for all other
+// expressions.
 func (in *inspector) root(e ast.Expr) string {
 	for operand := e; operand != nil; operand = operandOf(operand) {
 		if operand.Kind() == ast.IdentKind {
@@ -74,7 +73,7 @@ func (in *inspector) root(e ast.Expr) string {
 	return ""
 }
 
-// operandOf returns what a selection or an index is taken of, or nil.
+// operandOf returns the operand of a selection or an index; nil for other expressions.
 func operandOf(e ast.Expr) ast.Expr {
 	if e.Kind() == ast.SelectKind {
 		return e.AsSelect().Operand()
@@ -85,8 +84,8 @@ func operandOf(e ast.Expr) ast.Expr {
 	return nil
 }
 
-// constantPath reports whether a path has no computed keys.
-func constantPath(e ast.Expr) bool {
+// isConstantPath reports whether a path has no computed keys.
+func isConstantPath(e ast.Expr) bool {
 	for ; e != nil; e = operandOf(e) {
 		if e.Kind() == ast.CallKind && e.AsCall().Args()[1].Kind() != ast.LiteralKind {
 			return false
@@ -104,7 +103,7 @@ func (in *inspector) walkKeys(e ast.Expr, loop bool) {
 	}
 }
 
-// name notes the id in steps.ID or steps["ID"], where a path has one.
+// name records the id in a path that starts with steps.ID or steps["ID"].
 func (in *inspector) name(e ast.Expr) {
 	for ; e != nil; e = operandOf(e) {
 		operand := operandOf(e)
@@ -121,14 +120,14 @@ func (in *inspector) name(e ast.Expr) {
 	}
 }
 
-// offset returns where an expression begins in the source, in bytes; of a
-// selection where its field does.
+// offset returns the byte offset of an expression in the source; for a selection, that of its
+// field.
 func (in *inspector) offset(e ast.Expr) int {
 	at := in.info.GetStartLocation(e.ID())
 	return fieldOffset(in.source, byteOffset(in.source, at.Line(), at.Column()))
 }
 
-// children of an expression that is no path, loop or literal.
+// children returns the direct subexpressions of an expression that is not a path, loop, or literal.
 func children(e ast.Expr) []ast.Expr {
 	switch kind := e.Kind(); {
 	case kind == ast.SelectKind:
@@ -145,7 +144,8 @@ func children(e ast.Expr) []ast.Expr {
 	return c.Args()
 }
 
-// values returns what was read, by the text of the place; nil when nothing was.
+// values returns the values that were read, keyed by the source text that reads them; nil if
+// nothing was read.
 func (e *Expr) values(details *cel.EvalDetails) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for _, r := range e.reads {
@@ -164,11 +164,10 @@ func (e *Expr) values(details *cel.EvalDetails) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// maxValue bounds what is recorded of a value that was read, in bytes: the
-// record has the whole text already.
+// maxValue is the maximum size of a recorded value, in bytes. The full text is elsewhere on record.
 const maxValue = 256
 
-// digest shortens a value for the record.
+// digest returns the value, or a short description if it is too large to be recorded.
 func digest(v *structpb.Value) *structpb.Value {
 	if proto.Size(v) <= maxValue {
 		return v
@@ -184,7 +183,7 @@ func digest(v *structpb.Value) *structpb.Value {
 	return v
 }
 
-// byteOffset turns a line from 1 and a column in characters from 0 into bytes.
+// byteOffset converts a line, from 1, and a column in characters, from 0, to a byte offset.
 func byteOffset(source string, line, column int) int {
 	start := 0
 	for ; line > 1; line-- {
@@ -202,7 +201,7 @@ func byteOffset(source string, line, column int) int {
 	return offset
 }
 
-// fieldOffset moves from the dot of a selection to its field.
+// fieldOffset returns the offset of the field if offset is that of a selection's dot.
 func fieldOffset(source string, offset int) int {
 	if offset < len(source) && source[offset] == '.' {
 		rest := source[offset+1:]

@@ -12,18 +12,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Template is a text with placeholders: {{input}}, {{steps.ID.text}},
-// {{context.KEY}}, {{brief.task_description}}, {{brief.expected_output}}, and nothing else.
-// What is put in stays as it is: braces in it mean nothing. What is not there yet is empty.
-// Safe for concurrent use.
+// Template is a text with placeholders: {{input}}, {{steps.ID.text}}, {{context.KEY}},
+// {{brief.task_description}} and {{brief.expected_output}}. Inserted texts are not interpreted:
+// braces in them have no meaning. A missing value is empty. Safe for concurrent use.
 type Template struct {
 	pieces []piece
 }
 
-// piece is literal text, or a placeholder with what it names.
+// piece is literal text or a placeholder.
 type piece struct {
 	kind   pieceKind
-	text   string // the literal; the step's id; the context's key
+	text   string // the literal text, the id of the step, or the key of the context
 	offset int
 }
 
@@ -43,8 +42,8 @@ var (
 	briefPlaceholder   = regexp.MustCompile(`^brief\.(task_description|expected_output)$`)
 )
 
-// CompileTemplate compiles a step's task. stepIDs are the steps it may name.
-// The error is an *Error.
+// CompileTemplate compiles a template. stepIDs are the ids of the steps that it may name. The error
+// is an *Error.
 func CompileTemplate(text string, stepIDs []string) (*Template, error) {
 	t := &Template{}
 	for at := 0; at < len(text); {
@@ -75,7 +74,7 @@ func (t *Template) literal(text string) {
 	}
 }
 
-// placeholder reads what stands between the braces that open at offset.
+// placeholder parses the text between braces that open at offset.
 func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 	name := strings.TrimSpace(inner)
 	if name == "input" {
@@ -98,15 +97,15 @@ func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 	return piece{}, Unknown(offset, name, known, "no such placeholder {{%s}}", name)
 }
 
-// Given is what the placeholders of a template stand for.
+// Given holds the values of a template's placeholders.
 type Given struct {
-	// Input is {{input}}: the message of the run.
+	// Input is the value of {{input}}: the message of the run.
 	Input *a2av1.Message
-	// Context is {{context.KEY}}.
+	// Context has the values of {{context.KEY}}.
 	Context map[string]*structpb.Value
-	// Brief is {{brief.…}}; nil is none.
+	// Brief has the values of {{brief.…}}; nil if there is none.
 	Brief *teamv1.Brief
-	// Step returns {{steps.ID.text}}; empty where there is no result yet.
+	// Step returns the value of {{steps.ID.text}}; empty if the step has no result yet.
 	Step func(id string) string
 }
 
@@ -121,7 +120,7 @@ func (t *Template) Names() []Name {
 	return names
 }
 
-// Text returns the template filled in.
+// Text returns the template with its values.
 func (t *Template) Text(g *Given) string {
 	var b strings.Builder
 	for _, p := range t.pieces {
@@ -141,8 +140,8 @@ func (t *Template) Text(g *Given) string {
 	return b.String()
 }
 
-// Message returns the template filled in, as a user's message. Where it has the input's
-// text, the input's other content follows.
+// Message returns the template with its values as a user's message. If the template uses {{input}},
+// the parts of the input that are not text are appended.
 func (t *Template) Message(g *Given) *a2av1.Message {
 	m := agent.UserMessage("", t.Text(g))
 	if !t.has(pieceInput) {
@@ -161,7 +160,7 @@ func (t *Template) has(kind pieceKind) bool {
 	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.kind == kind })
 }
 
-// briefText is what a placeholder names of a brief; empty without one.
+// briefText returns a field of a brief, which may be nil.
 func briefText(b *teamv1.Brief, name string) string {
 	if name == "expected_output" {
 		return b.GetExpectedOutput()

@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Result returns a result as expressions see it: outcome, and text and data only where
-// there are such. m is the message, nil where there is none.
+// Result returns a result as expressions read it: outcome, and text and data only if the message
+// has them. m may be nil.
 func Result(m *a2av1.Message, o teamv1.Outcome) map[string]any {
 	r := map[string]any{"outcome": OutcomeWord(o)}
 	if m == nil {
@@ -27,14 +27,14 @@ func Result(m *a2av1.Message, o teamv1.Outcome) map[string]any {
 	return r
 }
 
-// OutcomeWord returns an outcome in expressions and prompts: succeeded, empty, failed,
-// timed_out, rejected, canceled, skipped.
+// OutcomeWord returns the name of an outcome in expressions and prompts: succeeded, empty, failed,
+// timed_out, rejected, canceled or skipped.
 func OutcomeWord(o teamv1.Outcome) string {
 	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
 }
 
-// adapter gives expressions JSON values whose maps are walked in the order of
-// their keys, so that the same state gives the same result.
+// adapter converts JSON values for expressions. Maps are iterated in the order of their keys, so
+// that the same state gives the same result.
 type adapter struct{ types.Adapter }
 
 // NativeToValue implements types.Adapter.
@@ -48,7 +48,7 @@ func (a adapter) NativeToValue(v any) ref.Val {
 	return a.Adapter.NativeToValue(v)
 }
 
-// sortedMap is a map with strings as keys that is walked in their order.
+// sortedMap is a map with string keys that is iterated in key order.
 type sortedMap struct{ traits.Mapper }
 
 // Iterator implements traits.Iterable.

@@ -1,5 +1,4 @@
-// Package facts has what the expressions and templates of schedulers read of the state of
-// a run.
+// Package facts provides the state of a run as values for expressions and templates.
 package facts
 
 import (
@@ -8,10 +7,10 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// Facts are what expressions can read of one state. What was computed is kept for the
-// next expression over the same state. Not safe for concurrent use.
+// Facts are the values of one state. They are computed on demand and cached. Not safe for
+// concurrent use.
 type Facts struct {
-	// Visible reports whether expressions can read a step of a workflow; nil is all.
+	// Visible reports whether expressions may read the step of a workflow; nil means all steps.
 	Visible func(step string) bool
 
 	state   *team.State
@@ -45,13 +44,13 @@ func (f *Facts) Value(name string) any {
 	return map[string]any{}
 }
 
-// Given returns what templates are filled with; text returns the text of a step's last
-// result, empty before.
+// Given returns the values for a template. text returns the text of a step's last result; empty if
+// there is none.
 func (f *Facts) Given(text func(step string) string) *expr.Given {
 	return &expr.Given{Input: f.state.Input, Context: f.state.Context, Brief: f.state.Brief, Step: text}
 }
 
-// last is the last response; empty before the first.
+// last returns the last response; an empty map before the first.
 func (f *Facts) last() map[string]any {
 	l := f.state.Last
 	if l == nil {
@@ -62,7 +61,7 @@ func (f *Facts) last() map[string]any {
 	return r
 }
 
-// members are the last results by member.
+// members returns the last result of each member.
 func (f *Facts) members() map[string]any {
 	all := map[string]any{}
 	for _, st := range f.state.Steps {
@@ -73,7 +72,7 @@ func (f *Facts) members() map[string]any {
 	return all
 }
 
-// steps are the last results by step.
+// steps returns the last result of each visible step.
 func (f *Facts) steps() map[string]any {
 	all := map[string]any{}
 	for _, st := range f.state.Steps {

@@ -13,50 +13,51 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// AgentConfig is what a model-backed agent is made of.
+// AgentConfig is the configuration of a model-backed agent.
 type AgentConfig struct {
 	// ID of the agent. Required.
 	ID string
-	// Name for people; default: the ID.
+	// Name for people; empty means the ID.
 	Name string
 	// Description says what the agent does.
 	Description string
-	// InputModes are the media types that it takes; nil takes everything.
+	// InputModes are the media types that the agent accepts; nil means all.
 	InputModes []string
-	// OutputModes are the media types that it answers with; nil says nothing.
+	// OutputModes are the media types of its answers; nil means unspecified.
 	OutputModes []string
-	// Instructions are its system text.
+	// Instructions are the system prompt.
 	Instructions string
-	// Skills it offers. Their instructions are part of its system text, and shown to
-	// nobody else.
+	// Skills that the agent offers. Their instructions become part of the system prompt and are not
+	// published.
 	Skills []*teamv1.Skill
-	// Model that answers; unset: the one of the team's leader it works for.
+	// Model that answers; nil means the model that the team's leader lends it.
 	Model agent.Model
-	// Tools the model may call, each name once.
+	// Tools that the model may call. Names must be unique.
 	Tools []agent.Tool
-	// ToolSets hold tools whose lists are not known beforehand.
+	// ToolSets are further sources of tools, whose lists are read when a run begins.
 	ToolSets []agent.ToolSet
-	// Guards look at what the agent is given and what it answers; none. It has no
-	// members, so those of delegations are refused.
+	// Guards are the middlewares that check the agent's input and output. Delegation and Result
+	// must be empty, because the agent has no members.
 	Guards agent.Guards
-	// Output is what answers must fit; nil is anything.
+	// Output is the format that answers must have; nil allows any.
 	Output OutputFormat
-	// Limits: max_turns, timeout and retry count here.
+	// Limits of a run. Only those that apply to a single agent have an effect, such as max_turns,
+	// timeout and retry.
 	Limits *teamv1.Limits
-	// Memory: the agent remembers the conversation that a context id names, where
-	// it is the root of a run. Unset: each run begins from nothing.
+	// Memory makes the agent remember the conversation of a context id when it is the root of a
+	// run. If it is not set, each run begins without memory.
 	Memory bool
 	// Revision of the definition, for the record.
 	Revision string
-	// Upstreams knows how calls went of late; nil: every call is made.
+	// Upstreams are the circuit breakers and retry budgets; nil allows every call.
 	Upstreams team.Upstreams
-	// Log gets what callers must not see; nil is none.
+	// Log receives details that callers must not see; nil discards them.
 	Log *zap.Logger
 }
 
-// Agent is an agent that a model answers for: turn, tool calls, results,
-// next turn, until the model answers without calling a tool. Every turn and
-// call is a step on record. Safe for concurrent use.
+// Agent is an agent backed by a model. The model takes turns, each followed by the tool calls that
+// it asks for, until it answers without calling a tool. Every turn and every call is a recorded
+// step. Safe for concurrent use.
 type Agent struct {
 	*team.Loop
 	info *teamv1.AgentInfo
@@ -67,7 +68,7 @@ var (
 	_ agent.Describer  = (*Agent)(nil)
 )
 
-// NewAgent returns a model-backed agent. The error lists every fault.
+// NewAgent returns a model-backed agent. The error joins all faults of the configuration.
 func NewAgent(c AgentConfig) (*Agent, error) {
 	var faults []error
 	specs, err := specsOf(c.Tools)
@@ -87,6 +88,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 	return &Agent{Loop: loop, info: infoOf(&c)}, nil
 }
 
+// infoOf returns the published info of an agent.
 func infoOf(c *AgentConfig) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
 		Id: c.ID, Name: cmp.Or(c.Name, c.ID), Description: c.Description, Skills: agent.PublicSkills(c.Skills),
@@ -104,13 +106,12 @@ func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info
 // KnownInfo implements agent.Describer.
 func (a *Agent) KnownInfo() *teamv1.AgentInfo { return a.info }
 
-// HealthCheck implements agent.Agent: an agent that can describe itself is
-// healthy. It makes no model call.
+// HealthCheck implements agent.Agent. The agent is always healthy; the model is not called.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }
 
-// checkMemberless refuses middlewares for members that an agent does not have.
+// checkMemberless returns the fault of middlewares for members, which an agent does not have.
 func checkMemberless(id string, g *agent.Guards) []error {
 	if len(g.Delegation)+len(g.Result) == 0 {
 		return nil

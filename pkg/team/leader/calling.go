@@ -11,35 +11,34 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// calling makes steps of the calls of one turn.
-type calling struct {
+// callPlanner turns the tool calls of one turn into steps.
+type callPlanner struct {
 	*leader
 	state   *team.State
 	round   *round
-	used    int            // delegations begun
-	planned []*teamv1.Step // of this decision
+	used    int            // number of delegations of the run so far
+	planned []*teamv1.Step // steps of this decision so far
 }
 
-// step makes a step of a call. What cannot be run is a step that is refused: the
-// model gets the reason as the call's answer.
-func (c *calling) step(call *teamv1.ToolCall) *teamv1.Step {
+// step returns the step of a call. A call that cannot run becomes a refused step: the model gets
+// the reason as the answer to its call.
+func (c *callPlanner) step(call *teamv1.ToolCall) *teamv1.Step {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TOOL, Name: call.GetName(), CallId: call.GetId()}
 	switch {
 	case c.crew.delegates(call, c.own(c.state)):
 		c.delegate(step, call)
 	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
 		c.transfer(step, call)
-	case !c.knows(c.state, call.GetName()):
+	case !c.hasTool(c.state, call.GetName()):
 		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
 	}
 	c.planned = append(c.planned, step)
 	return step
 }
 
-// transfer makes the step of a hand-over call in a turn that has other calls too. The
-// first hand-over takes place when the other calls have ended; further ones are
-// refused.
-func (c *calling) transfer(step *teamv1.Step, call *teamv1.ToolCall) {
+// transfer fills in the step of a hand-over call in a turn that has other calls too. The first
+// hand-over takes place when the other calls have ended; further ones are refused.
+func (c *callPlanner) transfer(step *teamv1.Step, call *teamv1.ToolCall) {
 	t, at := c.firstTransfer(c.state, c.round)
 	switch _, err := readTransfer(call.GetArguments(), c.state.Transfers); {
 	case err != nil:
@@ -53,7 +52,8 @@ func (c *calling) transfer(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 }
 
-func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
+// delegate fills in the step of a call that gives a task to a member.
+func (c *callPlanner) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	d, err := c.crew.read(call)
 	if d != nil && d.member != nil {
 		step.Kind, step.Member, step.Name = teamv1.Step_KIND_DELEGATE, team.MemberID(d.member.Member), ""
@@ -65,15 +65,15 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
 	step.Async = c.crew.isAsync(d.member)
 	step.Detached = step.GetAsync() && c.open == DetachOpen
-	if told := c.underWay(step); told != "" {
-		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: told}}
+	if duplicate := c.duplicateTask(step); duplicate != "" {
+		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_SKIPPED, Error: &teamv1.Error{Message: duplicate}}
 		return
 	}
 	if !step.GetAsync() && d.member.History != team.HistoryIsolated {
-		step.Input.Earlier = c.earlier()
+		step.Input.Earlier = c.earlierResults()
 	}
 	switch {
-	case c.repeats(step): // it will be refused for that, and spends nothing
+	case c.repeats(step): // the loop will refuse it
 	case c.used >= c.maxDelegated:
 		then := "raise it, or have it answer with what there is (on_limit)"
 		if c.onLimit == Finalize {
@@ -85,9 +85,9 @@ func (c *calling) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 	}
 }
 
-// repeats reports whether the member was given the same words before: the step
-// will be refused, and spends nothing.
-func (c *calling) repeats(step *teamv1.Step) bool {
+// repeats reports whether the member was given the same text before. Such a step will be refused
+// with CYCLE_DETECTED, so it does not count as a delegation.
+func (c *callPlanner) repeats(step *teamv1.Step) bool {
 	text := prompt.HandedOver(step.GetInput().GetMessage())
 	same := func(st *teamv1.Step, given *a2av1.Message) bool {
 		return st.GetKind() == teamv1.Step_KIND_DELEGATE && st.GetRefusal() == nil && st.GetMember() == step.GetMember() && prompt.HandedOver(given) == text
@@ -96,17 +96,18 @@ func (c *calling) repeats(step *teamv1.Step) bool {
 		slices.ContainsFunc(c.planned, func(p *teamv1.Step) bool { return same(p, p.GetInput().GetMessage()) })
 }
 
+// refuse makes a step one that is refused for a reason.
 func refuse(step *teamv1.Step, reason, message string) {
 	code := agent.CodeInvalidArgument
-	if reason == agent.ReasonMaxDelegations { // it is the run that ends with it
+	if reason == agent.ReasonMaxDelegations { // it ends the run
 		code = agent.CodeInternal
 	}
 	step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: agent.Errorf(code, reason, "%s", message).Proto()}
 }
 
-// earlier are the results of the delegations before in the same turn, which a
-// member that works after them is given.
-func (c *calling) earlier() []int64 {
+// earlierResults returns the EndSeq of the delegations that ended earlier in the same turn. A
+// member that works after them is given their results.
+func (c *callPlanner) earlierResults() []int64 {
 	var seqs []int64
 	for _, st := range c.round.steps {
 		if st.ByMember() && st.Done && st.Refusal == nil && !st.Step.GetDetached() {
@@ -116,9 +117,10 @@ func (c *calling) earlier() []int64 {
 	return seqs
 }
 
-// underWay says under which ticket the same member has the same task already;
-// empty: it has not. The end of what is a task of its own is not seen here.
-func (c *calling) underWay(step *teamv1.Step) string {
+// duplicateTask returns an answer that names the task, if an asynchronous member was given the same
+// task before and may still work on it; empty if not. The end of a detached task is not visible
+// here.
+func (c *callPlanner) duplicateTask(step *teamv1.Step) string {
 	if !step.GetAsync() {
 		return ""
 	}

@@ -10,70 +10,70 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// CoordinatorConfig is what a Coordinator is made of.
+// CoordinatorConfig is the configuration of a Coordinator.
 type CoordinatorConfig struct {
-	// Instructions of the leader, in addition to the members and how to delegate.
+	// Instructions of the leader. The prompt adds the members and how to delegate.
 	Instructions string
-	// Skills of the leader: their instructions are part of its system text.
+	// Skills of the leader. Their instructions become part of its system prompt.
 	Skills []*teamv1.Skill
-	// Members that can be called: those of the team's Config.
+	// Members of the team, the same as in the team's Config.
 	Members []team.Member
-	// Tools of the leader's own; the team's Config.Tools holds them too.
+	// Tools of the leader itself, the same as in the team's Config.
 	Tools []agent.Tool
-	// AllowParallel runs the calls of one turn at the same time, at most
-	// max_parallel members. Not set: one after the other, each with the results of
-	// those before.
+	// AllowParallel runs the calls of one turn at the same time, at most max_parallel members. If
+	// it is not set, calls run one after the other, and each member is given the results of those
+	// before.
 	AllowParallel bool
-	// ToolStyle is how members look to the leader; default PerMember.
+	// ToolStyle says how members appear as tools; empty means PerMember.
 	ToolStyle ToolStyle
-	// Async lets the leader go on while members work; a member's own setting wins.
+	// Async lets the leader continue while members work. Member.Async overrides it.
 	Async bool
-	// OpenDelegations is what becomes of open work when the leader answers; default WaitOpen.
+	// OpenDelegations says what happens to open work when the leader answers; empty means WaitOpen.
 	OpenDelegations OpenDelegations
-	// Wake has a task of its own that ends begin a run of the team in the same
-	// conversation, with its result. Only with DetachOpen.
+	// Wake starts a run of the team in the same conversation when a detached task ends, with its
+	// result as input. It requires DetachOpen.
 	Wake bool
-	// StrictCycles ends the run with the first repeated delegation, instead of
-	// telling the leader.
+	// StrictCycles ends the run at the first repeated delegation. If it is not set, the first
+	// repeat is only reported to the leader.
 	StrictCycles bool
-	// OnLimit is what becomes of the run at max_delegations, max_turns or the
-	// end of its budget; default FailRun.
+	// OnLimit says what happens at max_delegations, max_turns, max_steps, or the end of the budget;
+	// empty means FailRun.
 	OnLimit OnLimit
-	// Limits: max_turns and max_delegations count here.
+	// Limits of a run. The coordinator itself reads max_turns and max_delegations.
 	Limits *teamv1.Limits
 }
 
-// OpenDelegations is what becomes of work that is open when a leader answers.
+// OpenDelegations says what happens to open work when a leader answers.
 type OpenDelegations string
 
 // The policies; empty is WaitOpen.
 const (
-	// WaitOpen: the run waits, and the leader is asked once more with the results.
+	// WaitOpen waits for the work, and asks the leader again with its results.
 	WaitOpen OpenDelegations = "WAIT"
-	// CancelOpen: it is canceled.
+	// CancelOpen cancels the work.
 	CancelOpen OpenDelegations = "CANCEL"
-	// DetachOpen: asynchronous work is a task of its own from the start, and goes on.
+	// DetachOpen makes all asynchronous work a task of its own, which outlives the run.
 	DetachOpen OpenDelegations = "DETACH"
 )
 
-// OnLimit is what becomes of a run at a limit.
+// OnLimit says what happens to a run at a limit.
 type OnLimit string
 
 // The policies; empty is FailRun.
 const (
-	// FailRun: the run fails with the limit's reason.
+	// FailRun ends the run with the error of the limit.
 	FailRun OnLimit = "FAIL"
-	// Finalize: the leader gets one turn without tools to answer with what there is.
+	// Finalize gives the leader one turn without tools to answer with what it has.
 	Finalize OnLimit = "FINALIZE"
 )
 
-// The limits of runs that do not set their own.
+// Default limits.
 const (
 	defaultTurns       = 100
 	defaultDelegations = 10
 )
 
-// limit is a limit as it is set, else its default.
+// limit returns set if it is positive, else byDefault.
 func limit(set int32, byDefault int) int {
 	if set > 0 {
 		return int(set)
@@ -81,15 +81,15 @@ func limit(set int32, byDefault int) int {
 	return byDefault
 }
 
-// Coordinator is the scheduler of teams in which a model, the leader, calls the
-// members as tools and writes the answer. Set ReportErrors in [team.Config], so that
-// failures go to the leader. Safe for concurrent use.
+// Coordinator is the scheduler of teams in which a model, the leader, calls the members as tools
+// and writes the answer. Set ReportErrors in [team.Config], so that failures are reported to the
+// leader. Safe for concurrent use.
 type Coordinator struct{ *leader }
 
 var _ team.Scheduler = Coordinator{}
 
-// NewCoordinator returns a coordinator. The error joins a *team.Fault for everything
-// that is wrong with the configuration.
+// NewCoordinator returns a coordinator. The error joins a *team.Fault for each fault of the
+// configuration.
 func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	k, err := newCrew(&c)
 	if err != nil {
@@ -105,7 +105,7 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	return &Coordinator{l}, nil
 }
 
-// specsOf are what models see of tools, each name once.
+// specsOf returns the specs of tools, whose names must be unique.
 func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	specs := make([]agent.ToolSpec, len(tools))
 	seen := map[string]bool{}
@@ -113,7 +113,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	for i, t := range tools {
 		specs[i] = t.Spec()
 		if specs[i].Name == team.TransferTool || specs[i].Name == prompt.ReadTool {
-			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a tool that agents have; rename it", specs[i].Name))
+			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a built-in tool; rename it", specs[i].Name))
 		}
 		if seen[specs[i].Name] {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "two tools are named %q; rename one of them", specs[i].Name))
@@ -123,7 +123,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	return specs, errors.Join(faults...)
 }
 
-// withSkills is a system text with the instructions of skills behind it.
+// withSkills returns a system prompt followed by the instructions of the skills.
 func withSkills(instructions string, skills []*teamv1.Skill) string {
 	var b strings.Builder
 	b.WriteString(instructions)

@@ -14,45 +14,44 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Names of the tools by which a model gives work to members.
+// Names of the tools that a model calls to give work to members.
 const (
 	delegatePrefix = "delegate_to_"
 	delegateTool   = "delegate_task_to_member"
 )
 
-// maxTask is how many bytes a task and its context may have together.
+// maxTask is the maximum size of a task and its context together, in bytes.
 const maxTask = 64 << 10
 
-// maxToolName is how long the name of a tool may be.
+// maxToolName is the maximum length of a tool's name, in bytes.
 const maxToolName = 64
 
-// crew are the members of a team as its leader's tools. It never changes.
+// crew is the members of a team as tools of its leader. It is immutable.
 type crew struct {
 	style   ToolStyle
 	async   bool
-	members []crewMember   // as the leader sees them: the highest priority first
-	places  map[string]int // in members, by id and by tool
+	members []crewMember   // highest priority first
+	places  map[string]int // index in members, by member id and by tool name
 }
 
-// crewMember is a member and the tool that stands for it.
+// crewMember is a member and the name of its tool.
 type crewMember struct {
 	*team.Member
 	tool string
 }
 
-// ToolStyle is how members look to a leader.
+// ToolStyle says how members appear as tools of a leader.
 type ToolStyle string
 
 // The styles; empty is PerMember.
 const (
-	// PerMember: a tool delegate_to_ID for each member.
+	// PerMember gives each member a tool delegate_to_ID.
 	PerMember ToolStyle = "PER_MEMBER"
-	// Single: one tool for all, delegate_task_to_member.
+	// Single has one tool for all members, delegate_task_to_member.
 	Single ToolStyle = "SINGLE"
 )
 
-// newCrew names the members' tools. The error joins a fault for each pair of
-// tools that would have the same name.
+// newCrew names the members' tools. The error joins a fault for each name that is used twice.
 func newCrew(c *CoordinatorConfig) (*crew, error) {
 	var fs team.Faults
 	k := &crew{style: c.ToolStyle, async: c.Async, places: map[string]int{}}
@@ -72,7 +71,7 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 		k.places[k.members[i].tool] = i
 	}
 	for i := range k.members {
-		k.places[team.MemberID(k.members[i].Member)] = i // the id wins over another one's tool
+		k.places[team.MemberID(k.members[i].Member)] = i // an id takes precedence over the tool of another member
 	}
 	for i, t := range c.Tools {
 		name := t.Spec().Name
@@ -81,18 +80,19 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 				"tool %s has the name of the tool that stands for member %q; rename one of them", name, other)
 		}
 		if name == delegateTool || name == checkTool {
-			fs.Addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a tool that leaders have; rename it", name)
+			fs.Addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a built-in tool of leaders; rename it", name)
 		}
 	}
 	return k, fs.Err()
 }
 
-var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+// invalidToolChars matches characters that providers do not accept in the name of a tool.
+var invalidToolChars = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// delegateName is the name of the tool that stands for a member: what providers
-// do not take is replaced, what is too long is cut behind a hash.
+// delegateName returns the name of a member's tool. Invalid characters are replaced; a long name is
+// cut and ends with a hash of the id.
 func delegateName(id string) string {
-	name := delegatePrefix + unfit.ReplaceAllString(id, "_")
+	name := delegatePrefix + invalidToolChars.ReplaceAllString(id, "_")
 	if len(name) <= maxToolName {
 		return name
 	}
@@ -101,7 +101,7 @@ func delegateName(id string) string {
 	return fmt.Sprintf("%s_%08x", name[:maxToolName-9], h.Sum32())
 }
 
-// find returns the member with an id, or whose tool has that name; nil is none.
+// find returns the member with an id or a tool of that name; nil if there is none.
 func (k *crew) find(name string) *crewMember {
 	if k == nil {
 		return nil
@@ -112,7 +112,7 @@ func (k *crew) find(name string) *crewMember {
 	return nil
 }
 
-// enabled are the ids of the members that can be called.
+// enabled returns the ids of the members that can be called.
 func (k *crew) enabled() []string {
 	var ids []string
 	for _, m := range k.members {
@@ -127,8 +127,8 @@ func (k *crew) anyEnabled() bool {
 	return slices.ContainsFunc(k.members, func(m crewMember) bool { return !m.Disabled })
 }
 
-// delegates reports whether a call is one of a member, in any of the spellings
-// that models use. own are the names of other tools.
+// delegates reports whether a call addresses a member, in any of the spellings that models use. own
+// are the leader's other tools.
 func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
 	name := call.GetName()
 	switch {
@@ -140,40 +140,42 @@ func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
 	return k.find(name) != nil
 }
 
-// delegation is a call of a member as it was meant.
+// delegation is a parsed call of a member.
 type delegation struct {
 	member *crewMember
-	task   string // with its context: what is handed over
+	task   string // task and context
 }
 
-// read makes a delegation of a call. The error tells the leader what to change.
+// read parses a call of a member. The error tells the leader what to change; the delegation then
+// has as much as was read, and may be nil.
 func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	args, argErr := prompt.Arguments(call.GetArguments())
 	id, err := k.called(call.GetName(), args, argErr)
 	if err != nil {
-		return nil, refused(agent.ReasonInvalidRequest, err)
+		return nil, refusedCall(agent.ReasonInvalidRequest, err)
 	}
 	d := &delegation{member: k.find(id)}
 	switch {
 	case d.member == nil:
-		return nil, refused(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", agent.Quote(id), k.listed()))
+		return nil, refusedCall(agent.ReasonMemberNotFound, fmt.Errorf("there is no member %q; %s", agent.Quote(id), k.listed()))
 	case d.member.Disabled:
 		id = team.MemberID(d.member.Member)
-		return d, refused(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
+		return d, refusedCall(agent.ReasonDisabled, fmt.Errorf("member %q is disabled; %s", id, k.others(nil)))
 	case argErr != nil:
-		return d, refused(agent.ReasonInvalidRequest, argErr)
+		return d, refusedCall(agent.ReasonInvalidRequest, argErr)
 	}
 	if d.task, err = taskOf(args); err != nil {
-		return d, refused(agent.ReasonInvalidRequest, err)
+		return d, refusedCall(agent.ReasonInvalidRequest, err)
 	}
 	return d, nil
 }
 
-func refused(reason string, err error) *agent.Error {
+// refusedCall returns the error of a call that is refused.
+func refusedCall(reason string, err error) *agent.Error {
 	return agent.Errorf(agent.CodeInvalidArgument, reason, "%s", err)
 }
 
-// listed says who can be called.
+// listed returns a text that lists the members that can be called.
 func (k *crew) listed() string {
 	if on := k.enabled(); len(on) > 0 {
 		return "the members are " + strings.Join(on, ", ")
@@ -181,7 +183,7 @@ func (k *crew) listed() string {
 	return "no member is enabled: answer yourself"
 }
 
-// others says who can be called instead of those that cannot.
+// others returns a text that lists the members that can be called, except those that are absent.
 func (k *crew) others(absent []string) string {
 	on := slices.DeleteFunc(k.enabled(), func(id string) bool { return slices.Contains(absent, id) })
 	if len(on) == 0 {
@@ -190,7 +192,7 @@ func (k *crew) others(absent []string) string {
 	return "use another one: " + strings.Join(on, ", ")
 }
 
-// warnings name the members whose tools could not have their ids.
+// warnings returns a text for each member whose tool name is not built from its id unchanged.
 func (k *crew) warnings() []string {
 	var texts []string
 	for _, m := range k.members {
@@ -201,8 +203,7 @@ func (k *crew) warnings() []string {
 	return texts
 }
 
-// tools are the names of the tools by which a leader gives work to members and looks
-// after it.
+// tools returns the names of all tools that a leader has because of its members.
 func (k *crew) tools() []string {
 	names := []string{delegateTool, checkTool}
 	for _, m := range k.members {
@@ -211,11 +212,12 @@ func (k *crew) tools() []string {
 	return names
 }
 
-// called is the member that a call names: by its tool, or in member_id.
+// called returns the id of the member that a call addresses, by the name of its tool or in
+// member_id.
 func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error) (string, error) {
 	if tool != delegateTool {
 		for _, m := range k.members {
-			if m.tool == tool { // what is on offer wins over the id of another one
+			if m.tool == tool { // a tool takes precedence over the id of another member
 				return team.MemberID(m.Member), nil
 			}
 		}
@@ -230,7 +232,7 @@ func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error
 	return prompt.String(args, "member_id", true)
 }
 
-// taskOf is the task of a call with its context.
+// taskOf returns the task of a call, with its context.
 func taskOf(args map[string]json.RawMessage) (string, error) {
 	task, err := prompt.String(args, "task", true)
 	if err != nil {
@@ -249,7 +251,7 @@ func taskOf(args map[string]json.RawMessage) (string, error) {
 	return task, nil
 }
 
-// specs are the tools that stand for the enabled members.
+// specs returns the tools of the enabled members.
 func (k *crew) specs(s *team.State) []agent.ToolSpec {
 	if k.style == Single {
 		return []agent.ToolSpec{{
@@ -277,7 +279,7 @@ func (k *crew) note(async bool) string {
 	return ""
 }
 
-// isAsync reports whether the leader goes on while the member works.
+// isAsync reports whether the leader continues while the member works.
 func (k *crew) isAsync(m *crewMember) bool {
 	if m.Async != nil {
 		return *m.Async
@@ -285,12 +287,12 @@ func (k *crew) isAsync(m *crewMember) bool {
 	return k.async
 }
 
-// anyAsync reports whether the leader can have work done meanwhile.
+// anyAsync reports whether some enabled member works asynchronously. It is false for a nil crew.
 func (k *crew) anyAsync() bool {
 	return k != nil && slices.ContainsFunc(k.members, func(m crewMember) bool { return k.isAsync(&m) && !m.Disabled })
 }
 
-// describedAs is a member in one line: id and what it does.
+// describedAs returns a member's id and description in one line.
 func describedAs(m *team.Member, info *teamv1.AgentInfo) string {
 	if what := strings.TrimRight(team.DescriptionOf(m, info), "."); what != "" {
 		return "member " + team.MemberID(m) + ": " + what + "."
@@ -298,7 +300,8 @@ func describedAs(m *team.Member, info *teamv1.AgentInfo) string {
 	return "member " + team.MemberID(m) + "."
 }
 
-// delegateSchema is the JSON Schema of a delegation; with members it also chooses one.
+// delegateSchema returns the JSON Schema of a delegation's arguments. If members is not nil, the
+// arguments include member_id.
 func delegateSchema(members []string) json.RawMessage {
 	properties := map[string]any{
 		"task":    map[string]any{"type": "string", "description": "What is to be done, complete: the member does not see your conversation with the user as you do."},
@@ -311,7 +314,7 @@ func delegateSchema(members []string) json.RawMessage {
 	}
 	schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required})
 	if err != nil {
-		return nil // strings and maps can be encoded
+		return nil // not reached: strings and maps can always be encoded
 	}
 	return schema
 }

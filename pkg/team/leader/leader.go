@@ -1,5 +1,4 @@
-// Package leader has the scheduler of teams that a model leads, and agents that a model answers
-// for.
+// Package leader has the scheduler of teams that a model leads, and model-backed agents.
 package leader
 
 import (
@@ -13,24 +12,23 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Labels of a leader's turns that are more than the next one.
+// Names of the turns that have a special prompt.
 const (
-	resultsTurn = "results" // work that it did not wait for has ended
+	resultsTurn = "results" // asynchronous delegations have ended
 	finalTurn   = "final"   // a limit is reached: answer without tools
 )
 
-// maxRefused is how many turns in a row may make only refused calls before the run
-// ends.
+// maxRefused is the number of consecutive turns with only refused calls after which the run ends.
 const maxRefused = 10
 
-// leader is the scheduler of every agent that a model answers for: a turn, what
-// it calls, the next turn, until it answers without a call. With a crew it leads
-// a team; without one it is an agent of its own.
+// leader is the scheduler of model-backed agents and of teams that a model leads. It alternates
+// model turns and the calls that they ask for, until a turn has no call. Without a crew it is a
+// single agent.
 type leader struct {
 	team.Base
 	instructions string
-	tools        []agent.ToolSpec // its own
-	crew         *crew            // nil: no members
+	tools        []agent.ToolSpec // the agent's own tools
+	crew         *crew            // the members; nil for a single agent
 	parallel     bool
 	open         OpenDelegations
 	onLimit      OnLimit
@@ -38,9 +36,9 @@ type leader struct {
 	strict       bool
 	maxTurns     int
 	maxDelegated int
-	output       OutputFormat // what answers must fit; nil is anything
+	output       OutputFormat // format of answers; nil allows any
 
-	described atomic.Pointer[description] // of the members, for the last prompt
+	described atomic.Pointer[description] // cache for the next prompt
 }
 
 var _ team.Scheduler = (*leader)(nil)
@@ -61,9 +59,9 @@ func (l *leader) Traits() team.Traits {
 	return t
 }
 
-// Handles implements [team.Scheduler]: refused calls and canceled steps. The model is told
-// of both, also where failures end the run. Of calls that limits.max_steps refused it is
-// told with Finalize alone.
+// Handles implements [team.Scheduler]. Refused calls and canceled steps are reported to the model,
+// even in teams where failures end the run. Calls that limits.max_steps refused are reported only
+// with Finalize.
 func (l *leader) Handles(st *team.StepState) bool {
 	if st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_CANCELED {
 		return false
@@ -71,7 +69,7 @@ func (l *leader) Handles(st *team.StepState) bool {
 	return !st.BeyondLimit() || l.onLimit == Finalize
 }
 
-// round is a turn of the model and the steps that answer its calls, in their order.
+// round is a turn of the model and the steps that answer its calls, in the order of the calls.
 type round struct {
 	turn  *team.StepState
 	steps []*team.StepState
@@ -79,7 +77,7 @@ type round struct {
 
 func (r *round) calls() []*teamv1.ToolCall { return r.turn.Turn.GetToolCalls() }
 
-// lastRound returns the last turn and what came of its calls so far.
+// lastRound returns the last turn and the steps of its calls so far.
 func lastRound(s *team.State) *round {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		if s.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -95,7 +93,7 @@ func (l *leader) Next(s *team.State) (team.Decision, error) {
 		return modelStep("", "the message is new"), nil
 	}
 	r := lastRound(s)
-	if err := l.broken(s, r); err != nil {
+	if err := l.fatalError(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
 	switch {
@@ -108,19 +106,20 @@ func (l *leader) Next(s *team.State) (team.Decision, error) {
 		return l.answered(s, r)
 	}
 	if t, _ := l.firstTransfer(s, r); t != nil {
-		return handsOver(t), nil
+		return handOver(t), nil
 	}
-	if err := l.refused(s, r); err != nil {
+	if err := l.refusalError(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
-	if l.skipsSummary(r) && r.turn.Heard == len(s.Received) && len(s.Open()) == 0 {
+	if l.skipsSummary(r) && r.turn.ReceivedBefore == len(s.Received) && len(s.Open()) == 0 {
 		return team.Decision{Reply: team.Joined(r.steps), Joins: team.JoinedIDs(r.steps), Reason: "the reply of " + calledBy(r.steps) + " is the team's"}, nil
 	}
 	return l.turn(s, r, "", "the tools have answered")
 }
 
-// broken returns why the run cannot go on: the model failed, or a tool crashed.
-func (l *leader) broken(s *team.State, r *round) error {
+// fatalError returns the error that ends the run: the model failed, or a tool crashed; nil if there
+// is none.
+func (l *leader) fatalError(s *team.State, r *round) error {
 	if r.turn.Err != nil {
 		return r.turn.Err
 	}
@@ -132,10 +131,11 @@ func (l *leader) broken(s *team.State, r *round) error {
 	return nil
 }
 
-// refused returns why refused calls end the run: the limit of delegations, the
-// same words too often, or nothing but refusals.
-func (l *leader) refused(s *team.State, r *round) error {
-	if err := l.repeated(s); err != nil {
+// refusalError returns the error that ends the run because of refused calls: the limit of
+// delegations, a task that was repeated too often, or too many turns with only refusals; nil if
+// there is none.
+func (l *leader) refusalError(s *team.State, r *round) error {
+	if err := l.repeatedTask(s); err != nil {
 		return err
 	}
 	for _, st := range r.steps {
@@ -151,8 +151,8 @@ func (l *leader) refused(s *team.State, r *round) error {
 		"all tool calls of %q were refused in %d model turns in a row, so the run ends; say in its instructions what it may call. The last refusal: %s", s.Team.ID, n, last)
 }
 
-// refusedTurns returns how many of the last turns made only refused calls, and why the
-// last call was refused.
+// refusedTurns returns how many of the last turns had only refused calls, and why the last call was
+// refused.
 func refusedTurns(steps []*team.StepState) (n int, last string) {
 	for _, st := range steps {
 		switch {
@@ -169,9 +169,9 @@ func refusedTurns(steps []*team.StepState) (n int, last string) {
 	return n, last
 }
 
-// repeated returns the refusal of the words that were given to the same member
-// once too often: a first repeat is told to the leader.
-func (l *leader) repeated(s *team.State) error {
+// repeatedTask returns the refusal of a task that was given to the same member too often. The first
+// repeat is only reported to the leader, unless StrictCycles is set.
+func (l *leader) repeatedTask(s *team.State) error {
 	type given struct{ member, text string }
 	repeats := map[given]int{}
 	for _, st := range s.Steps {
@@ -186,8 +186,8 @@ func (l *leader) repeated(s *team.State) error {
 	return nil
 }
 
-// endsRun reports whether what became of a step is the end of the run, not
-// something that a leader can mend: a limit of the team's, not of a member's.
+// endsRun reports whether the error of a step ends the run because it comes from a limit of the
+// team itself, not of a member.
 func endsRun(s *team.State, st *team.StepState) bool {
 	if st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil {
 		switch st.Err.Reason {
@@ -198,8 +198,8 @@ func endsRun(s *team.State, st *team.StepState) bool {
 	return agent.Binds(st.Err, s.Path)
 }
 
-// atLimit is what becomes of the run at a limit: its error, or one last turn
-// without tools.
+// atLimit returns the decision after an error: a final turn without tools, if the error comes from
+// a limit and the leader finalizes; otherwise the error.
 func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
 	limit := false
 	switch agent.AsError(err).Reason {
@@ -210,15 +210,15 @@ func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, err
 	case !limit || l.onLimit != Finalize || r.turn.Step.GetName() == finalTurn:
 		return team.Decision{}, err
 	case l.open != CancelOpen && len(s.Open()) > 0:
-		return team.Decision{}, nil // the last turn is to have its results
+		return team.Decision{}, nil // wait: the final turn needs the results
 	}
 	return modelStep(finalTurn, "a limit is reached: "+agent.AsError(err).Message), nil
 }
 
-// call decides on the calls of the turn: all of them at the same time, or the next one.
-// The agent hands over when all other calls of the turn have ended.
+// call decides on the calls of the turn: all remaining ones if they run in parallel, or the next
+// one. A hand-over takes place when all other calls of the turn have ended.
 func (l *leader) call(s *team.State, r *round) team.Decision {
-	c := &calling{leader: l, state: s, round: r, used: l.delegated(s)}
+	c := &callPlanner{leader: l, state: s, round: r, used: l.delegated(s)}
 	var d team.Decision
 	var names []string
 	t, at := l.firstTransfer(s, r)
@@ -226,9 +226,9 @@ func (l *leader) call(s *team.State, r *round) team.Decision {
 		call := r.calls()[k]
 		if t != nil && k == at && k == len(r.calls())-1 {
 			if len(d.Steps) == 0 {
-				return handsOver(t)
+				return handOver(t)
 			}
-			break // once those before it have ended
+			break // hand over when the calls before it have ended
 		}
 		step := c.step(call)
 		d.Steps = append(d.Steps, step)
@@ -241,8 +241,8 @@ func (l *leader) call(s *team.State, r *round) team.Decision {
 	return d
 }
 
-// firstTransfer returns the target and index of the first valid hand-over call of a turn;
-// nil if there is none.
+// firstTransfer returns the target and index of the first valid hand-over call of a turn; nil if
+// there is none.
 func (l *leader) firstTransfer(s *team.State, r *round) (*teamv1.Transfer, int) {
 	for k, call := range r.calls() {
 		if t := l.transfer(s, call); t != nil {
@@ -252,10 +252,12 @@ func (l *leader) firstTransfer(s *team.State, r *round) (*teamv1.Transfer, int) 
 	return nil, 0
 }
 
-func handsOver(t *teamv1.Transfer) team.Decision {
+// handOver returns the decision to hand over.
+func handOver(t *teamv1.Transfer) team.Decision {
 	return team.Decision{Transfer: t, Reason: "the model hands over to " + t.GetTo()}
 }
 
+// nameOf returns the member or tool of a call, for the reason of a decision.
 func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	if step.GetMember() != "" {
 		return step.GetMember()
@@ -263,7 +265,7 @@ func nameOf(step *teamv1.Step, call *teamv1.ToolCall) string {
 	return agent.Quote(call.GetName())
 }
 
-// delegated counts the delegations that were begun in the run: refused ones do not count.
+// delegated counts the delegations of the run. Refused ones do not count.
 func (l *leader) delegated(s *team.State) int {
 	n := 0
 	for _, st := range s.All() {
@@ -274,10 +276,10 @@ func (l *leader) delegated(s *team.State) int {
 	return n
 }
 
-// answered decides what an answer without a call means: the end, unless the user
-// has said more, or work is under way that the answer has to wait for.
+// answered returns the decision after an answer without a call. The answer ends the run unless the
+// user has sent a follow-up, or asynchronous work is open that the answer has to wait for.
 func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
-	if r.turn.Heard < len(s.Received) {
+	if r.turn.ReceivedBefore < len(s.Received) {
 		return l.turn(s, r, "", "the user has said more")
 	}
 	if l.open != CancelOpen && l.crew != nil {
@@ -291,17 +293,16 @@ func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
 	return l.reply(s, r)
 }
 
-// reply ends the run with the turn's text. A leader without a text has not
-// answered.
+// reply ends the run with the text of the turn. An empty text of a leader is an error.
 func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
 	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
-	return l.formed(s, r)
+	return l.formatReply(s, r)
 }
 
-// turn asks the model once more, if it may be asked.
+// turn asks the model for another turn, within limits.max_turns.
 func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
 		noun := "agent"
@@ -314,7 +315,7 @@ func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decisi
 	return modelStep(name, reason), nil
 }
 
-// modelTurns counts the turns of the model in the run.
+// modelTurns counts the model turns of the run.
 func modelTurns(s *team.State) int {
 	n := 0
 	for _, st := range s.All() {
@@ -325,13 +326,14 @@ func modelTurns(s *team.State) int {
 	return n
 }
 
+// modelStep returns the decision to take a model turn.
 func modelStep(name, reason string) team.Decision {
 	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
 }
 
-// skipsSummary reports whether the members' replies are the team's: all calls of
-// the turn were of members that are configured so, and have said something: a
-// ticket is no reply.
+// skipsSummary reports whether the replies of the members are the reply of the team: all calls of
+// the turn were delegations that succeeded, to members with SkipSummarization. A detached task has
+// not replied yet.
 func (l *leader) skipsSummary(r *round) bool {
 	for _, st := range r.steps {
 		m := l.crew.find(st.Step.GetMember())
@@ -350,11 +352,12 @@ func calledBy(steps []*team.StepState) string {
 	return strings.Join(ids, ", ")
 }
 
-// knows reports whether there is a tool of that name that stands for no member.
-func (l *leader) knows(s *team.State, name string) bool {
+// hasTool reports whether there is a tool of that name that does not stand for a member.
+func (l *leader) hasTool(s *team.State, name string) bool {
 	return slices.ContainsFunc(l.own(s), func(t agent.ToolSpec) bool { return t.Name == name })
 }
 
+// toolList returns a text with the names of all tools.
 func (l *leader) toolList(s *team.State) string {
 	names := make([]string, 0, len(l.tools)+len(s.Tools))
 	for _, t := range append(l.tools[:len(l.tools):len(l.tools)], s.Tools...) {

@@ -12,17 +12,17 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// OutputFormat reads an answer: it returns the data in it, or what is wrong with
-// the answer, in words for the model that wrote it. A pure function, safe for
-// concurrent use. The Fit of a guard.Schema is one.
+// OutputFormat parses an answer. It returns the data in the answer, or an error that tells the
+// model what is wrong. It must be a pure function and safe for concurrent use. The Fit method of
+// guard.Schema is one.
 type OutputFormat func(m *a2av1.Message) (*structpb.Value, error)
 
-// againTurn labels the turn that is asked to put an answer into its form.
+// againTurn is the name of the turn that asks for an answer in the right format.
 const againTurn = "again"
 
-// formed ends the run with the turn's text. One that does not fit is put back to
-// the model once; what it says then fits, or the run fails.
-func (l *leader) formed(s *team.State, r *round) (team.Decision, error) {
+// formatReply ends the run with the text of the turn. If the text does not have the output format,
+// the model is asked once more; if that answer does not have it either, the run fails.
+func (l *leader) formatReply(s *team.State, r *round) (team.Decision, error) {
 	if l.output == nil {
 		return team.Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
 	}
@@ -42,8 +42,7 @@ func (l *leader) formed(s *team.State, r *round) (team.Decision, error) {
 	return d, terr
 }
 
-// withData returns an answer with its data, so that readers need not look for it
-// in the text.
+// withData returns the answer with its data as a part of its own, unless it has a data part.
 func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 	if slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return p.GetData() != nil }) {
 		return m

@@ -12,8 +12,9 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Prompt implements [team.Scheduler]: the conversation so far, with results under the
-// calls they answer, and what the user said meanwhile before the turn that heard it.
+// Prompt implements [team.Scheduler]. It returns the conversation so far: each turn with the
+// answers to its calls, and each follow-up of the user before the first turn that was decided after
+// it.
 func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s)}
 	if step.GetName() != finalTurn {
@@ -24,7 +25,7 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 		req.Messages = append(req.Messages, prompt.Said(m))
 	}
 	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
-	w := wording{leader: l, state: s, request: req}
+	w := promptWriter{leader: l, state: s, request: req}
 	for i, st := range s.Steps {
 		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
 			w.turn(i, st)
@@ -33,20 +34,21 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	return req
 }
 
-// wording writes the messages of a prompt.
-type wording struct {
+// promptWriter writes the messages of a prompt.
+type promptWriter struct {
 	*leader
-	state   *team.State
-	request *agent.ModelRequest
-	heard   int // follow-ups written
+	state    *team.State
+	request  *agent.ModelRequest
+	received int // number of follow-ups written
 }
 
-func (w *wording) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
+func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
 
-// turn writes what a turn was told, what it said, and what its calls were answered.
-func (w *wording) turn(i int, st *team.StepState) {
-	for ; w.heard < st.Heard; w.heard++ {
-		w.add(prompt.Said(w.state.Received[w.heard]))
+// turn writes the input of a turn, its answer, and the answers to its calls. i is the index of the
+// turn's step.
+func (w *promptWriter) turn(i int, st *team.StepState) {
+	for ; w.received < st.ReceivedBefore; w.received++ {
+		w.add(prompt.Said(w.state.Received[w.received]))
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
@@ -70,8 +72,8 @@ func (w *wording) turn(i int, st *team.StepState) {
 	}
 }
 
-// answer is what a call is answered with.
-func (w *wording) answer(st *team.StepState) string {
+// answer returns the answer to a call.
+func (w *promptWriter) answer(st *team.StepState) string {
 	switch {
 	case st.Tool != nil:
 		return st.Tool.GetText()
@@ -89,12 +91,12 @@ func (w *wording) answer(st *team.StepState) string {
 	return "no result"
 }
 
-// result words a delegation's result for the leader: who, how it went, the text.
-func (w *wording) result(st *team.StepState) string {
+// result returns the result of a delegation for the leader.
+func (w *promptWriter) result(st *team.StepState) string {
 	text := w.state.ResultText(st)
 	switch others := w.crew.others(w.absent(st)); {
 	case st.Failure() == nil:
-	case unstaffed(st):
+	case takesNoWork(st):
 		text += "\nGo on without it: " + others
 	default:
 		text += "\nYou can call it again with other words, or go on without it: " + others
@@ -102,27 +104,25 @@ func (w *wording) result(st *team.StepState) string {
 	return text
 }
 
-// absent are the members that the leader is not to be sent to when a step has
-// failed: its own, and those that took no work when they were called before.
-func (w *wording) absent(st *team.StepState) []string {
+// absent returns the members that the text about a failed step must not recommend: its own, and
+// those that earlier were found to take no work.
+func (w *promptWriter) absent(st *team.StepState) []string {
 	ids := []string{st.Step.GetMember()}
 	for _, before := range w.state.Steps {
-		if before.Done && before.EndIndex < st.EndIndex && unstaffed(before) {
+		if before.Done && before.EndIndex < st.EndIndex && takesNoWork(before) {
 			ids = append(ids, before.Step.GetMember())
 		}
 	}
 	return ids
 }
 
-// unstaffed reports whether a step was refused because its member takes no work in
-// this run any more.
-func unstaffed(st *team.StepState) bool {
+// takesNoWork reports whether a step was refused because its member was disabled or removed.
+func takesNoWork(st *team.StepState) bool {
 	return st.ByMember() && st.Outcome == teamv1.Outcome_OUTCOME_REJECTED && st.Err != nil &&
 		(st.Err.Reason == agent.ReasonDisabled || st.Err.Reason == agent.ReasonMemberNotFound)
 }
 
-// specs are the tools that the model sees: the members, its own, and those by
-// which it looks at what the team has.
+// specs returns all tools that the model sees.
 func (l *leader) specs(s *team.State) []agent.ToolSpec {
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.own(s)
@@ -130,13 +130,13 @@ func (l *leader) specs(s *team.State) []agent.ToolSpec {
 	return append(slices.Clip(l.describe(s).tools), l.own(s)...)
 }
 
-// own are the tools on offer that stand for no member.
+// own returns the tools that do not stand for a member.
 func (l *leader) own(s *team.State) []agent.ToolSpec {
-	return slices.Concat(l.tools, s.Tools, l.ours(s))
+	return slices.Concat(l.tools, s.Tools, l.builtin(s))
 }
 
-// ours are those of them that every model may be given by its team.
-func (l *leader) ours(s *team.State) []agent.ToolSpec {
+// builtin returns the built-in tools that do not stand for a member.
+func (l *leader) builtin(s *team.State) []agent.ToolSpec {
 	var specs []agent.ToolSpec
 	if l.crew.anyAsync() {
 		specs = append(specs, checkSpec)
@@ -150,8 +150,8 @@ func (l *leader) ours(s *team.State) []agent.ToolSpec {
 	return specs
 }
 
-// system is the system text: the instructions, and for a leader the members and
-// how to work with them.
+// system returns the system prompt: the instructions, and for a leader the members and how to work
+// with them.
 func (l *leader) system(s *team.State) string {
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.instructions
@@ -163,33 +163,34 @@ func (l *leader) system(s *team.State) string {
 	return strings.TrimRight(text, "\n")
 }
 
-// description is what a leader is told of the members. Read only: runs with the same
-// roster share it.
+// description is the part of a leader's prompt that depends only on the members. It is immutable:
+// runs with the same roster share it.
 type description struct {
 	team   *team.Config
-	roster []*teamv1.Observed_Member // that it was made of
-	system string                    // the system text
-	tools  []agent.ToolSpec          // those that stand for members
+	roster []*teamv1.Observed_Member // roster that it was built from
+	system string                    // system prompt
+	tools  []agent.ToolSpec          // tools that stand for members
 }
 
-// describe returns what a leader is told of the members that the roster of a run has.
+// describe returns the description for the roster of a run.
 func (l *leader) describe(s *team.State) *description {
 	if d := l.described.Load(); d != nil && d.team == s.Team && sameRoster(d.roster, s.Roster) {
 		return d
 	}
-	d := &description{team: s.Team, roster: s.Roster, system: l.lead(s), tools: l.crew.specs(s)}
+	d := &description{team: s.Team, roster: s.Roster, system: l.leadPrompt(s), tools: l.crew.specs(s)}
 	l.described.Store(d)
 	return d
 }
 
-// sameRoster reports whether two rosters are one. A roster never changes.
+// sameRoster reports whether two rosters are identical. Rosters are never modified, so it compares
+// their addresses.
 func sameRoster(a, b []*teamv1.Observed_Member) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// lead is the system text of a leader: the instructions, the members, and how to work
+// leadPrompt returns the system prompt of a leader: the instructions, the members, and how to work
 // with them.
-func (l *leader) lead(s *team.State) string {
+func (l *leader) leadPrompt(s *team.State) string {
 	var b strings.Builder
 	if l.instructions != "" {
 		b.WriteString(l.instructions + "\n\n")

@@ -20,18 +20,18 @@ var readSpec = agent.ToolSpec{
 		`"offset":{"type":"integer","minimum":0,"description":"Byte to begin with."}},"required":["id","offset"]}`),
 }
 
-// hasLong reports whether a result was too long to be shown whole: of a member,
-// or among what the run was given.
+// hasLong reports whether a result was too long to be shown in full: one of a member, or one that
+// the run was given.
 func hasLong(s *team.State) bool {
 	long := func(p *a2av1.Part) bool { return agent.ResultName(p) != "" && len(p.GetText()) > agent.MaxResult }
 	return slices.ContainsFunc(s.Steps, func(st *team.StepState) bool {
 		return st.ByMember() && len(prompt.Text(st.Message)) > agent.MaxResult ||
-			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > agent.MaxResult // told of work elsewhere
+			st.Step.GetName() == checkTool && len(st.Tool.GetText()) > agent.MaxResult // the result of a detached task
 	}) ||
 		slices.ContainsFunc(given(s), long)
 }
 
-// given are the parts of all that the run was given.
+// given returns the parts of all messages that the run was given.
 func given(s *team.State) []*a2av1.Part {
 	parts := slices.Clip(s.Input.GetParts())
 	for _, m := range s.History {
@@ -40,7 +40,7 @@ func given(s *team.State) []*a2av1.Part {
 	return parts
 }
 
-// readResult returns a piece of a result.
+// readResult answers a call of read_result with a piece of a result.
 func readResult(s *team.State, arguments string, look team.Look) *teamv1.ToolResult {
 	args, err := prompt.Arguments(arguments)
 	if err != nil {
@@ -64,8 +64,8 @@ func readResult(s *team.State, arguments string, look team.Look) *teamv1.ToolRes
 	return toolText(pieceOf(text, offset))
 }
 
-// resultNamed finds the text of a result: of a member, also of one that works
-// elsewhere, or among what was given.
+// resultNamed returns the text of the result with a name: of a member's step, which may be
+// detached, or one that the run was given.
 func resultNamed(s *team.State, name string, look team.Look) (string, bool) {
 	for _, st := range s.Steps {
 		if !st.ByMember() || st.Message == nil || s.TaskID(st) != name && st.Step.GetId() != name {
@@ -84,8 +84,8 @@ func resultNamed(s *team.State, name string, look team.Look) (string, bool) {
 	return "", false
 }
 
-// pieceOf is a piece of a text from an offset on, with whole characters, and
-// where the next one begins.
+// pieceOf returns a piece of a text from an offset in bytes, and says where the next piece begins.
+// It does not split characters.
 func pieceOf(text string, offset int) string {
 	for offset < len(text) && !utf8.RuneStart(text[offset]) {
 		offset++

@@ -13,13 +13,13 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// checkTool is the tool by which a leader looks after its tickets.
+// checkTool is the name of the tool that a leader calls to check its asynchronous delegations.
 const checkTool = "check_delegated_tasks"
 
-// maxWait is how long a leader may wait for work that is under way.
+// maxWait is the longest wait that a check may ask for.
 const maxWait = 30 * time.Second
 
-// pollEvery is how often a check that waits looks for the end of a task of its own.
+// pollEvery is how often a waiting check asks whether a detached task has ended.
 const pollEvery = time.Second
 
 var checkSpec = agent.ToolSpec{
@@ -30,7 +30,8 @@ var checkSpec = agent.ToolSpec{
 		`"wait_seconds":{"type":"number","minimum":0,"maximum":30,"description":"How long to wait for one of them to end."}}}`),
 }
 
-// Answer implements [team.Scheduler]: a leader's look at its tickets, and at a long result.
+// Answer implements [team.Scheduler] for the built-in tools that check delegations and read long
+// results.
 func (l *leader) Answer(s *team.State, st *team.StepState, look team.Look) (*teamv1.ToolResult, time.Time) {
 	switch st.Step.GetName() {
 	case checkTool:
@@ -46,9 +47,8 @@ func (l *leader) Answer(s *team.State, st *team.StepState, look team.Look) (*tea
 func toolText(text string) *teamv1.ToolResult  { return &teamv1.ToolResult{Text: text} }
 func toolError(text string) *teamv1.ToolResult { return &teamv1.ToolResult{Text: text, IsError: true} }
 
-// check tells how delegations stand. It waits while the time asked for has not
-// passed, one of them may still end, and there is no end that the leader does not
-// know of.
+// check returns the state of delegations. It waits until the time that was asked for has passed,
+// one of them has news that the leader does not know, or none can end without people.
 func check(s *team.State, st *team.StepState, look team.Look) (*teamv1.ToolResult, time.Time) {
 	ids, wait, err := checkArguments(s.Arguments(st))
 	if err != nil {
@@ -76,7 +76,7 @@ func check(s *team.State, st *team.StepState, look team.Look) (*teamv1.ToolResul
 	return toolText(strings.TrimRight(b.String(), "\n")), time.Time{}
 }
 
-// checkArguments reads the arguments of check_delegated_tasks; all are optional.
+// checkArguments parses the arguments of check_delegated_tasks; all are optional.
 func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 	args, err := prompt.Arguments(text)
 	if err != nil {
@@ -96,7 +96,7 @@ func checkArguments(text string) (ids []string, wait time.Duration, err error) {
 	return ids, time.Duration(min(max(seconds, 0), maxWait.Seconds()) * float64(time.Second)), nil
 }
 
-// watchedBy are the asynchronous delegations that a check is about.
+// watchedBy returns the asynchronous delegations with the task ids; all of them if ids is empty.
 func watchedBy(s *team.State, ids []string) []*team.StepState {
 	var watched []*team.StepState
 	for _, st := range s.Steps {
@@ -107,8 +107,8 @@ func watchedBy(s *team.State, ids []string) []*team.StepState {
 	return watched
 }
 
-// waitsOn reports whether one of them can end without people, and none has ended
-// that no turn or check before has told of.
+// waitsOn reports whether a check has to wait: one of the watched delegations can end without
+// people, and none has ended that was not reported to the leader before.
 func waitsOn(s *team.State, watched []*team.StepState, check *team.StepState, look team.Look) bool {
 	may := false
 	news := unreportedAt(s, slices.Index(s.Steps, check), s.Ended)
@@ -123,36 +123,36 @@ func waitsOn(s *team.State, watched []*team.StepState, check *team.StepState, lo
 	return may
 }
 
-// unreported are the asynchronous delegations whose end the leader has not been told.
+// unreported returns the asynchronous delegations whose end was not reported to the leader.
 func unreported(s *team.State) []*team.StepState { return unreportedAt(s, len(s.Steps), s.Ended) }
 
-// unreportedAt are those that had ended when so many steps had, and that no turn
-// or check among the first steps has told of.
+// unreportedAt returns the asynchronous delegations that were among the first ended steps to end,
+// and that none of the first steps has reported to the leader.
 func unreportedAt(s *team.State, steps, ended int) []*team.StepState {
-	told := map[*team.StepState]bool{}
+	reported := map[*team.StepState]bool{}
 	for _, st := range s.Steps[:steps] {
 		switch {
 		case st.Step.GetKind() == teamv1.Step_KIND_MODEL && (st.Step.GetName() == resultsTurn || st.Step.GetName() == finalTurn):
 			for _, w := range watchedBy(s, nil) {
-				told[w] = told[w] || w.Done && w.EndIndex < st.EndedBefore
+				reported[w] = reported[w] || w.Done && w.EndIndex < st.EndedBefore
 			}
 		case st.Step.GetName() == checkTool && st.Done && !st.Tool.GetIsError():
 			ids, _, _ := checkArguments(s.Arguments(st)) // the check itself could read them
 			for _, w := range watchedBy(s, ids) {
-				told[w] = told[w] || w.Done && w.EndIndex < st.EndIndex
+				reported[w] = reported[w] || w.Done && w.EndIndex < st.EndIndex
 			}
 		}
 	}
 	var left []*team.StepState
 	for _, w := range watchedBy(s, nil) {
-		if w.Done && w.EndIndex < ended && !told[w] && !w.Step.GetDetached() {
+		if w.Done && w.EndIndex < ended && !reported[w] && !w.Step.GetDetached() {
 			left = append(left, w)
 		}
 	}
 	return left
 }
 
-// resultsText tells a leader what has ended since it last looked.
+// resultsText returns the results that have ended since the leader was last told.
 func resultsText(s *team.State, turn *team.StepState) string {
 	var b strings.Builder
 	for _, st := range unreportedAt(s, slices.Index(s.Steps, turn), turn.EndedBefore) {

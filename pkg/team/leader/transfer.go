@@ -13,13 +13,13 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// transferSpec is the tool by which a model hands over.
+// transferSpec returns the tool that a model calls to hand over.
 func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
 	var who strings.Builder
 	for _, t := range targets {
 		fmt.Fprintf(&who, "\n- %s: %s", t.GetId(), t.GetDescription())
 	}
-	enum, _ := json.Marshal(targetIDs(targets)) // strings always have a JSON
+	enum, _ := json.Marshal(targetIDs(targets)) // cannot fail for strings
 	return agent.ToolSpec{
 		Name:        team.TransferTool,
 		Description: "Hands the conversation over to another agent, which then answers the user. Do not call it to ask something:" + who.String(),
@@ -28,8 +28,7 @@ func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
 	}
 }
 
-// transfer returns the hand-over that a call asks for; nil when it is none, or
-// to nobody: it is then answered as a call that cannot be run.
+// transfer returns the hand-over that a call asks for; nil if the call is not a valid hand-over.
 func (l *leader) transfer(s *team.State, call *teamv1.ToolCall) *teamv1.Transfer {
 	if call.GetName() != team.TransferTool || len(s.Transfers) == 0 {
 		return nil
@@ -41,8 +40,7 @@ func (l *leader) transfer(s *team.State, call *teamv1.ToolCall) *teamv1.Transfer
 	return t
 }
 
-// readTransfer reads the arguments of transfer_to_agent. The error tells the model
-// what to change.
+// readTransfer parses the arguments of transfer_to_agent. The error tells the model what to change.
 func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.Transfer, error) {
 	args, err := prompt.Arguments(arguments)
 	if err != nil {

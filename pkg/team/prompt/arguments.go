@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Arguments parses the arguments of a call as a model wrote them: a JSON object, which
-// models also wrap in a string; an empty text is none. The error tells the model what to
+// Arguments parses the arguments of a call as a model wrote them: a JSON object, which may be
+// wrapped in a JSON string. An empty text has no arguments. The error tells the model what to
 // change.
 func Arguments(text string) (map[string]json.RawMessage, error) {
 	if strings.TrimSpace(text) == "" {
@@ -24,15 +24,15 @@ func Arguments(text string) (map[string]json.RawMessage, error) {
 	return nil, errors.New(`the arguments are not a JSON object; write {"task": "…"}`)
 }
 
-// Unwrap returns the object within a JSON string; false: there is none.
+// Unwrap returns the JSON object inside a JSON string; ok is false if there is none.
 func Unwrap(text string) (inner string, ok bool) {
 	var object map[string]json.RawMessage
 	ok = json.Unmarshal([]byte(text), &inner) == nil && json.Unmarshal([]byte(inner), &object) == nil
 	return inner, ok && object != nil
 }
 
-// String returns the argument of that name, which has to be a string; one that is
-// required may not be empty. The error tells the model what to change.
+// String returns a string argument. It is "" if the argument is missing or null. If required is
+// true, a missing or blank argument is an error. The error tells the model what to change.
 func String(args map[string]json.RawMessage, name string, required bool) (string, error) {
 	raw, ok := args[name]
 	if !ok || string(raw) == "null" {
@@ -51,7 +51,7 @@ func String(args map[string]json.RawMessage, name string, required bool) (string
 	return text, nil
 }
 
-// Kind names the type of a JSON value.
+// Kind returns the type of a JSON value in words. raw must not be empty.
 func Kind(raw json.RawMessage) string {
 	switch strings.TrimSpace(string(raw))[0] {
 	case '{':

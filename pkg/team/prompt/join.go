@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Joiner builds a message out of sections. The zero value is an empty one. Plain texts
-// that follow each other become one part; parts of others are taken over, never changed.
+// Joiner builds a message from sections. The zero value is ready to use. Consecutive plain texts
+// become one part; other parts are added unchanged and shared with their source.
 type Joiner struct {
 	parts []*a2av1.Part
 	text  strings.Builder
@@ -23,7 +23,7 @@ func (j *Joiner) Section(title string, parts []*a2av1.Part) {
 // Add adds parts.
 func (j *Joiner) Add(parts []*a2av1.Part) {
 	for _, p := range parts {
-		if plainText(p) {
+		if isPlainText(p) {
 			j.Write(p.GetText())
 			continue
 		}
@@ -32,7 +32,7 @@ func (j *Joiner) Add(parts []*a2av1.Part) {
 	}
 }
 
-// Write adds a text.
+// Write adds a paragraph of text.
 func (j *Joiner) Write(text string) {
 	if j.text.Len() > 0 {
 		j.text.WriteString("\n\n")
@@ -47,20 +47,20 @@ func (j *Joiner) flush() {
 	}
 }
 
-// Message returns what was added, as an agent's message.
+// Message returns what was added as a message of an agent.
 func (j *Joiner) Message() *a2av1.Message {
 	j.flush()
 	return &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: j.parts}
 }
 
-// plainText reports whether a part is text and nothing but text.
-func plainText(p *a2av1.Part) bool {
+// isPlainText reports whether a part has text and nothing else.
+func isPlainText(p *a2av1.Part) bool {
 	_, text := p.GetContent().(*a2av1.Part_Text)
 	return text && p.GetMetadata() == nil && p.GetFilename() == "" &&
 		(p.GetMediaType() == "" || p.GetMediaType() == "text/plain")
 }
 
-// OnlyText reports whether all parts of a message are texts.
+// OnlyText reports whether all parts of a message are text.
 func OnlyText(m *a2av1.Message) bool {
 	for _, part := range m.GetParts() {
 		if _, ok := part.GetContent().(*a2av1.Part_Text); !ok {

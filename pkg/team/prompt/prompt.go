@@ -1,5 +1,5 @@
-// Package prompt has what the prompts of schedulers and judges share: messages as models
-// read them, results that are joined, and arguments as models write them.
+// Package prompt has what the prompts of schedulers and judges share: messages as text for models,
+// joined results, and the arguments of tool calls.
 package prompt
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ReadTool is the name of the tool by which a model reads on in a long result.
+// ReadTool is the name of the tool that a model calls to read more of a long result.
 const ReadTool = "read_result"
 
-// Task returns what a model is to do: the brief of the collaboration, where there is one,
-// as a message of its own before the input.
+// Task returns a task as prompt messages: the brief of the collaboration, unless it is nil, then
+// the input.
 func Task(input *a2av1.Message, brief *teamv1.Brief) []agent.ModelMessage {
 	task := agent.ModelMessage{Role: agent.RoleUser, Text: Text(input)}
 	if brief == nil {
@@ -27,7 +27,7 @@ func Task(input *a2av1.Message, brief *teamv1.Brief) []agent.ModelMessage {
 	return []agent.ModelMessage{{Role: agent.RoleUser, Text: agent.BriefText(brief)}, task}
 }
 
-// Said returns a message of the conversation as a model reads it.
+// Said returns a message of the conversation as a prompt message.
 func Said(m *a2av1.Message) agent.ModelMessage {
 	role := agent.RoleUser
 	if m.GetRole() == a2av1.Role_ROLE_AGENT {
@@ -36,7 +36,7 @@ func Said(m *a2av1.Message) agent.ModelMessage {
 	return agent.ModelMessage{Role: role, Text: Text(m)}
 }
 
-// Text returns a message as a model reads it: long results in it are cut.
+// Text returns a message as text for a model. Long results in it are cut.
 func Text(m *a2av1.Message) string {
 	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return agent.ResultName(p) != "" }) {
 		return agent.Prompt(m)
@@ -51,8 +51,9 @@ func Text(m *a2av1.Message) string {
 	return agent.Prompt(shown)
 }
 
-// Corrected returns a turn with what is wrong with its answer. Every call gets its answer:
-// providers refuse a conversation in which one is missing.
+// Corrected returns an invalid answer of a model, followed by text, which says what is wrong with
+// it. Every tool call of the turn gets text as its answer, because providers reject a conversation
+// with unanswered calls.
 func Corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
 	said := agent.ModelMessage{Role: agent.RoleAssistant, Text: turn.GetText(), ToolCalls: turn.GetToolCalls()}
 	if len(turn.GetToolCalls()) == 0 {
@@ -68,8 +69,8 @@ func Corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
 	return messages
 }
 
-// Cut shortens the text of a long result for a model that can read on, and says where the
-// rest is: name is the result's, as ReadTool takes it.
+// Cut shortens the text of a long result for a model that can call ReadTool, and says where the
+// rest is. name is the result's name in ReadTool's arguments.
 func Cut(text, name string) string {
 	if len(text) <= agent.MaxResult {
 		return text
@@ -79,8 +80,8 @@ func Cut(text, name string) string {
 		shown, len(shown), len(text), name, ReadTool, len(shown))
 }
 
-// Member writes a member of a team for the one who gives it work: id, role, what it does,
-// and its skills.
+// Member writes the description of a member for the model that gives it work: id, role, what it
+// does, and its skills.
 func Member(b *strings.Builder, id, role, what string, skills []*teamv1.Skill) {
 	b.WriteString("- " + id)
 	if role != "" {
@@ -95,8 +96,8 @@ func Member(b *strings.Builder, id, role, what string, skills []*teamv1.Skill) {
 	}
 }
 
-// HandedOver returns the text by which messages that are handed to members are compared;
-// other content counts by its bytes.
+// HandedOver returns the key by which messages to members are compared: the text or, if the message
+// has other content, its encoding.
 func HandedOver(m *a2av1.Message) string {
 	for _, p := range m.GetParts() {
 		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {

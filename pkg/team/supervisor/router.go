@@ -14,19 +14,18 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// routeTool is the tool that a router has to call.
+// routeTool is the name of the tool that a router has to call.
 const routeTool = "route"
 
 // routeAttempts is how often a router is asked for one choice.
 const routeAttempts = 2
 
-// askRouter is the decision to ask the model.
+// askRouter returns the decision to ask the model.
 func askRouter(reason string) team.Decision {
 	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: routeTool}}, Reason: reason}
 }
 
-// routes returns the model's turns for the choice at hand: those after the last
-// step of a member.
+// routes returns the model turns of the current choice: those after the last step of a member.
 func routes(s *team.State) []*team.StepState {
 	i := len(s.Steps)
 	for i > 0 && s.Steps[i-1].Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -35,7 +34,7 @@ func routes(s *team.State) []*team.StepState {
 	return s.Steps[i:]
 }
 
-// routed turns the router's answer into a decision.
+// routed turns the router's answer into a decision. An invalid answer is asked for again.
 func (v *Supervisor) routed(s *team.State, turns []*team.StepState) (team.Decision, error) {
 	last := turns[len(turns)-1]
 	if last.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && last.Outcome != teamv1.Outcome_OUTCOME_EMPTY {
@@ -52,7 +51,7 @@ func (v *Supervisor) routed(s *team.State, turns []*team.StepState) (team.Decisi
 	return choice.decision(s)
 }
 
-// routerFailed is the run's error when the model could not be asked.
+// routerFailed returns the error of a run whose model could not be asked.
 func routerFailed(s *team.State, cause *agent.Error) error {
 	why := "its model did not answer"
 	if cause != nil {
@@ -65,9 +64,9 @@ func routerFailed(s *team.State, cause *agent.Error) error {
 	return e
 }
 
-// route is a router's choice.
+// route is the router's choice.
 type route struct {
-	next    []string // empty: finish
+	next    []string // ids of members; empty ends the run
 	reason  string
 	message string
 }
@@ -91,8 +90,8 @@ func (r *route) decision(s *team.State) (team.Decision, error) {
 	return d, nil
 }
 
-// readRoute reads a turn: a call of route, or a bare id as text. The error tells
-// the model what is wrong.
+// readRoute parses a turn: a call of route, or a member id as text. The error tells the model what
+// is wrong.
 func readRoute(turn *teamv1.Turn, members []*team.Member) (*route, error) {
 	for _, call := range turn.GetToolCalls() {
 		if call.GetName() == routeTool {
@@ -106,8 +105,8 @@ func readRoute(turn *teamv1.Turn, members []*team.Member) (*route, error) {
 	return choose([]string{word}, members)
 }
 
-// readCall reads the arguments of route. Models also wrap them in a string, and
-// write one id where a list belongs.
+// readCall parses the arguments of route. It accepts arguments that are wrapped in a string, and a
+// single id in place of a list, because models write those.
 func readCall(arguments string, members []*team.Member) (*route, error) {
 	var inner string
 	if json.Unmarshal([]byte(arguments), &inner) == nil {
@@ -136,7 +135,7 @@ func readCall(arguments string, members []*team.Member) (*route, error) {
 	return r, nil
 }
 
-// choose checks what the router named.
+// choose returns the route to the members that the router named, without duplicates.
 func choose(next []string, members []*team.Member) (*route, error) {
 	if len(next) == 0 {
 		return nil, fmt.Errorf("next is empty")
@@ -156,8 +155,8 @@ func choose(next []string, members []*team.Member) (*route, error) {
 	return r, nil
 }
 
-// Prompt implements [team.Scheduler]: the members, the input, the last response, and
-// what was wrong with a first answer.
+// Prompt implements [team.Scheduler]. The prompt has the members, the input, the last response, and
+// after an invalid answer what was wrong with it.
 func (v *Supervisor) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	members := s.Enabled()
 	req := &agent.ModelRequest{
@@ -179,7 +178,7 @@ func (v *Supervisor) Prompt(s *team.State, step *teamv1.Step) *agent.ModelReques
 	return req
 }
 
-// correction is an answer that was none and what was wrong with it.
+// correction returns an invalid answer and what was wrong with it.
 func correction(turn *teamv1.Turn, members []*team.Member) []agent.ModelMessage {
 	_, err := readRoute(turn, members)
 	if err == nil {
@@ -189,7 +188,8 @@ func correction(turn *teamv1.Turn, members []*team.Member) []agent.ModelMessage 
 	return prompt.Corrected(turn, text)
 }
 
-// instructions is the system text: the configured one, the task, the members.
+// instructions returns the system prompt: the configured instructions, the router's task, and the
+// members.
 func (v *Supervisor) instructions(s *team.State, members []*team.Member) string {
 	var b strings.Builder
 	if v.router != nil && v.router.Instructions != "" {
@@ -207,13 +207,13 @@ func (v *Supervisor) instructions(s *team.State, members []*team.Member) string 
 	return b.String()
 }
 
-// routeSpec describes the tool to the model.
+// routeSpec returns the tool that the model has to call.
 func routeSpec(members []*team.Member) agent.ToolSpec {
 	ids := make([]string, len(members))
 	for i, m := range members {
 		ids[i] = team.MemberID(m)
 	}
-	enum, _ := json.Marshal(ids) // strings always have a JSON
+	enum, _ := json.Marshal(ids) // cannot fail for strings
 	return agent.ToolSpec{
 		Name:        routeTool,
 		Description: "Chooses which members work next, or returns the last response to the user.",

@@ -1,5 +1,5 @@
-// Package supervisor has the scheduler of teams in which rules, or a model, choose who is
-// next.
+// Package supervisor has the scheduler of teams in which rules, or a model, choose the next
+// members.
 package supervisor
 
 import (
@@ -15,48 +15,47 @@ import (
 	"github.com/agentteams/team-server/pkg/team/facts"
 )
 
-// Finish words of a Rule that are no members.
+// Values that end a run and are not member ids.
 const (
 	// FinishLast ends the run with the last response.
 	FinishLast = "last"
-	// finishWord is what the router says to end the run.
+	// finishWord is what the router answers to end the run.
 	finishWord = "finish"
 )
 
-// Config is what a Supervisor is made of: rules, a router, or both.
+// Config is the configuration of a Supervisor: rules, a router, or both.
 type Config struct {
-	// Rules are tried in order each turn; the first that is true decides.
+	// Rules are tried in order in each turn. The first one that is true decides.
 	Rules []Rule
-	// Members that can be chosen; what team.State.Team holds at run time.
+	// Members of the team, the same as in the team's Config.
 	Members []team.Member
-	// Router asks the team's model where no rule is true; nil is none.
+	// Router asks the team's model when no rule is true; nil means that there is no router.
 	Router *Router
 }
 
-// Rule chooses the next members, or ends the run.
+// Rule chooses the next members, or ends the run. Either Next or Finish must be set.
 type Rule struct {
-	// ID of the rule, for the record; default: its place, from 1.
+	// ID of the rule, for the record; empty means its position in the list, from 1.
 	ID string
-	// When the rule is true, in CEL (see [expr.Expr]); empty is always.
+	// When is the rule's condition in CEL (see [expr.Expr]); empty is always true.
 	When string
-	// Next are the members that work next, at the same time.
+	// Next are the ids of the members that work next, at the same time.
 	Next []string
-	// Finish ends the run: with the last reply of the member named, or with the
-	// last response (FinishLast).
+	// Finish ends the run with the last reply of the member that it names, or with the last
+	// response if it is FinishLast.
 	Finish string
-	// Message for the next members instead of the last response, word for word.
+	// Message is given to the next members, unchanged, in place of the last response.
 	Message string
 }
 
-// Router has a model choose. The model is the team's.
+// Router has the team's model choose the next members.
 type Router struct {
-	// Instructions for the model, next to what it is told of the team.
+	// Instructions for the model. The prompt adds the members of the team.
 	Instructions string
 }
 
-// Supervisor is the scheduler of teams in which each turn a routing decision
-// names who is next, or returns the last response to the user. Nobody rewrites what a
-// member said. Safe for concurrent use.
+// Supervisor is the scheduler of teams in which each turn a rule or the router names the next
+// members, or returns the last response to the user unchanged. Safe for concurrent use.
 type Supervisor struct {
 	team.Base
 	rules  []rule
@@ -66,14 +65,13 @@ type Supervisor struct {
 
 var _ team.Scheduler = (*Supervisor)(nil)
 
-// rule is a Rule ready to run.
+// rule is a Rule with its compiled condition.
 type rule struct {
 	Rule
 	when *expr.Expr
 }
 
-// New returns a supervisor. The error joins a *team.Fault for everything
-// that is wrong with the configuration.
+// New returns a supervisor. The error joins a *team.Fault for each fault of the configuration.
 func New(c Config) (*Supervisor, error) {
 	ids := make([]string, len(c.Members))
 	for i, m := range c.Members {
@@ -86,10 +84,10 @@ func New(c Config) (*Supervisor, error) {
 	v := &Supervisor{router: c.Router, lang: lang}
 	var fs team.Faults
 	if len(c.Rules) == 0 && c.Router == nil {
-		fs.Addf("", "supervisor", "has neither rules nor a router; give it one of them")
+		fs.Addf("", "supervisor", "has neither rules nor a router; add rules or a router")
 	}
 	if c.Router != nil && slices.Contains(ids, finishWord) {
-		fs.Addf("router", "supervisor", "member id %q is the router's word for the end; give that member another id", finishWord)
+		fs.Addf("router", "supervisor", "member id %q is reserved: the router uses it to end the run; give that member another id", finishWord)
 	}
 	used := map[string]bool{}
 	for i, r := range c.Rules {
@@ -99,7 +97,7 @@ func New(c Config) (*Supervisor, error) {
 		}
 		subject := fmt.Sprintf("rule %q", r.ID)
 		if used[r.ID] {
-			fs.Addf(path+".id", subject, "this id is used twice; give each rule one of its own")
+			fs.Addf(path+".id", subject, "this id is used twice; ids of rules must be unique")
 		}
 		used[r.ID] = true
 		v.rules = append(v.rules, v.compile(&fs, path, subject, r, ids))
@@ -107,7 +105,7 @@ func New(c Config) (*Supervisor, error) {
 	return v, fs.Err()
 }
 
-// compile returns a rule ready to run and adds its faults.
+// compile returns a compiled rule and adds its faults to fs.
 func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids []string) rule {
 	if (len(r.Next) == 0) == (r.Finish == "") {
 		fs.Addf(path, subject, "needs either next or finish")
@@ -126,7 +124,7 @@ func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids 
 		fs.Add(path+".finish", subject, expr.Unknown(0, f, choices, "no such member %q", f))
 	}
 	if r.Message != "" && r.Finish != "" {
-		fs.Addf(path+".message", subject, "has a message for nobody: finish gives the answer as it is")
+		fs.Addf(path+".message", subject, "has a message but no next members: finish returns the answer unchanged; remove message")
 	}
 	compiled := rule{Rule: r}
 	if r.When != "" {
@@ -160,7 +158,7 @@ func (v *Supervisor) Next(s *team.State) (team.Decision, error) {
 	return askRouter("no rule is true"), nil
 }
 
-// try returns the rule's decision where the rule is true.
+// try returns the decision of the rule if its condition is true.
 func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
 	d := team.Decision{Rule: r.ID, Reason: "always"}
 	if r.when != nil {
@@ -185,7 +183,7 @@ func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
 	return d, true, nil
 }
 
-// response is what a run that ends is answered with.
+// response returns the message that a run finishes with; nil if there is none yet.
 func response(s *team.State, finish string) *a2av1.Message {
 	if finish == FinishLast {
 		if s.Last == nil {
@@ -201,8 +199,8 @@ func response(s *team.State, finish string) *a2av1.Message {
 	return nil
 }
 
-// delegate returns a step for each member. Without a message they get the last
-// of the current messages.
+// delegate returns a step for each member. An empty message stands for the last of the current
+// messages.
 func delegate(members []string, message string) []*teamv1.Step {
 	steps := make([]*teamv1.Step, len(members))
 	for i, id := range members {

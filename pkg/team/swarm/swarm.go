@@ -17,26 +17,26 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// ownerKey is the key of a conversation's state that has the member that answered last.
+// ownerKey is the key in the conversation's state of the member that answered last.
 const ownerKey = agent.ConversationPrefix + "active_owner"
 
-// Config is what a Swarm is made of.
+// Config is the configuration of a Swarm.
 type Config struct {
-	// Entry is the member that begins. Required.
+	// Entry is the id of the member that begins. Required.
 	Entry string
-	// Members that hand over to each other; what team.State.Team holds at run time.
+	// Members of the team, the same as in the team's Config.
 	Members []team.Member
-	// CrossRequest has the next message of a conversation begin with the member
-	// that answered the last one. Not set: each begins with Entry.
+	// CrossRequest starts the next run of a conversation with the member that answered last. If it
+	// is not set, each run starts with Entry.
 	CrossRequest bool
-	// Limits: max_handoffs, node_timeout, loop_window and loop_min_unique count
-	// here; 0 switches each of them off.
+	// Limits of a run. The swarm reads max_handoffs, node_timeout, loop_window and loop_min_unique;
+	// 0 switches each of them off.
 	Limits *teamv1.Limits
 }
 
-// Swarm is the scheduler of teams whose members hand control to each other. A
-// run begins with the entry member and ends when a member answers without
-// handing over; that answer is the run's. Safe for concurrent use.
+// Swarm is the scheduler of teams whose members hand control to each other. A run starts with the
+// entry member and ends when a member answers without handing over; that answer is the run's. Safe
+// for concurrent use.
 type Swarm struct {
 	team.Base
 	entry        string
@@ -45,7 +45,7 @@ type Swarm struct {
 	guards       guards
 }
 
-// guards bound the hand-offs of a run; 0 means no bound.
+// guards bound the hand-overs of a run; 0 means no limit.
 type guards struct {
 	maxHandoffs, window, minUnique int
 	nodeTimeout                    time.Duration
@@ -53,8 +53,7 @@ type guards struct {
 
 var _ team.Scheduler = (*Swarm)(nil)
 
-// New returns a swarm. The error joins a *team.Fault for everything that is
-// wrong with the configuration.
+// New returns a swarm. The error joins a *team.Fault for each fault of the configuration.
 func New(c Config) (*Swarm, error) {
 	w := &Swarm{entry: c.Entry, members: c.Members, crossRequest: c.CrossRequest, guards: guardsOf(c.Limits)}
 	ids := make([]string, len(c.Members))
@@ -64,7 +63,7 @@ func New(c Config) (*Swarm, error) {
 	var fs team.Faults
 	known := slices.Sorted(slices.Values(ids))
 	if c.Entry == "" {
-		fs.Addf("entry_member", "swarm", "has no entry member; name the member that begins")
+		fs.Addf("entry_member", "swarm", "has no entry member; set entry_member")
 	} else if i := slices.Index(ids, c.Entry); i < 0 {
 		fs.Add("entry_member", "swarm", expr.Unknown(0, c.Entry, known, "no such member %q", c.Entry))
 	} else if c.Members[i].Disabled {
@@ -81,7 +80,7 @@ func New(c Config) (*Swarm, error) {
 	return w, fs.Err()
 }
 
-// check adds the fault of a member that hands over to nobody, or to itself.
+// check adds the fault of a hand-over to an unknown member, or to the member itself.
 func (w *Swarm) check(fs *team.Faults, path, from, to string, known []string) {
 	switch {
 	case to == from:
@@ -91,6 +90,7 @@ func (w *Swarm) check(fs *team.Faults, path, from, to string, known []string) {
 	}
 }
 
+// guardsOf returns the bounds that limits set, and the defaults for all others.
 func guardsOf(l *teamv1.Limits) guards {
 	g := guards{maxHandoffs: 20, window: 8, minUnique: 3, nodeTimeout: l.GetNodeTimeout().AsDuration()}
 	if l == nil {
@@ -107,15 +107,15 @@ func guardsOf(l *teamv1.Limits) guards {
 	return g
 }
 
-// Traits implements [team.Scheduler]. The window of hand-offs takes the place of the rule
-// about cycles, and limits.node_timeout that of limits.member_timeout.
+// Traits implements [team.Scheduler]. The bounds on hand-overs replace cycle detection, and
+// limits.node_timeout replaces limits.member_timeout.
 func (*Swarm) Traits() team.Traits {
 	return team.Traits{History: team.HistoryConversation, DetectsCycles: true, SetsTimeouts: true}
 }
 
-// Handles implements [team.Scheduler]: the member that handed over to one that takes no work
-// is told so.
-func (*Swarm) Handles(st *team.StepState) bool { return unmanned(st) }
+// Handles implements [team.Scheduler]. A hand-over that was not accepted is reported to the member
+// that made it.
+func (*Swarm) Handles(st *team.StepState) bool { return notAccepted(st) }
 
 // Next implements [team.Scheduler].
 func (w *Swarm) Next(s *team.State) (team.Decision, error) {
@@ -126,8 +126,8 @@ func (w *Swarm) Next(s *team.State) (team.Decision, error) {
 		return w.begin(s), nil
 	}
 	last := s.Steps[len(s.Steps)-1]
-	if unmanned(last) {
-		return w.missed(s, last.Err)
+	if notAccepted(last) {
+		return w.reportNotAccepted(s, last.Err)
 	}
 	if err := last.Failure(); err != nil {
 		return team.Decision{}, err
@@ -136,13 +136,13 @@ func (w *Swarm) Next(s *team.State) (team.Decision, error) {
 		return w.handOver(s, last, last.Transfer)
 	}
 	if m := w.member(last.Step.GetMember()); m != nil && m.HandoffAfter != "" {
-		return w.after(s, last, m)
+		return w.handOverAfter(s, last, m)
 	}
-	if said := unheard(s); said != nil {
+	if m := unreadFollowUps(s); m != nil {
 		return team.Decision{
 			Steps: []*teamv1.Step{{
 				Kind: teamv1.Step_KIND_DELEGATE, Member: last.Step.GetMember(), Name: followUp,
-				Input: &teamv1.Input{Message: said}, Timeout: last.Step.GetTimeout(),
+				Input: &teamv1.Input{Message: m}, Timeout: last.Step.GetTimeout(),
 			}},
 			Reason: "the user has said more",
 		}, nil
@@ -153,32 +153,32 @@ func (w *Swarm) Next(s *team.State) (team.Decision, error) {
 	}, nil
 }
 
-// followUp is the label of a step that hands the user's further messages to the
-// member that has just answered.
+// followUp is the name of a step that passes follow-up messages of the user to the member that has
+// just answered.
 const followUp = "follow-up"
 
-// unheard returns, as one message, the follow-up messages of the user that no member was
+// unreadFollowUps returns, as one message, the follow-up messages of the user that no member was
 // given yet; nil if there are none.
-func unheard(s *team.State) *a2av1.Message {
-	heard := 0
+func unreadFollowUps(s *team.State) *a2av1.Message {
+	given := 0
 	for _, st := range s.Steps {
 		if st.Step.GetName() == followUp {
-			heard = st.Heard
+			given = st.ReceivedBefore
 		}
 	}
-	if heard == len(s.Received) {
+	if given == len(s.Received) {
 		return nil
 	}
 	m := agent.UserMessage("", "")
 	m.Parts = nil
-	for _, said := range s.Received[heard:] {
-		m.Parts = append(m.Parts, said.GetParts()...)
+	for _, received := range s.Received[given:] {
+		m.Parts = append(m.Parts, received.GetParts()...)
 	}
 	return m
 }
 
-// begin gives the message to the entry member, or to the one that the
-// conversation is with.
+// begin gives the message to the entry member or, with CrossRequest, to the member that answered
+// last in the conversation.
 func (w *Swarm) begin(s *team.State) team.Decision {
 	who, reason := w.entry, "the entry member begins"
 	if owner := s.Context[ownerKey].GetStringValue(); w.crossRequest && owner != "" {
@@ -198,8 +198,8 @@ func (w *Swarm) member(id string) *team.Member {
 	return nil
 }
 
-// handOver gives control to the target, or tells the member why not. One that was
-// told once has to answer.
+// handOver gives control to the target of a transfer, or tells the member why it was refused. A
+// member that was told so must answer; a second hand-over ends the run.
 func (w *Swarm) handOver(s *team.State, from *team.StepState, t *teamv1.Transfer) (team.Decision, error) {
 	if reason := team.RefusedTransfer(from.Step); reason != "" {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, reason,
@@ -208,24 +208,24 @@ func (w *Swarm) handOver(s *team.State, from *team.StepState, t *teamv1.Transfer
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
 		return team.Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
 	}
-	if err := w.guard(s, from.Step.GetMember(), t.GetTo()); err != nil {
+	if err := w.checkHandoff(s, from.Step.GetMember(), t.GetTo()); err != nil {
 		return w.reject(from, err), nil
 	}
 	return w.transfer(s, from, t), nil
 }
 
-// after gives control to the member that takes over from one that cannot hand
-// over itself. Where that is refused there is nobody to answer instead.
-func (w *Swarm) after(s *team.State, from *team.StepState, m *team.Member) (team.Decision, error) {
-	if err := w.guard(s, from.Step.GetMember(), m.HandoffAfter); err != nil {
+// handOverAfter gives control to the HandoffAfter of a member that has replied. If that is refused,
+// the run fails.
+func (w *Swarm) handOverAfter(s *team.State, from *team.StepState, m *team.Member) (team.Decision, error) {
+	if err := w.checkHandoff(s, from.Step.GetMember(), m.HandoffAfter); err != nil {
 		return team.Decision{}, agent.Errorf(err.Code, err.Reason, "team %q: member %q could not hand over to %q after its reply: %s",
 			s.Team.ID, from.Step.GetMember(), m.HandoffAfter, err.Message)
 	}
 	return w.transfer(s, from, &teamv1.Transfer{To: m.HandoffAfter, Message: agent.Text(from.Message)}), nil
 }
 
-// transfer is the decision that a member takes over: with what was said to it,
-// else with the user's message.
+// transfer returns the decision that a member takes over. It is given the message of the transfer,
+// or the run's input if there is none.
 func (w *Swarm) transfer(s *team.State, from *team.StepState, t *teamv1.Transfer) team.Decision {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_TRANSFER, Member: t.GetTo(), Input: &teamv1.Input{Message: s.Input}}
 	if t.GetMessage() != "" {
@@ -237,31 +237,31 @@ func (w *Swarm) transfer(s *team.State, from *team.StepState, t *teamv1.Transfer
 	return team.Decision{Steps: []*teamv1.Step{step}, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}
 }
 
-// unmanned reports whether a hand-over went to a member that takes no work now, or
-// was one more than a limit above the swarm allows.
-func unmanned(st *team.StepState) bool {
+// notAccepted reports whether a step is a hand-over that was not accepted: its member takes no work
+// now, or a limit above the swarm refused it.
+func notAccepted(st *team.StepState) bool {
 	if st.Step.GetKind() != teamv1.Step_KIND_TRANSFER || st.Outcome != teamv1.Outcome_OUTCOME_REJECTED || st.Err == nil {
 		return false
 	}
 	return slices.Contains([]string{agent.ReasonDisabled, agent.ReasonMemberNotFound, agent.ReasonBreakerOpen, agent.ReasonMaxHandoffs}, st.Err.Reason)
 }
 
-// missed tells the member that handed over that nobody took it, as if it had been
-// refused before; where it cannot answer itself the run fails.
-func (w *Swarm) missed(s *team.State, why *agent.Error) (team.Decision, error) {
+// reportNotAccepted tells the member that handed over that its hand-over was not accepted. If no
+// member has asked for the hand-over, the run fails.
+func (w *Swarm) reportNotAccepted(s *team.State, why *agent.Error) (team.Decision, error) {
 	for _, st := range slices.Backward(s.Steps[:len(s.Steps)-1]) {
 		if st.Transfer != nil {
 			return w.reject(st, why), nil
 		}
-		if !unmanned(st) {
+		if !notAccepted(st) {
 			break
 		}
 	}
 	return team.Decision{}, why
 }
 
-// guard returns why a hand-off is refused.
-func (w *Swarm) guard(s *team.State, from, to string) *agent.Error {
+// checkHandoff returns why a hand-over is refused; nil if it is allowed.
+func (w *Swarm) checkHandoff(s *team.State, from, to string) *agent.Error {
 	refused := func(reason, format string, args ...any) *agent.Error {
 		return agent.Errorf(agent.CodeInternal, reason, format, args...).With("member", from)
 	}
@@ -269,20 +269,20 @@ func (w *Swarm) guard(s *team.State, from, to string) *agent.Error {
 	recent := append(slices.Clone(targets), to)
 	switch m := w.member(to); {
 	case m != nil && m.Disabled:
-		return refused(agent.ReasonDisabled, "member %q is disabled; hand over to another one of %s", to, listed(w.reaches(from)))
-	case m == nil || !slices.Contains(w.reaches(from), to):
-		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %.64q; it can to %s", from, to, listed(w.reaches(from)))
+		return refused(agent.ReasonDisabled, "member %q is disabled; hand over to another one of %s", to, listed(w.targets(from)))
+	case m == nil || !slices.Contains(w.targets(from), to):
+		return refused(agent.ReasonMemberNotFound, "%q cannot hand over to %.64q; it can to %s", from, to, listed(w.targets(from)))
 	case w.guards.maxHandoffs > 0 && before+len(targets) >= w.guards.maxHandoffs:
 		return refused(agent.ReasonMaxHandoffs, "the team has handed over %d times in this run, the most it may (limits.max_handoffs); answer, or raise it", before+len(targets))
-	case w.repeats(recent):
+	case w.isRepetitive(recent):
 		return refused(agent.ReasonRepetitive, "the last %d hand-offs went to fewer than %d different members (limits.loop_window, limits.loop_min_unique); answer, or change them",
 			w.guards.window, w.guards.minUnique)
 	}
 	return nil
 }
 
-// repeats reports whether the last hand-offs went to too few different members.
-func (w *Swarm) repeats(targets []string) bool {
+// isRepetitive reports whether the last hand-overs went to too few different members.
+func (w *Swarm) isRepetitive(targets []string) bool {
 	n, m := w.guards.window, w.guards.minUnique
 	if n == 0 || m == 0 || len(targets) < n {
 		return false
@@ -294,18 +294,19 @@ func (w *Swarm) repeats(targets []string) bool {
 	return len(unique) < m
 }
 
-// handoffs returns the targets of the hand-offs so far.
+// handoffs returns the targets of the accepted hand-overs among steps.
 func handoffs(steps []*team.StepState) []string {
 	var targets []string
 	for _, st := range steps {
-		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !unmanned(st) {
+		if st.Step.GetKind() == teamv1.Step_KIND_TRANSFER && !notAccepted(st) {
 			targets = append(targets, st.Step.GetMember())
 		}
 	}
 	return targets
 }
 
-// reject gives the member the reason: its next reply has to be an answer.
+// reject returns the decision to tell a member why its hand-over was refused. The member has to
+// answer instead.
 func (w *Swarm) reject(from *team.StepState, why *agent.Error) team.Decision {
 	text := fmt.Sprintf("%s was refused: %s. Answer the request yourself.", team.TransferTool, why.Message)
 	return team.Decision{
@@ -317,8 +318,8 @@ func (w *Swarm) reject(from *team.StepState, why *agent.Error) team.Decision {
 	}
 }
 
-// reaches are the members that a member may hand over to.
-func (w *Swarm) reaches(from string) []string {
+// targets returns the ids of the members that a member may hand over to.
+func (w *Swarm) targets(from string) []string {
 	m := w.member(from)
 	var ids []string
 	for i := range w.members {
@@ -330,6 +331,7 @@ func (w *Swarm) reaches(from string) []string {
 	return ids
 }
 
+// listed joins ids for an error text.
 func listed(ids []string) string {
 	if len(ids) == 0 {
 		return "nobody"
@@ -337,12 +339,12 @@ func listed(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// Transfers implements [team.Scheduler]: the members of the swarm that the member may hand
-// over to, and those that the swarm itself may hand over to.
+// Transfers implements [team.Scheduler]. It returns the members of the swarm that the member may
+// hand over to, and the agents that the swarm itself may hand over to.
 func (w *Swarm) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferTarget {
 	var targets []*teamv1.TransferTarget
 	known := s.Infos()
-	for _, id := range w.reaches(st.Step.GetMember()) {
+	for _, id := range w.targets(st.Step.GetMember()) {
 		m := w.member(id)
 		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: team.DescriptionOf(m, known.Of(m))})
 	}

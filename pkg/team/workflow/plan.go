@@ -14,25 +14,25 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// node is a Step in its place among the others.
+// node is a Step with its position in the graph of steps.
 type node struct {
 	Step
-	path      string // in the configuration
-	from      *node  // the node whose After applies: the node itself, or the nearest group with one
-	place     int
-	after     []int        // right before it
-	before    []int        // right after it
-	readers   []int        // those that name its result, besides
-	ancestors map[int]bool // all before it
-	wave      int          // steps on the longest way here
-	need      int          // how many of after have to succeed; 0 is all
-	max       int          // rounds
+	path      string       // path of the step in the configuration
+	from      *node        // node whose After applies: the node itself, or the nearest group that sets one
+	place     int          // index in Workflow.nodes
+	after     []int        // places of the direct predecessors
+	before    []int        // places of the direct successors
+	readers   []int        // places of the other nodes that read its result
+	ancestors map[int]bool // places of all nodes that run before it
+	wave      int          // number of steps on the longest path before it
+	need      int          // how many of after have to succeed; 0 means all
+	max       int          // maximum number of rounds, if it repeats
 
 	when, until    *expr.Expr
 	task, question *expr.Template
 }
 
-// step returns what is the same in each round.
+// step returns the fields of the step that are the same in each round.
 func (n *node) step() *teamv1.Step {
 	s := &teamv1.Step{Kind: teamv1.Step_KIND_STEP, Member: n.Member, Name: n.ID, Async: true}
 	if n.Human != nil {
@@ -58,17 +58,17 @@ var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 type planner struct {
 	*Workflow
 	faults team.Faults
-	groups map[string][]string // ids of the steps in a group, by its id
-	paths  map[string]string   // of the id's first use
+	groups map[string][]string // ids of the steps in a group, by the group's id
+	paths  map[string]string   // path of the first step or group with an id
 }
 
-// New returns a workflow. The error joins a *team.Fault for everything that
-// is wrong with the configuration: ids, unknown steps, cycles, conditions,
-// templates, and names of steps that need not have run.
+// New returns a workflow. The error joins a *team.Fault for each fault of the configuration:
+// invalid and unknown ids, cycles, invalid conditions and templates, and references to steps that
+// may not have run.
 func New(c Config) (*Workflow, error) {
 	p := &planner{Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
 	if len(c.Steps) == 0 {
-		p.faults.Addf("steps", "workflow", "has no steps")
+		p.faults.Addf("steps", "workflow", "has no steps; add one")
 	}
 	p.flatten("steps", c.Steps, nil)
 	p.link()
@@ -92,9 +92,8 @@ func New(c Config) (*Workflow, error) {
 	return p.Workflow, nil
 }
 
-// flatten lists the steps; the steps of a group take the place of the group. It returns
-// their ids. Steps without After use that of from, which is nil for steps outside of
-// groups.
+// flatten adds a node for each step and replaces groups by their steps. It returns the ids of the
+// steps. Steps without After use that of from, which is nil outside of groups.
 func (p *planner) flatten(path string, steps []Step, from *node) []string {
 	var ids []string
 	for i, s := range steps {
@@ -114,11 +113,11 @@ func (p *planner) flatten(path string, steps []Step, from *node) []string {
 	return ids
 }
 
-// group lists the steps of a group.
+// group adds the steps of a group.
 func (p *planner) group(n *node) []string {
 	own := n.Step
 	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
-		p.faults.Addf(n.path, n.subject(), "is a group: beside parallel it has only id and after; the rest belongs to its steps")
+		p.faults.Addf(n.path, n.subject(), "is a group: besides parallel it can only have id and after; move the rest to its steps")
 	}
 	ids := p.flatten(n.path+".parallel", own.Parallel, n.from)
 	if own.ID != "" {
@@ -127,19 +126,19 @@ func (p *planner) group(n *node) []string {
 	return ids
 }
 
-// register notes an id and checks it.
+// register checks an id and stores where it is used.
 func (p *planner) register(n *node) {
 	group := len(n.Parallel) > 0
 	switch first, used := p.paths[n.ID]; {
 	case n.ID == "" && group:
 		return
 	case n.ID == "":
-		p.faults.Addf(n.path+".id", n.subject(), "has no id")
+		p.faults.Addf(n.path+".id", n.subject(), "has no id; add one")
 		return
 	case !stepID.MatchString(n.ID):
-		p.faults.Addf(n.path+".id", n.subject(), "the id may have letters, digits, _ and -, at most 63, and begins with no -")
+		p.faults.Addf(n.path+".id", n.subject(), "the id must be 1 to 63 letters, digits, _ and -, and must not begin with -")
 	case used:
-		p.faults.Addf(n.path+".id", n.subject(), "this id is used twice, first in %s; give each step one of its own", first)
+		p.faults.Addf(n.path+".id", n.subject(), "this id is used twice, first in %s; ids of steps must be unique", first)
 		return
 	}
 	p.paths[n.ID] = n.path
@@ -148,9 +147,9 @@ func (p *planner) register(n *node) {
 	}
 }
 
-// link finds the steps that come right before each step.
+// link finds the predecessors and successors of each step.
 func (p *planner) link() {
-	told := map[string]bool{} // places of faults: the after of a group is that of each of its steps
+	reported := map[string]bool{} // paths with a fault: all steps of a group share its after
 	for _, n := range p.nodes {
 		n.ancestors = map[int]bool{}
 		for i, id := range n.After {
@@ -159,7 +158,7 @@ func (p *planner) link() {
 				ids = []string{id}
 			}
 			if ids == nil {
-				p.unknownAfter(n.from, fmt.Sprintf("%s.after[%d]", n.from.path, i), id, told)
+				p.unknownAfter(n.from, fmt.Sprintf("%s.after[%d]", n.from.path, i), id, reported)
 			}
 			for _, id := range ids {
 				if at, ok := p.index[id]; ok && !slices.Contains(n.after, at) {
@@ -176,23 +175,22 @@ func (p *planner) link() {
 	}
 }
 
-// unknownAfter reports a name in after that no step has. What the step could
-// come after is any other one.
-func (p *planner) unknownAfter(n *node, place, id string, told map[string]bool) {
-	if told[place] {
+// unknownAfter adds the fault of an unknown id in after, once for each path.
+func (p *planner) unknownAfter(n *node, place, id string, reported map[string]bool) {
+	if reported[place] {
 		return
 	}
-	told[place] = true
+	reported[place] = true
 	known := slices.DeleteFunc(slices.Sorted(maps.Keys(p.paths)), func(other string) bool {
 		return p.paths[other] == n.path || strings.HasPrefix(p.paths[other], n.path+".")
 	})
-	p.faults.Add(place, n.subject(), expr.Unknown(0, id, known, "runs after %q, which is no step", id))
+	p.faults.Add(place, n.subject(), expr.Unknown(0, id, known, "runs after %q, which is not a step", id))
 }
 
-// order computes waves and ancestors. It returns the ids of a cycle, if there is
-// one, with the first id again at the end.
+// order computes waves and ancestors. It returns the ids of a cycle if there is one, with the first
+// id repeated at the end; nil if there is none.
 func (p *planner) order() []string {
-	state := make([]int, len(p.nodes)) // 0 new, 1 on the way, 2 ready
+	state := make([]int, len(p.nodes)) // 0 not visited, 1 on the current path, 2 done
 	var way []string
 	var visit func(n *node) []string
 	visit = func(n *node) []string {
@@ -220,7 +218,7 @@ func (p *planner) order() []string {
 	}
 	for _, n := range p.nodes {
 		if cycle := visit(n); cycle != nil {
-			slices.Reverse(cycle) // in the order they would run
+			slices.Reverse(cycle) // in the order in which the steps would run
 			return cycle
 		}
 	}
@@ -229,21 +227,21 @@ func (p *planner) order() []string {
 
 func (p *planner) ids() []string { return slices.Sorted(maps.Keys(p.index)) }
 
-// check finds faults that need no compiler.
+// check adds the faults that can be found without compiling expressions.
 func (p *planner) check(n *node) {
 	fault := func(field, format string, args ...any) { p.faults.Addf(n.path+field, n.subject(), format, args...) }
 	switch {
 	case n.Member == "" && n.Human == nil:
-		fault("", "names neither a member nor a question to people")
+		fault("", "has neither a member nor a question to people; set member or human")
 	case n.Member != "" && n.Human != nil:
-		fault(".human", "is either work of a member or a question to people")
+		fault(".human", "has both a member and a question to people; remove member or human")
 	case n.Human != nil && strings.TrimSpace(n.Human.Question) == "":
-		fault(".human.question", "asks nothing")
+		fault(".human.question", "is empty; write the question")
 	case n.Human != nil && (n.Task != "" || n.Repeat != nil || n.Retry != nil):
-		fault(".human", "a question to people has no task, no repeat and no retry")
+		fault(".human", "a question to people cannot have task, repeat or retry; remove them")
 	}
 	if n.Timeout < 0 {
-		fault(".timeout", "is negative")
+		fault(".timeout", "is negative; it must be more than 0, or left out")
 	}
 	p.checkRetry(n, fault)
 	p.checkJoin(n, fault)
@@ -256,12 +254,12 @@ func (p *planner) check(n *node) {
 			n.max = defaultRounds
 		}
 		if n.Repeat.Until == "" {
-			fault(".repeat.until", "is missing: say when to stop")
+			fault(".repeat.until", "is missing; add the condition that ends the repetition")
 		}
 	}
 }
 
-// checkRetry refuses numbers that mean nothing.
+// checkRetry adds the faults of a retry policy.
 func (p *planner) checkRetry(n *node, fault func(field, format string, args ...any)) {
 	if r := n.Retry; r != nil && r.Attempts != nil && r.GetAttempts() < 1 { //nolint:protogetter // set or not matters
 		fault(".retry.attempts", "attempts is %d; it must be at least 1, or left out for the member's", r.GetAttempts())
@@ -271,7 +269,7 @@ func (p *planner) checkRetry(n *node, fault func(field, format string, args ...a
 	}
 }
 
-// checkJoin settles how many of the steps before have to succeed.
+// checkJoin computes how many predecessors have to succeed, and adds the faults of the join.
 func (p *planner) checkJoin(n *node, fault func(field, format string, args ...any)) {
 	switch n.Join {
 	case "", JoinAll:
@@ -280,20 +278,20 @@ func (p *planner) checkJoin(n *node, fault func(field, format string, args ...an
 	case JoinQuorum:
 		n.need = n.Quorum
 		if len(n.after) > 0 && (n.Quorum < 1 || n.Quorum > len(n.after)) {
-			fault(".quorum", "the quorum is %d of %d steps before it; use 1 to %d", n.Quorum, len(n.after), len(n.after))
+			fault(".quorum", "the quorum is %d, but it must be 1 to %d, the number of steps before this one", n.Quorum, len(n.after))
 		}
 	default:
-		fault(".join", "is %q; known are %s, %s, %s", n.Join, JoinAll, JoinAny, JoinQuorum)
+		fault(".join", "is %q; it must be %s, %s or %s", n.Join, JoinAll, JoinAny, JoinQuorum)
 	}
 	if n.Quorum != 0 && n.Join != JoinQuorum {
-		fault(".quorum", "a quorum belongs to join: %s; add that, or remove it", JoinQuorum)
+		fault(".quorum", "quorum needs join: %s; add that, or remove quorum", JoinQuorum)
 	}
 	if n.Join != "" && len(n.After) == 0 {
-		fault(".join", "joins nothing: no step comes before it")
+		fault(".join", "has no effect, because no step comes before it; remove it, or add after")
 	}
 }
 
-// compile prepares the conditions and templates of a step.
+// compile compiles the conditions and templates of a step.
 func (p *planner) compile(n *node) {
 	n.when = p.condition(n, ".when", n.When, false)
 	if n.Repeat != nil {
@@ -307,6 +305,8 @@ func (p *planner) compile(n *node) {
 	}
 }
 
+// condition compiles a condition; nil if source is empty or has faults. If own is true, the
+// condition may read the step's own result.
 func (p *planner) condition(n *node, field, source string, own bool) *expr.Expr {
 	if source == "" {
 		return nil
@@ -322,6 +322,7 @@ func (p *planner) condition(n *node, field, source string, own bool) *expr.Expr 
 	return e
 }
 
+// template compiles a template; nil if it has faults.
 func (p *planner) template(n *node, field, source string) *expr.Template {
 	t, err := expr.CompileTemplate(source, p.ids())
 	if err != nil {
@@ -334,8 +335,8 @@ func (p *planner) template(n *node, field, source string) *expr.Template {
 	return t
 }
 
-// lookBack finds who names whose result, and the order in which steps can be
-// judged by those after them.
+// lookBack finds the readers of each step's result, and the order in which steps are processed so
+// that successors come before predecessors.
 func (p *planner) lookBack() {
 	for _, n := range p.nodes {
 		p.backwards = append(p.backwards, n.place)
@@ -348,7 +349,7 @@ func (p *planner) lookBack() {
 	slices.SortStableFunc(p.backwards, func(a, b int) int { return p.nodes[b].wave - p.nodes[a].wave })
 }
 
-// names are the ids of the steps that a step names when it begins.
+// names returns the ids of the steps whose results a step reads when it starts.
 func (n *node) names() []string {
 	var ids []string
 	if n.when != nil {
@@ -367,7 +368,8 @@ func (n *node) names() []string {
 	return ids
 }
 
-// mustRunBefore refuses the name of a step that need not have run when it is read.
+// mustRunBefore returns the fault of a reference to a step that may not have run; nil if it is
+// valid.
 func (p *planner) mustRunBefore(n *node, name expr.Name, own bool) error {
 	i := p.index[name.ID]
 	switch {

@@ -12,32 +12,32 @@ import (
 	"github.com/agentteams/team-server/pkg/team/facts"
 )
 
-// status is where a workflow's step stands.
+// status is the state of a workflow's step.
 type status int
 
 const (
 	waiting status = iota // not decided yet
 	running
-	again // ended, and its `until` is not true yet
+	again // ended, but its `until` is not true yet
 	done
-	skipped // because its `when` was not true, or nobody needs it
-	failed  // or skipped because a step before it failed
+	skipped // its `when` was not true, or its result is not needed
+	failed  // failed, or skipped because a step before it failed
 )
 
-// view is a workflow's steps as they stand in one state.
+// view is the state of all steps of a workflow, derived from one state of the run.
 type view struct {
 	*Workflow
 	state  *team.State
 	facts  *facts.Facts
 	status []status
-	last   []*team.StepState // the last round of each step; nil before the first
-	rounds []int
-	needed []bool // its result may still be asked for; see judge
-	err    error  // why a repeat failed
+	last   []*team.StepState // last round of each step; nil before the first
+	rounds []int             // rounds of each step so far
+	needed []bool            // whether a step's result may still be used; see markNeeded
+	err    error             // why a repeated step failed
 }
 
-// look reads where the steps stand.
-func (w *Workflow) look(s *team.State) (*view, error) {
+// newView returns the view of a state.
+func (w *Workflow) newView(s *team.State) (*view, error) {
 	n := len(w.nodes)
 	v := &view{
 		Workflow: w, state: s, facts: facts.Of(s),
@@ -51,15 +51,15 @@ func (w *Workflow) look(s *team.State) (*view, error) {
 	}
 	for i, node := range w.nodes {
 		var err error
-		if v.status[i], err = v.stand(i, node); err != nil {
+		if v.status[i], err = v.statusOf(i, node); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// stand returns where one step stands.
-func (v *view) stand(i int, n *node) (status, error) {
+// statusOf returns the status of one step.
+func (v *view) statusOf(i int, n *node) (status, error) {
 	st := v.last[i]
 	switch {
 	case st == nil:
@@ -75,11 +75,11 @@ func (v *view) stand(i int, n *node) (status, error) {
 	case n.until == nil:
 		return done, nil
 	}
-	return v.repeated(i, n)
+	return v.statusAfterRound(i, n)
 }
 
-// repeated returns where a step stands that has ended a round.
-func (v *view) repeated(i int, n *node) (status, error) {
+// statusAfterRound returns the status of a repeated step that has ended a round.
+func (v *view) statusAfterRound(i int, n *node) (status, error) {
 	good, _, err := v.eval(n.until, n, true)
 	switch {
 	case err != nil:
@@ -99,8 +99,8 @@ func (v *view) repeated(i int, n *node) (status, error) {
 	return failed, e
 }
 
-// eval asks a condition of a step. It sees the steps that come before, and its
-// own last round where it is asked after that.
+// eval evaluates a condition of a step. The condition sees the results of the steps before it and,
+// if own is true, its own last result.
 func (v *view) eval(e *expr.Expr, n *node, own bool) (bool, *structpb.Struct, error) {
 	v.facts.Visible = func(step string) bool {
 		i, ok := v.index[step]
@@ -109,7 +109,7 @@ func (v *view) eval(e *expr.Expr, n *node, own bool) (bool, *structpb.Struct, er
 	return e.Eval(v.facts.Value)
 }
 
-// text is a step's last result as a template puts it in; empty before.
+// text returns the text of a step's last result for templates; empty if there is none.
 func (v *view) text(step string) string {
 	if st := v.last[v.index[step]]; st != nil {
 		return agent.Text(st.Message)
@@ -117,7 +117,7 @@ func (v *view) text(step string) string {
 	return ""
 }
 
-// finished reports whether nothing more is needed.
+// finished reports whether no needed step is left to run.
 func (v *view) finished() bool {
 	for i, s := range v.status {
 		if s == waiting || (s == running || s == again) && v.needed[i] {
@@ -127,20 +127,20 @@ func (v *view) finished() bool {
 	return true
 }
 
-// judge settles which steps are needed: those that nothing comes after, and those
-// that a step comes after or reads which is needed itself and does not begin, or
-// is not given up, in this very decision.
-func (v *view) judge() {
+// markNeeded determines which steps are needed. A step is needed if it has no successors, or if a
+// successor or a reader of its result is itself needed and remains undecided in the current
+// decision.
+func (v *view) markNeeded() {
 	v.needed = make([]bool, len(v.nodes))
 	for _, i := range v.backwards {
 		n := v.nodes[i]
 		v.needed[i] = len(n.before) == 0 ||
-			slices.ContainsFunc(n.before, v.expects) || slices.ContainsFunc(n.readers, v.expects)
+			slices.ContainsFunc(n.before, v.staysWaiting) || slices.ContainsFunc(n.readers, v.staysWaiting)
 	}
 }
 
-// expects reports whether a step stays behind this decision to be decided on.
-func (v *view) expects(i int) bool {
+// staysWaiting reports whether a needed step remains undecided in the current decision.
+func (v *view) staysWaiting(i int) bool {
 	if v.status[i] != waiting || !v.needed[i] {
 		return false
 	}
@@ -148,7 +148,7 @@ func (v *view) expects(i int) bool {
 	return !ready && !blocked
 }
 
-// answer ends the run with the results of the last wave that has some.
+// answer ends the run with the results of the last wave that has results.
 func (v *view) answer() (team.Decision, error) {
 	var results []*team.StepState
 	wave := -1
@@ -173,5 +173,5 @@ func (v *view) answer() (team.Decision, error) {
 		return team.Decision{}, v.err
 	}
 	return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-		"team %q ended without a response: every step of a member was skipped; let one run in every case", v.state.Team.ID)
+		"team %q ended without a response: every step of a member was skipped; change the conditions so that one always runs", v.state.Team.ID)
 }

@@ -1,4 +1,4 @@
-// Package workflow has the scheduler of fixed steps.
+// Package workflow has the scheduler of teams that run a fixed graph of steps.
 package workflow
 
 import (
@@ -16,44 +16,44 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Config is what a Workflow is made of.
+// Config is the configuration of a Workflow.
 type Config struct {
-	// Steps in the order of the file: the order in which results are joined.
+	// Steps in the order of the configuration file. Results are joined in this order.
 	Steps []Step
 }
 
-// Step is one step: work of a member, a question to people, or a group
-// of steps that run at the same time.
+// Step is a step of a workflow: work of a member, a question to people, or a group of steps that
+// run at the same time.
 type Step struct {
-	// ID of the step: letters, digits, "_" and "-". Optional for a group; in
-	// After it then stands for all steps of the group.
+	// ID of the step: letters, digits, "_" and "-". It is optional for a group. In After, the id of
+	// a group stands for all its steps.
 	ID string
-	// Member that works.
+	// Member is the id of the member that works.
 	Member string
-	// Task is an [expr.Template] of what the member is given; empty: the results of
-	// After, joined, and without those the run's input.
+	// Task is an [expr.Template] for the member's input. If it is empty, the input is the joined
+	// results of After, or the run's input if there are none.
 	Task string
-	// After lists the steps that it follows, by ID. nil means the After of its group;
-	// outside of a group the step starts with the run, wherever it is in the list. (In a
-	// file a step without after follows the steps above it.)
+	// After lists the ids of the steps that must end first. nil means the After of the step's
+	// group; outside of a group, such a step starts with the run. (In a configuration file a step
+	// without after runs after the steps above it.)
 	After []string
-	// Join says how many of them it waits for. Those that were skipped do not count.
+	// Join says how many steps of After have to succeed. Skipped ones do not count.
 	Join Join
-	// Quorum is how many with JoinQuorum.
+	// Quorum is the number of steps with JoinQuorum.
 	Quorum int
-	// When is a condition in CEL (see [expr.Expr]), asked once After has ended; false
-	// skips the step. Empty is true.
+	// When is a condition in CEL (see [expr.Expr]), evaluated once the steps of After have ended.
+	// If it is false, the step is skipped. Empty means true.
 	When string
-	// Repeat runs the step again until its result is good.
+	// Repeat runs the step again until a condition is true; nil runs it once.
 	Repeat *Repeat
-	// Parallel are the steps of a group. Those without After use the group's.
+	// Parallel are the steps of a group. Those without After use that of the group.
 	Parallel []Step
-	// Human makes the step a question to people; their answer is its result.
+	// Human makes the step a question to people. Their answer is its result.
 	Human *Human
-	// Timeout of the step with its retries, or how long its question stays open; 0
-	// is the member's, for a question 168 h.
+	// Timeout of the step including its retries, or the time for which its question stays open. 0
+	// means the member's timeout, or 168 h for a question.
 	Timeout time.Duration
-	// Retry says how failures of the step are repeated; unset fields are the member's.
+	// Retry is the retry policy of the step; unset fields are those of the member.
 	Retry *teamv1.Retry
 }
 
@@ -67,13 +67,13 @@ const (
 	JoinQuorum Join = "QUORUM"
 )
 
-// Repeat runs a step until a condition is true. From its second round on the
-// step also gets its own last result.
+// Repeat runs a step until a condition is true. From the second round on, the step's input includes
+// its own last result.
 type Repeat struct {
-	// Until is a condition in CEL, asked after each round. Required.
+	// Until is a condition in CEL, evaluated after each round. Required.
 	Until string
-	// Max rounds; 0 is 3. The step fails with MAX_ROUNDS_EXCEEDED when Until is
-	// still not true then.
+	// Max is the maximum number of rounds; 0 means 3. If Until is not true after the last one, the
+	// step fails with MAX_ROUNDS_EXCEEDED.
 	Max int
 }
 
@@ -81,33 +81,31 @@ type Repeat struct {
 type Human struct {
 	// Question is an [expr.Template].
 	Question string
-	// Options to choose from; none is free text.
+	// Options to choose from; empty means free text.
 	Options []string
-	// Roles that may answer; none is the task's owner.
+	// Roles whose holders may answer; empty means the owner of the task.
 	Roles []string
 }
 
-// defaultRounds of a repeat.
+// defaultRounds is the default of Repeat.Max.
 const defaultRounds = 3
 
-// Workflow is the scheduler of fixed steps: sequential, parallel, and any order
-// between. A step starts as soon as those before it have
-// ended, not in step with unrelated ones. A step whose `when` is not true is
-// skipped, and so is, in a team that goes on after errors, one whose steps
-// before failed. A step before which everything was skipped still runs. Steps
-// that a JoinAny or JoinQuorum went on without are canceled, or skipped where
-// they have not begun, as soon as nothing that is still to come names them.
+// Workflow is the scheduler of a fixed graph of steps. A step starts as soon as the steps before it
+// have ended, independently of all others. A step whose When is not true is skipped. In a team with
+// ReportErrors, a step is also skipped if the steps before it failed. A step whose predecessors
+// were all skipped still runs. If a JoinAny or JoinQuorum continues without some steps, these are
+// canceled, or skipped if they have not started, as soon as no later step needs their results.
 //
-// The run's answer is the result of the last step that ran and asked no people:
-// of the last wave, counted by the longest way from the start; several in it
-// are joined. Safe for concurrent use.
+// The answer of the run is the result of the last member's step: the steps are grouped into waves
+// by the longest path from the start, and the results of the last wave that has some are joined.
+// Safe for concurrent use.
 type Workflow struct {
 	team.Base
 	nodes []*node
 	index map[string]int
 	lang  *expr.Language
 
-	backwards []int // places of the nodes, those of later waves first
+	backwards []int // places of the nodes, latest wave first
 }
 
 var _ team.Scheduler = (*Workflow)(nil)
@@ -119,12 +117,12 @@ func (w *Workflow) Next(s *team.State) (team.Decision, error) {
 			return team.Decision{}, err
 		}
 	}
-	v, err := w.look(s)
+	v, err := w.newView(s)
 	if err != nil {
 		return team.Decision{}, err
 	}
 	var d decided
-	v.judge()
+	v.markNeeded()
 	for i, n := range w.nodes {
 		if err := v.advance(&d, i, n); err != nil {
 			return team.Decision{}, err
@@ -143,7 +141,7 @@ func (w *Workflow) hasMembers() bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.Human == nil })
 }
 
-// advance decides on one step: run it, run it again, skip it, or nothing yet.
+// advance decides on one step: to start, repeat or skip it, or nothing yet.
 func (v *view) advance(d *decided, i int, n *node) error {
 	switch v.status[i] {
 	case again:
@@ -152,7 +150,7 @@ func (v *view) advance(d *decided, i int, n *node) error {
 		}
 	case running:
 		if st := v.last[i]; !v.needed[i] && !st.Dropped && st.Step.GetRefusal() == nil {
-			d.drop(v.last[i], n.ID+" canceled: the steps after it went on without it")
+			d.cancel(v.last[i], n.ID+" canceled: the steps after it went on without it")
 		}
 	case waiting:
 		switch ready, blocked := v.joined(n); {
@@ -168,7 +166,7 @@ func (v *view) advance(d *decided, i int, n *node) error {
 	return nil
 }
 
-// begin runs a step whose time has come, or skips it.
+// begin starts a step whose predecessors have ended, or skips it if its When is not true.
 func (v *view) begin(d *decided, n *node) error {
 	reason := n.ID
 	if len(n.After) > 0 {
@@ -190,8 +188,8 @@ func (v *view) begin(d *decided, n *node) error {
 	return nil
 }
 
-// joined reports whether the steps before have ended as the join wants it, or
-// can no longer do so.
+// joined reports whether the predecessors of a step satisfy its join (ready), or can no longer do
+// so (blocked).
 func (v *view) joined(n *node) (ready, blocked bool) {
 	var ok, open, bad int
 	for _, i := range n.after {
@@ -214,7 +212,7 @@ func (v *view) joined(n *node) (ready, blocked bool) {
 	return bad == 0, bad > 0
 }
 
-// start returns the step as the loop runs it.
+// start returns the next round of a step with an input.
 func (v *view) start(n *node, input *a2av1.Message) *teamv1.Step {
 	step := n.step()
 	if n.Human != nil {
@@ -227,7 +225,7 @@ func (v *view) start(n *node, input *a2av1.Message) *teamv1.Step {
 	return step
 }
 
-// again returns the next round of a repeated step: its input with its own last result.
+// again returns the next round of a repeated step. Its input includes its own last result.
 func (v *view) again(i int, n *node) *teamv1.Step {
 	input := v.input(n)
 	var j prompt.Joiner
@@ -238,9 +236,9 @@ func (v *view) again(i int, n *node) *teamv1.Step {
 	return v.start(n, m)
 }
 
-// input is what a step is given: its task, else what the steps before answered,
-// else the run's input. The messages are those of the state, so that the record
-// refers to them.
+// input returns the input of a step: its task, or the joined results of the steps before, or the
+// run's input. Messages are returned as they are in the state, so that the record can refer to
+// them.
 func (v *view) input(n *node) *a2av1.Message {
 	if n.task != nil {
 		return n.task.Message(v.facts.Given(v.text))
@@ -251,26 +249,26 @@ func (v *view) input(n *node) *a2av1.Message {
 	return v.state.Input
 }
 
-// before returns the results that a step without a task is given: those of the
-// steps right before it. Where all of these were skipped, what they would have
-// been given.
+// before returns the results that are the input of a step without a task: those of its direct
+// predecessors or, if all of these were skipped, of their predecessors.
 func (v *view) before(n *node) []*team.StepState {
-	take := map[int]bool{}
-	v.collect(n, take)
+	found := map[int]bool{}
+	v.collect(n, found)
 	var results []*team.StepState
 	for i := range v.last {
-		if take[i] {
+		if found[i] {
 			results = append(results, v.last[i])
 		}
 	}
 	return results
 }
 
-func (v *view) collect(n *node, take map[int]bool) {
+// collect adds the places of those results to found.
+func (v *view) collect(n *node, found map[int]bool) {
 	passed := true
 	for _, i := range n.after {
 		if v.status[i] == done {
-			take[i] = true
+			found[i] = true
 		}
 		passed = passed && v.status[i] == skipped
 	}
@@ -278,11 +276,11 @@ func (v *view) collect(n *node, take map[int]bool) {
 		return
 	}
 	for _, i := range n.after {
-		v.collect(v.nodes[i], take)
+		v.collect(v.nodes[i], found)
 	}
 }
 
-// skip returns a step that is not run.
+// skip returns a step that ends as SKIPPED without running.
 func skip(n *node, reason, message string) *teamv1.Step {
 	step := n.step()
 	step.Refusal = &teamv1.Refusal{
@@ -291,7 +289,7 @@ func skip(n *node, reason, message string) *teamv1.Step {
 	return step
 }
 
-// decided gathers what one decision does about several steps.
+// decided collects what one decision does about several steps.
 type decided struct {
 	team.Decision
 	reasons []string
@@ -309,8 +307,8 @@ func (d *decided) add(step *teamv1.Step, reason string, values *structpb.Struct)
 	d.Values.Fields[step.GetName()] = structpb.NewStructValue(values)
 }
 
-// drop cancels a step that runs.
-func (d *decided) drop(st *team.StepState, reason string) {
+// cancel cancels a running step.
+func (d *decided) cancel(st *team.StepState, reason string) {
 	d.Cancel = append(d.Cancel, st.Step.GetId())
 	d.reasons = append(d.reasons, reason)
 }

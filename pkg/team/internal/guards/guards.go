@@ -1,4 +1,4 @@
-// Package guards has middlewares look at messages, and says what goes on record of it.
+// Package guards passes messages through middlewares and records the results.
 package guards
 
 import (
@@ -16,42 +16,44 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Owner is the team or agent in whose run something happens.
+// Owner is the team or agent whose run passes a message.
 type Owner struct {
 	// ID and path of the agent.
 	ID, Path string
-	// Run that it is part of.
+	// Run that the agent works for.
 	Run *agent.Run
-	// Log gets warnings.
+	// Log receives warnings.
 	Log *zap.Logger
 }
 
-// Passage is a message on its way through a list of middlewares.
+// Passage passes one message through a list of middlewares. Not safe for concurrent use.
 type Passage struct {
 	Owner
-	// Stage at which they look.
+	// Stage at which the message is checked.
 	Stage teamv1.Checked_Stage
-	// Scope of the events.
+	// Scope of the recorded events.
 	Scope string
-	// Member that is given the message or has answered with it.
+	// Member that is given the message or has answered with it; empty for the owner's own messages.
 	Member string
-	// Ref is the sequence of the event that brought the message.
+	// Ref is the sequence number of the event that brought the message.
 	Ref int64
-	// Guards are the middlewares. Looked says how many of them have looked, by the record.
+	// Guards are the middlewares, and Looked the number of them that have checked the message,
+	// according to the record.
 	Guards []agent.Guard
 	Looked int
-	// Message as it is now, and Seq of the event that holds it; 0: it is as it came.
+	// Message with the changes so far, and Seq the sequence number of the event that holds it; 0 if
+	// it is unchanged.
 	Message *a2av1.Message
 	Seq     int64
-	// History that goes with it.
+	// History that is shown along with the message.
 	History []*a2av1.Message
-	// Emit puts on record what a middleware did, and returns the sequence of that.
+	// Emit records what a middleware did and returns the sequence number of the event.
 	Emit func(*teamv1.Checked) (seq int64, err error)
 }
 
-// Screen has those middlewares look at a message that have not yet, one after
-// the other, and puts on record what each did. stopped is why the message goes
-// no further; an error is that of ctx, or of the journal.
+// Screen passes the message through the remaining middlewares in order, and records what each one
+// did. stopped says why the message was blocked; nil if it was not. err is the cause of ctx, a
+// cancel, or an error of the journal.
 func (g *Passage) Screen(ctx context.Context) (stopped *agent.Error, err error) {
 	for ; g.Looked < len(g.Guards); g.Looked++ {
 		guard := &g.Guards[g.Looked]
@@ -80,8 +82,8 @@ func (g *Passage) Screen(ctx context.Context) (stopped *agent.Error, err error) 
 	return nil, nil
 }
 
-// mayConsult makes durable what led to the message, for a middleware that may
-// have effects, and holds back what was canceled meanwhile.
+// mayConsult prepares the call of a middleware that may have effects: it makes durable what led to
+// the message, and returns an error if the scope was canceled meanwhile.
 func (g *Passage) mayConsult(ctx context.Context, guard *agent.Guard) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -98,8 +100,8 @@ func (g *Passage) mayConsult(ctx context.Context, guard *agent.Guard) error {
 	return g.Run.Begin(g.Scope)
 }
 
-// consult asks one middleware, so that it can be left behind when ctx ends. A
-// pure one is quick.
+// consult calls one middleware. A pure one is fast and called directly. Any other is called in a
+// goroutine with copies of the messages, so that consult can return when ctx ends.
 func (g *Passage) consult(ctx context.Context, guard *agent.Guard) (agent.Verdict, error) {
 	in := &agent.Passing{
 		Stage: g.Stage, Agent: g.Path, Member: g.Member, Message: g.Message, History: g.History,
@@ -124,7 +126,7 @@ func (g *Passage) consult(ctx context.Context, guard *agent.Guard) (agent.Verdic
 	}
 }
 
-// try turns a panic of a middleware into its failure.
+// try calls a middleware and returns a panic as its error.
 func (g *Passage) try(ctx context.Context, m agent.Middleware, in *agent.Passing) (v agent.Verdict, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -135,7 +137,7 @@ func (g *Passage) try(ctx context.Context, m agent.Middleware, in *agent.Passing
 	return m.Check(ctx, in)
 }
 
-// verdict is what goes on record of what a middleware said.
+// verdict returns the record of what a middleware did.
 func (g *Passage) verdict(guard *agent.Guard, v agent.Verdict, err error) *teamv1.Checked {
 	c := &teamv1.Checked{Stage: g.Stage, By: guard.Middleware.Name(), Ref: g.Ref}
 	switch {
@@ -149,12 +151,12 @@ func (g *Passage) verdict(guard *agent.Guard, v agent.Verdict, err error) *teamv
 		g.changed(c, v)
 	}
 	if g.Stage == teamv1.Checked_STAGE_RESULT && !c.GetBlocked() && c.GetMessage() == nil && g.Seq == 0 {
-		c.Message = g.Run.Completed(g.Scope, g.Message) // nothing else has it on record yet
+		c.Message = g.Run.Completed(g.Scope, g.Message) // the first record of the answer
 	}
 	return c
 }
 
-// changed adds what a middleware has changed.
+// changed adds the changes of a middleware to the record.
 func (g *Passage) changed(c *teamv1.Checked, v agent.Verdict) {
 	if v.Message != nil {
 		if is := g.passed(v.Message); !proto.Equal(is, g.Message) {
@@ -176,8 +178,8 @@ func cloned(ms []*a2av1.Message) []*a2av1.Message {
 	return out
 }
 
-// passed is what a middleware made of a message: an input stays the message that
-// it was, an answer becomes one of its own.
+// passed returns a message with a middleware's changes. A changed input keeps its id; a changed
+// answer gets a new one.
 func (g *Passage) passed(is *a2av1.Message) *a2av1.Message {
 	m := &a2av1.Message{
 		MessageId: g.Message.GetMessageId(), ContextId: g.Message.GetContextId(), TaskId: g.Message.GetTaskId(), Role: g.Message.GetRole(),
@@ -190,12 +192,12 @@ func (g *Passage) passed(is *a2av1.Message) *a2av1.Message {
 	return g.Run.Completed(g.Scope, m)
 }
 
-// blocked is the error of a message that a guardrail has stopped.
+// blocked returns the error of a message that a guardrail blocked.
 func (g *Passage) blocked(by, reason string) *agent.Error {
 	return agent.Blocked("guardrail %q stopped %s: %s", by, g.subject(), reason).With("guardrail", by).With("stage", StageWord(g.Stage))
 }
 
-// failedMiddleware is what is told of a middleware that failed.
+// failedMiddleware logs and returns the error of a middleware that failed.
 func (g *Passage) failedMiddleware(c *teamv1.Checked, err error) *agent.Error {
 	why := "the log says why"
 	var known *agent.Error
@@ -211,7 +213,7 @@ func (g *Passage) failedMiddleware(c *teamv1.Checked, err error) *agent.Error {
 	return agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "middleware %q failed on %s: %s; %s", c.GetBy(), g.subject(), why, follows)
 }
 
-// subject names a message for people.
+// subject describes the message for people.
 func (g *Passage) subject() string {
 	switch g.Stage {
 	case teamv1.Checked_STAGE_OUTPUT:
@@ -225,7 +227,7 @@ func (g *Passage) subject() string {
 	return "the input of " + strconv.Quote(g.ID)
 }
 
-// StageWord is a stage in a word: input, output, delegation, result.
+// StageWord returns a stage as a word: input, output, delegation or result.
 func StageWord(s teamv1.Checked_Stage) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "STAGE_"))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// attempt makes one attempt of a step, by its target: a member or a judge, a model, a
-// check, or a tool.
+// attempt makes one attempt of a step. It calls the step's target: an agent, a model, a check or a
+// tool.
 func attempt(ctx context.Context, w *Work) Result {
 	switch {
 	case w.Target.Agent != nil && w.Step.GetDetached():
@@ -22,8 +22,8 @@ func attempt(ctx context.Context, w *Work) Result {
 	return w.useTool(ctx)
 }
 
-// recovered turns a panic of a member into its error. A panic of the loop or
-// of its consumer, which passes through the member's frames, is none of the member's.
+// recovered turns a panic of a called agent into its error. A panic of the loop or of its consumer
+// also unwinds through the agent's frames, and is not recovered.
 func (w *Work) recovered(member string, res *Result) {
 	if w.yielding {
 		return

@@ -11,15 +11,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// begin makes the start of an attempt durable. While the run is paused no attempt starts,
-// except of a member with steps of its own that has started before: it reads the pause
-// itself, and may have canceled steps to close.
+// begin makes the start of an attempt durable. While the run is paused no attempt starts, with one
+// exception: an agent with steps of its own that has started before is called, because it observes
+// the pause itself and may have to close canceled steps.
 func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
 		ok := w.by.Run.Enter()
 		if !ok && (w.Target.Leaf || !w.Open) {
-			return Result{held: true, unbegun: true}
+			return Result{paused: true, notStarted: true}
 		}
 		if ok {
 			if res, over := w.commence(); over {
@@ -30,13 +30,13 @@ func begin(next Attempt) Attempt {
 		if w.Target.Leaf {
 			w.logCause(res.Err)
 		}
-		res.held = res.waits() && w.by.Run.PausedSince(resumed)
+		res.paused = res.waits() && w.by.Run.PausedSince(resumed)
 		return res
 	}
 }
 
-// commence counts the attempt and makes its start durable. If over is true, no attempt is
-// made, and res is the result.
+// commence counts the attempt and makes its start durable. If over is true, no attempt is made and
+// res is the result.
 func (w *Work) commence() (res Result, over bool) {
 	err := w.by.Counters.take(w)
 	if err != nil {
@@ -45,17 +45,18 @@ func (w *Work) commence() (res Result, over bool) {
 	}
 	err = w.commitStart()
 	switch {
-	case err == nil && w.by.Run.HeldBack(): // the pause did not wait for it
-		return Result{held: true, unbegun: true}, true
+	case err == nil && w.by.Run.HeldBack(): // the run was paused during the commit
+		return Result{paused: true, notStarted: true}, true
 	case err == nil:
 		return Result{}, false
 	case w.run.Err() != nil, errors.Is(err, agent.ErrCanceled):
-		return Result{Err: err, unbegun: true}, true
+		return Result{Err: err, notStarted: true}, true
 	}
 	return stopped(err), true
 }
 
-// commitStart makes the start durable.
+// commitStart records the start and makes it durable. It returns ErrCanceled if the step was
+// canceled in the meantime.
 func (w *Work) commitStart() error {
 	defer w.by.Run.Entered() // also when the consumer panics
 	if !w.Open {
@@ -69,7 +70,7 @@ func (w *Work) commitStart() error {
 		}
 		return err
 	}
-	return w.by.Run.Begin(w.Scope) // canceled while the start was made durable
+	return w.by.Run.Begin(w.Scope) // fails if the step was canceled during the commit
 }
 
 // start records that an attempt begins.
@@ -89,7 +90,7 @@ func (w *Work) start() error {
 	return w.emit(w.event(&e.event))
 }
 
-// startedEvent is a Started event in one allocation: each attempt makes one.
+// startedEvent is a Started event in a single allocation; every attempt makes one.
 type startedEvent struct {
 	event    teamv1.Event
 	kind     teamv1.Event_Started
@@ -97,16 +98,16 @@ type startedEvent struct {
 	deadline timestamppb.Timestamp
 }
 
-// refused is the result of a step that is not begun, or not again: a limit does not cover
-// it, or the member is not called for now.
+// refused returns the result of an attempt that is not made because of err: a limit does not allow
+// it, or a circuit breaker is open. If it is the first attempt, the step ends as REJECTED.
 func (w *Work) refused(err error) Result {
 	e := agent.AsError(err)
 	limited := agent.Binds(e, w.by.Path) || e.Reason == agent.ReasonBreakerOpen || e.Reason == agent.ReasonMaxHandoffs
-	return Result{Err: err, unbegun: true, rejected: w.Attempts == 0 && limited}
+	return Result{Err: err, notStarted: true, rejected: w.Attempts == 0 && limited}
 }
 
-// logCause logs why the target of an attempt failed, with its address. A2A callers do
-// not see these details.
+// logCause logs the cause of a failed attempt, which may contain addresses. A2A callers do not see
+// it.
 func (w *Work) logCause(err error) {
 	if err == nil {
 		return

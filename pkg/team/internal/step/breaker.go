@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Upstreams is the interface of that name of pkg/team, where its methods are documented;
-// this package cannot import it.
+// Upstreams has the methods of team.Upstreams, where they are documented. This package cannot
+// import pkg/team.
 type Upstreams interface {
 	Allow(agentID string) (done func(agent.Judgement), err error)
 	Open(agentID string) string
@@ -17,28 +17,28 @@ type Upstreams interface {
 	MayRetry(upstream string) bool
 }
 
-// maxRetryAfter is the longest pause that a callee may ask for: who wants to be
-// left alone for longer is not called again.
+// maxRetryAfter is the longest pause that a callee may ask for. If it asks for more, there is no
+// retry.
 const maxRetryAfter = time.Minute
 
-// breaker asks right before an attempt whether the member may be called, and says
-// afterwards how it went.
+// breaker asks the circuit breaker right before an attempt whether the agent may be called, and
+// reports the outcome afterwards.
 func breaker(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if err := w.admit(); err != nil {
 			return w.refused(err)
 		}
-		defer w.judged(agent.JudgementNone)
+		defer w.reportJudgement(agent.JudgementNone)
 		res := next(ctx, w)
-		if !res.unbegun {
-			w.judged(judgement(ctx, res.Err))
+		if !res.notStarted {
+			w.reportJudgement(judgement(ctx, res.Err))
 		}
 		return res
 	}
 }
 
-// breakerID is the id of the agent whose breaker counts the step; empty: none does. A
-// detached step says nothing of the agent.
+// breakerID returns the id of the agent whose breaker counts the step; empty if none does. Starting
+// a detached task says nothing about the agent.
 func (w *Work) breakerID() string {
 	if w.Step.GetDetached() {
 		return ""
@@ -46,8 +46,8 @@ func (w *Work) breakerID() string {
 	return w.Target.AgentID
 }
 
-// admit returns why the member may not be called. What has begun before a crash goes on in
-// any case.
+// admit returns why the agent may not be called; nil if it may. An attempt that began before a
+// crash is continued even if the breaker is open.
 func (w *Work) admit() error {
 	if w.Attempts == 0 && w.Target.Leaf {
 		w.by.Upstreams.Called(w.Target.Upstream)
@@ -68,8 +68,8 @@ func (w *Work) admit() error {
 	return e.With("member", w.Step.GetMember())
 }
 
-// judgement is what an attempt's end says of who was called. A call that was ended
-// from above says nothing; one that took too long does.
+// judgement returns what the end of an attempt says about the callee. A call that was ended from
+// above says nothing about it; a call that exceeded the step's timeout counts as failed.
 func judgement(ctx context.Context, err error) agent.Judgement {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):
@@ -80,17 +80,17 @@ func judgement(ctx context.Context, err error) agent.Judgement {
 	return agent.JudgementOf(err)
 }
 
-// judged tells the breaker, once.
-func (w *Work) judged(verdict agent.Judgement) {
+// reportJudgement reports a judgement to the breaker, once.
+func (w *Work) reportJudgement(verdict agent.Judgement) {
 	if w.judge != nil {
 		w.judge(verdict)
 		w.judge = nil
 	}
 }
 
-// repeatable reports whether who failed may be called again so soon, and counts
-// the repetition.
-func (w *Work) repeatable(e *agent.Error) bool {
+// allowsRetry reports whether the callee of a failed attempt may be called again, and counts the
+// retry if so.
+func (w *Work) allowsRetry(e *agent.Error) bool {
 	id := w.breakerID()
 	return e.RetryAfter <= maxRetryAfter && (id == "" || w.by.Upstreams.Open(id) == "") && w.by.Upstreams.MayRetry(w.Target.Upstream)
 }

@@ -9,68 +9,68 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// What is reserved.
+// Sizes of reservations, in tokens.
 const (
-	DefaultOutput = 4096 // tokens of an answer, where neither the model nor the request says
-	decentOutput  = 1024 // tokens of an answer that are worth waiting for
-	LeastOutput   = 16   // tokens of an answer that are worth asking for
-	finalOutput   = 1024 // tokens of the last turn, see NewBudget
+	DefaultOutput = 4096 // an answer, if neither the model nor the request sets a maximum
+	usefulOutput  = 1024 // an answer; a reservation waits for siblings until it gets this much
+	LeastOutput   = 16   // an answer; with less the model is not called
+	finalOutput   = 1024 // the answer of the final turn, see NewBudget
 )
 
-// least is what a delegation needs: nothing is started when nothing is left.
-var least = agent.Cost{Tokens: 1, Micros: 1}
+// minCost is the minCost that must be left of the budget to start a delegation.
+var minCost = agent.Cost{Tokens: 1, Micros: 1}
 
-// Budget is the budget of a run, and what of it is reserved for the last turn. Safe for
+// Budget is the budget of a run, and the part of it that is reserved for the final turn. Safe for
 // concurrent use.
 type Budget struct {
 	budget *agent.Budget
-	final  string // the turn that a limit leaves
+	final  string // name of the final turn; empty if there is none
 	meter  meter
 
-	mu   sync.Mutex
-	kept *agent.Budget // reserved for the last turn; guarded by mu
+	mu      sync.Mutex
+	reserve *agent.Budget // reservation for the final turn; nil if there is none; guarded by mu
 }
 
-// NewBudget returns what reserves out of b. final is the name of the turn by which a run
-// ends at the limit: what it needs is reserved from the beginning. Empty: there is none.
+// NewBudget returns a Budget that reserves from b. final is the name of the turn that answers when
+// the limit is reached: its cost is reserved from the beginning. If final is empty, nothing is
+// reserved for it.
 func NewBudget(b *agent.Budget, final string) *Budget { return &Budget{budget: b, final: final} }
 
-// Release gives back what is kept for a last turn. A nil Budget has nothing.
+// Release gives back the reservation for the final turn. It does nothing for a nil Budget.
 func (b *Budget) Release() {
 	if b != nil {
-		b.keep(nil)
+		b.setReserve(nil)
 	}
 }
 
-// cost is what an attempt holds of the budget, and has cost.
+// cost is the part of the budget that an attempt holds, and what the attempt cost.
 type cost struct {
-	budget    *agent.Budget // that binds the attempt; nil is no limit
-	hold      *agent.Budget // what is reserved for the attempt; nil is nothing
-	maxOutput int64         // tokens that the answer may have; 0 is no limit
-	lost      *teamv1.Spent // on the last attempt, unless its end has it
+	budget    *agent.Budget // budget that binds the attempt; nil means no limit
+	hold      *agent.Budget // reservation of the attempt; nil means none
+	maxOutput int64         // maximum number of output tokens; 0 means no limit
+	lost      *teamv1.Spent // cost of the last attempt, if its end on record does not include it
 }
 
-// budget reserves what an attempt may cost, and books afterwards what it has cost.
+// budget reserves the maximum cost of an attempt before it, and books the actual cost after it.
 func budget(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if err := w.reserve(ctx); err != nil {
 			return w.refused(err)
 		}
-		defer func() { w.cost.hold.Settle(agent.Cost{}) }() // where the attempt did not come to its end
+		defer func() { w.cost.hold.Settle(agent.Cost{}) }() // releases the reservation unless settle has done so
 		if b := w.cost.budget; b != nil {
 			ctx = agent.WithBudget(ctx, b)
 		}
 		res := next(ctx, w)
-		if !res.unbegun {
+		if !res.notStarted {
 			w.settle(&res)
 		}
 		return res
 	}
 }
 
-// reserve takes what an attempt may cost out of the budget, before it starts. It
-// waits for siblings to give back what they do not need. The error is
-// BUDGET_EXCEEDED, or the end of ctx.
+// reserve reserves the maximum cost of an attempt before it starts. It waits while siblings may
+// still give back parts of their reservations. The error is BUDGET_EXCEEDED, or the cause of ctx.
 func (w *Work) reserve(ctx context.Context) (err error) {
 	b := w.by.Budget
 	switch {
@@ -85,11 +85,11 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 		if w.Attempts > 0 {
 			return nil
 		}
-		return w.cost.budget.Room(least)
+		return w.cost.budget.Room(minCost)
 	}
-	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
-	if w.Open { // it has begun, and knows what it may spend
-		want = agent.Want{Most: b.given(w.Reserved)}
+	want := agent.Want{Least: minCost, Enough: minCost, Most: agent.NoLimit(), Part: true}
+	if w.Open { // started before a crash: reserve the same part again
+		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
 	}
 	if w.cost.hold, err = b.budget.Among(w.Peers).Acquire(ctx, want); err != nil {
 		return err
@@ -98,8 +98,8 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 	return nil
 }
 
-// reservedPart is how a part of the budget stands on record: what its tokens will
-// be is not known.
+// reservedPart returns the recorded form of a part of the budget. It counts all tokens as output
+// tokens, because the split is not known in advance.
 func reservedPart(c agent.Cost) *teamv1.Spent {
 	s := &teamv1.Spent{}
 	if c.Tokens != agent.Unlimited {
@@ -111,8 +111,8 @@ func reservedPart(c agent.Cost) *teamv1.Spent {
 	return s
 }
 
-// given is what a delegation was given that is under way.
-func (b *Budget) given(reserved *teamv1.Spent) agent.Cost {
+// reservedBefore returns the part that an open delegation was given, from its record.
+func (b *Budget) reservedBefore(reserved *teamv1.Spent) agent.Cost {
 	c, limit := agent.CostOf(reserved), b.budget.Left()
 	if limit.Tokens == agent.Unlimited {
 		c.Tokens = agent.Unlimited
@@ -123,21 +123,21 @@ func (b *Budget) given(reserved *teamv1.Spent) agent.Cost {
 	return c
 }
 
-// reserveTurn reserves what a turn of the model may cost: all that its prompt can
-// be, and as long an answer as it may give.
+// reserveTurn reserves the cost of a model turn: the upper bound of its prompt, and the longest
+// answer that the budget allows.
 func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	price := agent.PriceOf(w.Target.Model)
 	in, most := b.meter.bound(w.Prompt), outputOf(w.Target.Model, w.Prompt)
 	want := agent.Want{
-		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(decentOutput, most)),
+		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
 		Most: turnCost(price, in, most),
 	}
 	switch name := b.final; {
 	case name == "", w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.Step.GetName():
-		b.keep(nil) // it is for this
+		b.setReserve(nil) // the reservation was made for this turn
 	default:
-		if err := b.grow(ctx, turnCost(price, in+most, finalOutput)); err != nil {
+		if err := b.growReserve(ctx, turnCost(price, in+most, finalOutput)); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func turnCost(price agent.Price, in, out int64) agent.Cost {
 	return agent.Cost{Tokens: in + out, Micros: price.Ceil(in, out)}
 }
 
-// outputOf is how many tokens an answer may have.
+// outputOf returns the maximum number of tokens of an answer.
 func outputOf(m agent.Model, req *agent.ModelRequest) int64 {
 	most := int64(DefaultOutput)
 	if l, ok := m.(agent.OutputLimiter); ok && l.MaxOutput() > 0 {
@@ -168,18 +168,18 @@ func outputOf(m agent.Model, req *agent.ModelRequest) int64 {
 	return most
 }
 
-// keep gives back what is reserved for the last turn, and keeps r instead.
-func (b *Budget) keep(r *agent.Budget) {
+// setReserve gives back the reservation for the final turn, and stores r in its place.
+func (b *Budget) setReserve(r *agent.Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.kept.Settle(agent.Cost{})
-	b.kept = r
+	b.reserve.Settle(agent.Cost{})
+	b.reserve = r
 }
 
-// grow sees to it that the last turn can cost c.
-func (b *Budget) grow(ctx context.Context, c agent.Cost) error {
+// growReserve makes sure that at least c is reserved for the final turn.
+func (b *Budget) growReserve(ctx context.Context, c agent.Cost) error {
 	b.mu.Lock()
-	have := b.kept
+	have := b.reserve
 	b.mu.Unlock()
 	if have != nil && have.Reserved().Covers(c) {
 		return nil
@@ -190,13 +190,12 @@ func (b *Budget) grow(ctx context.Context, c agent.Cost) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.kept = r
+	b.reserve = r
 	return nil
 }
 
-// settle books what an attempt has cost. Where nobody says what it was, as when
-// a connection breaks, it was nothing: nothing of a reservation outlives its
-// attempt.
+// settle books the cost of an attempt. If the cost is unknown, for example because a connection
+// broke, it books nothing: no reservation outlives its attempt.
 func (w *Work) settle(res *Result) {
 	spent := res.Reply.GetSpent()
 	if e := agent.AsError(res.Err); e != nil {
@@ -211,21 +210,21 @@ func (w *Work) settle(res *Result) {
 	w.cost.lost = spent
 	cost := agent.CostOf(spent)
 	if w.Step.GetDetached() && res.Err == nil {
-		cost = agent.CostOf(w.Reserved) // its part went with it, and does not come back
+		cost = agent.CostOf(w.Reserved) // the new task keeps its part
 	}
 	w.cost.hold.Settle(cost)
 }
 
-// partExceeded is the error of a member that needs more than its part, which is
-// a failure of the member and not the end of the whole.
+// partExceeded returns the error of a member that exceeded its part of the budget. It fails the
+// member, not the whole run.
 func (w *Work) partExceeded(e *agent.Error) *agent.Error {
 	e = e.With(agent.DetailSetBy, w.by.Path+"/"+w.Step.GetMember())
-	e.Message = fmt.Sprintf("member %q has no budget left of the part that it was given: %s", w.Step.GetMember(), e.Message)
+	e.Message = fmt.Sprintf("member %q has used up its part of the budget: %s", w.Step.GetMember(), e.Message)
 	return e
 }
 
-// costs adds to the end of a step what its attempts have cost.
-func (w *Work) costs(e *teamv1.Ended) *teamv1.Ended {
+// addCosts adds the cost of all attempts to the end of a step.
+func (w *Work) addCosts(e *teamv1.Ended) *teamv1.Ended {
 	if e.GetSpent() == nil {
 		e.Spent = w.cost.lost
 	}

@@ -7,24 +7,24 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Counters limit a run together with the runs above it. Safe for concurrent use; nil means
-// no limit.
+// Counters bound the steps of a run and of the runs above it. A nil *Counters means no limit. Safe
+// for concurrent use.
 type Counters struct {
 	allowance *agent.Allowance
-	final     string // the turn that a limit leaves
+	final     string // name of the final turn, which is not counted; empty if there is none
 
 	mu    sync.Mutex
-	begun map[int]bool // rounds that count as a step; guarded by mu
+	begun map[int]bool // rounds that are counted already; guarded by mu
 }
 
-// NewCounters returns the counters of a run in which rounds have begun. final is the name
-// of the turn that a limit leaves. The map is taken over.
+// NewCounters returns the counters of a run. begun holds the rounds that have begun; NewCounters
+// takes ownership of the map. final is the name of the turn that may run after a limit is reached.
 func NewCounters(a *agent.Allowance, final string, begun map[int]bool) *Counters {
 	return &Counters{allowance: a, final: final, begun: begun}
 }
 
-// take counts a step that is about to begin for the first time; the error is that
-// of the limit in its way.
+// take counts a step that is about to start for the first time. The error is that of the limit that
+// was reached.
 func (c *Counters) take(w *Work) error {
 	if c == nil || w.Attempts > 0 || c.final != "" && c.final == w.Step.GetName() {
 		return nil

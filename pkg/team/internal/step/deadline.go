@@ -8,11 +8,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// errTimeout: the time of a step ran out.
+// errTimeout is the cause of a step's context that ended by the step's deadline.
 var errTimeout = agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the step's time ran out")
 
-// deadline bounds the time of a step with all its attempts, and lets it be canceled by its
-// scope.
+// deadline bounds the time of a step including all its attempts, and makes the step cancelable by
+// its scope.
 func deadline(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if w.Deadline.IsZero() && w.Target.Timeout > 0 {
@@ -35,8 +35,7 @@ func deadline(next Attempt) Attempt {
 	}
 }
 
-// bounded is a context with the deadline of a step. That of the run may be earlier, and
-// may move: the context has no timer of its own.
+// bounded is a context that reports the deadline of a step. It has no timer of its own.
 type bounded struct {
 	context.Context
 	at time.Time

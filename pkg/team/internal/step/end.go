@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// finish records how a step came out.
+// finish records how a step ended, or that it waits.
 func (w *Work) finish(res Result) error {
 	switch {
 	case errors.Is(res.Err, ErrStopped):
@@ -25,17 +25,16 @@ func (w *Work) finish(res Result) error {
 		return w.fail(res.Err)
 	case res.Reply != nil:
 		return w.end(w.endOf(res.Reply))
-	case w.Attempts == 0: // the run is paused, and the step has not begun: its clock stands
+	case w.Attempts == 0: // not started because the run is paused: there is nothing to record
 		return nil
 	}
-	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.Asked.IDs(), Paused: res.held}}}))
+	return w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: w.Asked.IDs(), Paused: res.paused}}}))
 }
 
-// fail records that a step did not succeed. Where the run's context has ended, the step was
-// ended from above.
+// fail records that a step did not succeed. It records nothing if the run continues elsewhere.
 func (w *Work) fail(err error) error {
 	switch {
-	case gone(context.Cause(w.run)):
+	case stopsRecording(context.Cause(w.run)):
 		return ErrStopped
 	case w.run.Err() == nil && errors.Is(err, errTimeout):
 		if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: w.Limit}}})); err != nil {
@@ -48,7 +47,7 @@ func (w *Work) fail(err error) error {
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
 	switch {
-	case errors.Is(err, agent.ErrCanceled), e.Reason == agent.ReasonCanceled && w.Target.Leaf: // not for a member of it that was
+	case errors.Is(err, agent.ErrCanceled), e.Reason == agent.ReasonCanceled && w.Target.Leaf: // a canceled member of a team is a failure of the team
 		outcome = teamv1.Outcome_OUTCOME_CANCELED
 	case e.Reason == agent.ReasonTimeout:
 		outcome = teamv1.Outcome_OUTCOME_TIMED_OUT
@@ -58,7 +57,8 @@ func (w *Work) fail(err error) error {
 	return w.end(EndedWith(e, outcome))
 }
 
-// limit is the limit on the time of a step as people find it in the file.
+// limit returns the name of the limit on the step's time, as people find it in the configuration
+// file.
 func (w *Work) limit() string {
 	if w.Limit != agent.LimitMemberTimeout || w.Step.GetTimeout() == nil {
 		return w.Limit
@@ -66,13 +66,13 @@ func (w *Work) limit() string {
 	return "timeout of the step"
 }
 
-// EndedWith is the end of a step that did not succeed.
+// EndedWith returns the end of a step that did not succeed.
 func EndedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
 	e := agent.AsError(err)
 	return &teamv1.Ended{Outcome: outcome, Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 }
 
-// endOf is the end of a step that replied.
+// endOf returns the end of a step that replied.
 func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
 	end := &endWithReply{}
 	e := &end.ended
@@ -104,7 +104,7 @@ func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
 	return e
 }
 
-// endWithReply is the end of a step, with the reply that most have, in one allocation.
+// endWithReply is an Ended with a message as reply, the most common case, in a single allocation.
 type endWithReply struct {
 	ended teamv1.Ended
 	reply teamv1.Ended_Reply
@@ -114,18 +114,18 @@ type endWithReply struct {
 func (w *Work) end(e *teamv1.Ended) error {
 	w.logFailure(e)
 	ended := &endedEvent{}
-	ended.kind.Ended, ended.event.Kind = w.costs(e), &ended.kind
+	ended.kind.Ended, ended.event.Kind = w.addCosts(e), &ended.kind
 	return w.emit(w.event(&ended.event))
 }
 
-// endedEvent is an Ended event in one allocation.
+// endedEvent is an Ended event in a single allocation.
 type endedEvent struct {
 	event teamv1.Event
 	kind  teamv1.Event_Ended
 }
 
-// logFailure writes down why a member did not succeed: the scheduler may make
-// something else of it.
+// logFailure logs why a member did not succeed. The scheduler may handle the failure, so it may not
+// show in the result of the run.
 func (w *Work) logFailure(e *teamv1.Ended) {
 	if !agent.IsDelegation(w.Step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
 		return

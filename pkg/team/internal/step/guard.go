@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/guards"
 )
 
-// guardGiven has the delegation middlewares look at what a member is given, before its
-// first attempt.
+// guardGiven passes what a member is given through the delegation middlewares, before the first
+// attempt.
 func guardGiven(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		list := w.by.Guards.Delegation
@@ -23,25 +23,25 @@ func guardGiven(next Attempt) Attempt {
 		}
 		g := w.passage(teamv1.Checked_STAGE_DELEGATION)
 		g.Guards, g.Looked, g.Message, g.Seq, g.History = list, w.Checks.Given, w.Input, w.Checks.Input, w.History
-		barred, err := w.Checks.Barred, error(nil)
-		if barred == nil {
-			barred, err = g.Screen(ctx)
+		blocked, err := w.Checks.Blocked, error(nil)
+		if blocked == nil {
+			blocked, err = g.Screen(ctx)
 		}
 		switch {
 		case err != nil && !errors.Is(err, ErrStopped) && (ctx.Err() != nil || errors.Is(err, agent.ErrCanceled)):
 			return Result{Err: err}
 		case err != nil:
 			return stopped(err)
-		case barred != nil:
-			return Result{Err: barred, rejected: true}
+		case blocked != nil:
+			return Result{Err: blocked, rejected: true}
 		}
 		w.Input, w.Checks.Input, w.History = g.Message, g.Seq, g.History
 		return next(ctx, w)
 	}
 }
 
-// guardResult has the result middlewares look at what a member has answered, before
-// anybody reads it.
+// guardResult passes the answer of a member through the result middlewares, before anything else
+// reads it.
 func guardResult(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		res := next(ctx, w)
@@ -52,29 +52,29 @@ func guardResult(next Attempt) Attempt {
 	}
 }
 
-func (w *Work) checkResult(ctx context.Context, said *teamv1.Reply) Result {
+func (w *Work) checkResult(ctx context.Context, answer *teamv1.Reply) Result {
 	g := w.passage(teamv1.Checked_STAGE_RESULT)
-	g.Guards, g.Looked, g.Message = w.by.Guards.Result, w.Checks.Results, said.GetMessage()
-	if w.Checks.Answer != nil { // this is what was looked at, whatever an attempt after a crash has answered
+	g.Guards, g.Looked, g.Message = w.by.Guards.Result, w.Checks.Results, answer.GetMessage()
+	if w.Checks.Answer != nil { // continue with the answer on record, even if a new attempt answered something else
 		g.Message, g.Seq = w.Checks.Answer, w.Checks.Answered
 	}
-	barred, err := w.Checks.Barred, error(nil)
-	if barred == nil {
-		barred, err = g.Screen(ctx)
+	blocked, err := w.Checks.Blocked, error(nil)
+	if blocked == nil {
+		blocked, err = g.Screen(ctx)
 	}
 	switch {
 	case err != nil:
 		return Result{Err: err}
-	case barred != nil:
-		e := *barred
-		e.Spent = said.GetSpent()
+	case blocked != nil:
+		e := *blocked
+		e.Spent = answer.GetSpent()
 		return Result{Err: &e}
 	}
 	reply := &teamv1.Reply{
-		Result: &teamv1.Reply_Message{Message: g.Message}, Ref: g.Seq, Outcome: said.GetOutcome(), Spent: said.GetSpent(),
-		Evidence: said.GetEvidence(), Warnings: slices.Concat(said.GetWarnings(), w.Checks.Warnings),
+		Result: &teamv1.Reply_Message{Message: g.Message}, Ref: g.Seq, Outcome: answer.GetOutcome(), Spent: answer.GetSpent(),
+		Evidence: answer.GetEvidence(), Warnings: slices.Concat(answer.GetWarnings(), w.Checks.Warnings),
 	}
-	if !sameParts(g.Message, said.GetMessage()) {
+	if !sameParts(g.Message, answer.GetMessage()) {
 		reply.Outcome = teamv1.Outcome_OUTCOME_UNSPECIFIED
 	}
 	return Result{Reply: reply}
@@ -84,7 +84,7 @@ func sameParts(a, b *a2av1.Message) bool {
 	return proto.Equal(&a2av1.Message{Parts: a.GetParts()}, &a2av1.Message{Parts: b.GetParts()})
 }
 
-// passage is the passage of a message to or from a member.
+// passage returns the passage of a message to or from a member.
 func (w *Work) passage(stage teamv1.Checked_Stage) *guards.Passage {
 	return &guards.Passage{Owner: w.by.Owner, Stage: stage, Scope: w.Scope, Member: w.Step.GetMember(), Emit: func(c *teamv1.Checked) (int64, error) {
 		ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Checked{Checked: c}})
@@ -96,22 +96,22 @@ func (w *Work) passage(stage teamv1.Checked_Stage) *guards.Passage {
 	}}
 }
 
-// Checks is what the middlewares of a team have said of what the member of a step is given
-// and of what it answers.
+// Checks is the record of the team's middlewares on what the member of a step is given and on what
+// it answers.
 type Checks struct {
-	Given    int                   // delegation middlewares that have looked
-	Message  *a2av1.Message        // what it is given, nil as decided
-	Input    int64                 // sequence of the event that holds it
-	History  *teamv1.Checked_Shown // what it is shown besides, nil as it was
-	Results  int                   // result middlewares that have looked
-	Answer   *a2av1.Message        // what they have looked at, as it is now
-	Answered int64                 // sequence of the event that holds it
-	Barred   *agent.Error          // why the message goes no further
-	Warnings []string
+	Given    int                   // number of delegation middlewares that have checked
+	Message  *a2av1.Message        // what the member is given; nil if it is unchanged
+	Input    int64                 // sequence number of the event that holds Message
+	History  *teamv1.Checked_Shown // history that the member is shown; nil if it is unchanged
+	Results  int                   // number of result middlewares that have checked
+	Answer   *a2av1.Message        // the answer, with the changes of those middlewares
+	Answered int64                 // sequence number of the event that holds Answer
+	Blocked  *agent.Error          // why a middleware blocked the message; nil if none did
+	Warnings []string              // errors of middlewares that did not block
 }
 
-// Apply folds what a middleware of the team did. It reports false for one of the member's
-// own.
+// Apply folds what a middleware of the team did. It returns false if the middleware belongs to the
+// member itself.
 func (k *Checks) Apply(seq int64, c *teamv1.Checked) bool {
 	switch c.GetStage() {
 	case teamv1.Checked_STAGE_DELEGATION:
@@ -131,7 +131,7 @@ func (k *Checks) Apply(seq int64, c *teamv1.Checked) bool {
 		return false
 	}
 	if c.GetBlocked() {
-		k.Barred = agent.FromProto(c.GetError())
+		k.Blocked = agent.FromProto(c.GetError())
 	}
 	k.warn(c)
 	return true
@@ -143,7 +143,7 @@ func (k *Checks) warn(c *teamv1.Checked) {
 	}
 }
 
-// given names what a member is given where it is not what was decided.
+// given returns a reference to what a member is given; nil if it is what was decided.
 func (k *Checks) given() *teamv1.Input {
 	if k.Input == 0 {
 		return nil

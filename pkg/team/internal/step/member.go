@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// delegate gives a member its message and passes on what it yields.
+// delegate calls an agent with the step's message and emits the events that it yields.
 func (w *Work) delegate(ctx context.Context) (res Result) {
 	req, run, resumed := w.request(), w.by.Run, w.by.Run.Resumed()
 	ctx = agent.WithDepth(ctx, int(req.GetDepth()))
@@ -23,38 +23,38 @@ func (w *Work) delegate(ctx context.Context) (res Result) {
 			res.Reply = reply
 			continue
 		}
-		if ev.GetDelta() != nil && len(w.by.Guards.Result) > 0 { // held back until the answer has been looked at
+		if ev.GetDelta() != nil && len(w.by.Guards.Result) > 0 { // withheld until result middlewares have checked the answer
 			continue
 		}
 		if err := w.emit(ev); err != nil {
 			return Result{Err: ErrStopped}
 		}
-		w.keep(ev)
+		w.remember(ev)
 	}
 	switch {
 	case res.Reply != nil:
 		return res
-	case gone(context.Cause(ctx)): // whatever it has asked, others below it were at work
+	case stopsRecording(context.Cause(ctx)): // even if it has asked a question: other work below it was interrupted
 		return Result{Err: ErrStopped}
-	case !w.Target.Leaf && run.PausedSince(resumed): // it is held, as well where ctx ended meanwhile
+	case !w.Target.Leaf && run.PausedSince(resumed): // paused, even if ctx ended meanwhile
 		return Result{}
-	case len(w.Asked.Open()) > 0: // also where ctx ended meanwhile: who cancels has the member close what it has open
+	case len(w.Asked.Open()) > 0: // even if ctx ended meanwhile: a cancel closes the open work of the member separately
 		return Result{}
 	case ctx.Err() != nil:
 		return Result{Err: context.Cause(ctx)}
-	case run.PausedSince(resumed): // something within it is
+	case run.PausedSince(resumed): // something below it is paused
 		return Result{}
 	}
 	return Result{Err: agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed,
 		"member %q ended without an answer; its agent has to end with a reply, a question or an error", w.Step.GetMember())}
 }
 
-// request is what a member is given: the message, and of what was said before
-// what its history scope shows.
+// request returns the request for an agent: the message, and the history that the member's history
+// scope shows.
 func (w *Work) request() *teamv1.ProcessRequest {
 	of, key := w.by.Request, w.key()
-	given := &given{}
-	m, req := &given.message, &given.request
+	alloc := &requestAlloc{}
+	m, req := &alloc.message, &alloc.request
 	m.MessageId, m.ContextId, m.Role = key, w.Input.GetContextId(), a2av1.Role_ROLE_USER
 	m.Parts, m.Metadata = w.Input.GetParts(), w.Input.GetMetadata()
 	req.AgentId, req.Message, req.ContextId, req.Key = w.Step.GetMember(), m, of.GetContextId(), key
@@ -62,29 +62,29 @@ func (w *Work) request() *teamv1.ProcessRequest {
 	req.Path, req.Depth, req.Brief = w.by.Above, of.GetDepth()+1, of.GetBrief()
 	req.Scope, req.Recorded, req.Envelope = w.Scope, w.Recorded, w.cost.hold.Envelope()
 	if !w.Deadline.IsZero() {
-		given.deadline.Seconds, given.deadline.Nanos = w.Deadline.Unix(), int32(w.Deadline.Nanosecond()) //nolint:gosec // less than 1e9
-		req.Deadline = &given.deadline
+		alloc.deadline.Seconds, alloc.deadline.Nanos = w.Deadline.Unix(), int32(w.Deadline.Nanosecond()) //nolint:gosec // less than 1e9
+		req.Deadline = &alloc.deadline
 	}
 	return req
 }
 
-// given is what a member is given, in one allocation.
-type given struct {
+// requestAlloc is a request with its message and deadline in a single allocation.
+type requestAlloc struct {
 	request  teamv1.ProcessRequest
 	message  a2av1.Message
 	deadline timestamppb.Timestamp
 }
 
-// DetachedID is the task of a step that was begun as a task of its own.
+// DetachedID returns the id of the task that a detached step becomes.
 func DetachedID(root, scope string) string { return (&agent.Run{Root: root}).ID(scope, "detached", 1) }
 
-// detach begins a member's work as a task of its own. The step has then ended:
-// nobody waits for it here.
+// detach starts a member's work as a task of its own. The step ends with that: nothing waits for
+// the task here.
 func (w *Work) detach(ctx context.Context) Result {
 	d, member := w.by.Run.Detacher, w.Step.GetMember()
 	if d == nil {
 		return Result{Err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-			"member %q cannot work by itself: there is no server that keeps its task; serve the team, or use another policy for open delegations", member)}
+			"member %q cannot work as a task of its own without a server; serve the team, or use another policy for open delegations", member)}
 	}
 	s := &teamv1.Spawned{
 		TaskId: DetachedID(w.by.Run.Root, w.Scope), Agent: w.Target.AgentID, Input: w.Input, Member: member, Team: w.by.ID, Budget: w.Reserved,

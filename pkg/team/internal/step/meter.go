@@ -7,7 +7,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// What a provider adds to the text of a prompt, in tokens, and more than that.
+// Upper bounds of what a provider adds to the text of a prompt, in tokens.
 const (
 	perRequest = 64
 	perMessage = 16
@@ -15,17 +15,17 @@ const (
 	withTools  = 512
 )
 
-// meter bounds how many tokens a prompt has before it is sent. A token stands for
-// at least one byte of text, so a prompt has no more tokens than bytes, and what
-// is put around them. Of a prompt that continues one whose tokens the provider
-// has counted, only what is new is bounded in this way. Safe for concurrent use.
+// meter computes an upper bound for the tokens of a prompt before it is sent. A token covers at
+// least one byte, so a prompt has at most as many tokens as bytes, plus what the provider adds. If
+// a prompt continues one that the provider has counted, only the new part is bounded in this way.
+// Safe for concurrent use.
 type meter struct {
 	mu     sync.Mutex
-	last   *agent.ModelRequest // that was counted; guarded by mu
-	tokens int64               // it had; guarded by mu
+	last   *agent.ModelRequest // prompt that was counted last; guarded by mu
+	tokens int64               // tokens of last; guarded by mu
 }
 
-// bound returns how many tokens a prompt can have at most.
+// bound returns an upper bound for the tokens of a prompt.
 func (m *meter) bound(req *agent.ModelRequest) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *meter) bound(req *agent.ModelRequest) int64 {
 	return n
 }
 
-// learn keeps what the provider counted; 0 is nothing.
+// learn stores the provider's count for a prompt; it ignores a count of 0.
 func (m *meter) learn(req *agent.ModelRequest, tokens int64) {
 	if tokens <= 0 {
 		return
@@ -52,7 +52,7 @@ func (m *meter) learn(req *agent.ModelRequest, tokens int64) {
 	m.last, m.tokens = req, tokens
 }
 
-// messages bounds the tokens of messages.
+// messages returns an upper bound for the tokens of messages.
 func messages(list []agent.ModelMessage) int64 {
 	n := int64(0)
 	for _, msg := range list {
@@ -64,7 +64,7 @@ func messages(list []agent.ModelMessage) int64 {
 	return n
 }
 
-// continues reports whether a prompt begins with another one.
+// continues reports whether a prompt begins with all of an earlier one.
 func continues(req, earlier *agent.ModelRequest) bool {
 	return req.Instructions == earlier.Instructions && req.Force == earlier.Force &&
 		len(req.Messages) >= len(earlier.Messages) && len(req.Tools) == len(earlier.Tools) &&

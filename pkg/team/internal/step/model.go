@@ -9,8 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Streamed text is put on record at once for the first piece, then in pieces of
-// this size or age.
+// Bounds of the events of streamed text. The first piece is emitted at once, later text when it
+// reaches this size or age.
 const (
 	DeltaBytes = 4 << 10
 	DeltaAge   = 100 * time.Millisecond
@@ -52,12 +52,12 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 	return Result{Err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", w.by.ID)}
 }
 
-// deltas gathers streamed text into events.
+// deltas collects streamed text into events.
 type deltas struct {
 	w        *Work
 	artifact string
 	text     strings.Builder
-	last     time.Time // of the last event; zero before the first
+	last     time.Time // time of the last event; zero before the first
 }
 
 func (d *deltas) add(text string) error {

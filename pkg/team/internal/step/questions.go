@@ -10,10 +10,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// QuestionExpiry is how long a question waits for its answer where nobody says it.
+// QuestionExpiry is how long a question stays open by default.
 const QuestionExpiry = 7 * 24 * time.Hour
 
-// QuestionParts words a question: its text, and its options as data for forms.
+// QuestionParts returns the content of a question: its text, and its options as data for forms.
 func QuestionParts(ask *teamv1.Ask) []*a2av1.Part {
 	parts := agent.TextParts(ask.GetQuestion())
 	if len(ask.GetOptions()) == 0 {

@@ -14,13 +14,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Retry is how a failing leaf is repeated.
+// Retry is the retry policy of a leaf: the maximum number of attempts, the first included, and the
+// pause before the second attempt.
 type Retry struct {
 	Attempts int32
 	Backoff  time.Duration
 }
 
-// With returns r with what p sets.
+// With returns r with the fields that p sets. p may be nil.
 func (r Retry) With(p *teamv1.Retry) Retry {
 	if p.GetAttempts() > 0 {
 		r.Attempts = p.GetAttempts()
@@ -31,27 +32,27 @@ func (r Retry) With(p *teamv1.Retry) Retry {
 	return r
 }
 
-// retry waits until an attempt may begin, and makes further ones of what failed. Where the
-// step ends without an answer, what earlier attempts have open is closed.
+// retry waits until an attempt may start, and repeats attempts that failed. If the step ends
+// without an answer, it closes what earlier attempts left open.
 func retry(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		for {
-			held, err := w.rest(ctx)
+			paused, err := w.waitForAttempt(ctx)
 			switch {
 			case err != nil:
-				return Result{Err: withdraw(ctx, w, err)}
-			case held:
-				return Result{held: true}
+				return Result{Err: closeOpen(ctx, w, err)}
+			case paused:
+				return Result{paused: true}
 			}
 			res := next(ctx, w)
 			switch {
 			case res.Err == nil, res.fatal, errors.Is(res.Err, ErrStopped):
 				return res
-			case res.unbegun:
-				res.Err = withdraw(ctx, w, res.Err)
+			case res.notStarted:
+				res.Err = closeOpen(ctx, w, res.Err)
 				return res
 			case ctx.Err() == nil && w.mayRetry(res.Err):
-				if err := w.retried(res.Err); err != nil {
+				if err := w.recordRetry(res.Err); err != nil {
 					return stopped(err)
 				}
 			case ctx.Err() == nil && w.failedTool(res.Err) != nil:
@@ -63,9 +64,9 @@ func retry(next Attempt) Attempt {
 	}
 }
 
-// rest waits until the next attempt may begin. held: the run was paused before that,
-// and may have been resumed.
-func (w *Work) rest(ctx context.Context) (held bool, err error) {
+// waitForAttempt waits until the next attempt may start. If paused is true, the run was paused
+// before that; it may have been resumed since.
+func (w *Work) waitForAttempt(ctx context.Context) (paused bool, err error) {
 	left := w.NotBefore.Sub(w.by.Run.Now())
 	if w.NotBefore.IsZero() || left <= 0 || ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -75,21 +76,21 @@ func (w *Work) rest(ctx context.Context) (held bool, err error) {
 	select {
 	case <-timer.C:
 	case <-w.by.Run.Shutting():
-		held = true
+		paused = true
 	case <-ctx.Done():
 	}
-	return held, context.Cause(ctx)
+	return paused, context.Cause(ctx)
 }
 
-// mayRetry reports whether an attempt is repeated: only leaves are, under the
-// policy of the delegation they work for.
+// mayRetry reports whether a failed attempt is repeated. Only leaves are, under the policy of the
+// delegation that they work for.
 func (w *Work) mayRetry(err error) bool {
 	e := agent.AsError(err)
-	return w.Target.Leaf && e.Retry && w.Attempts < w.Target.Retry.Attempts && w.repeatable(e)
+	return w.Target.Leaf && e.Retry && w.Attempts < w.Target.Retry.Attempts && w.allowsRetry(e)
 }
 
-// retried records that the attempt failed and when the next one starts.
-func (w *Work) retried(err error) error {
+// recordRetry records that the attempt failed and when the next one starts.
+func (w *Work) recordRetry(err error) error {
 	e := agent.AsError(err)
 	w.NotBefore = w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
 	w.Spent, w.cost.lost = agent.AddSpent(w.Spent, w.cost.lost), nil
@@ -106,12 +107,12 @@ func (w *Work) retried(err error) error {
 	return w.emit(ev)
 }
 
-// maxBackoff bounds a pause between attempts: it is as good as no further attempt,
-// and can be reckoned with.
+// maxBackoff bounds the pause between attempts, so that its computation cannot overflow.
 const maxBackoff = 365 * 24 * time.Hour
 
-// backoff is the pause behind so many attempts: base, doubled each time up to maxBackoff,
-// with up to a quarter more at random, and no shorter than the callee asked for.
+// backoff returns the pause after a number of attempts: base, doubled for each further attempt up
+// to maxBackoff, plus up to a quarter of jitter, and at least atLeast, the pause that the callee
+// asked for. The jitter depends only on seed, scope and attempts.
 func backoff(seed int64, scope string, attempts int32, base, atLeast time.Duration) time.Duration {
 	d := base
 	for range min(attempts-1, 20) {
@@ -125,26 +126,25 @@ func backoff(seed int64, scope string, attempts int32, base, atLeast time.Durati
 	return max(d, atLeast)
 }
 
-// endOfAttempt is why a step ends with an attempt that failed: the end of its
-// context, where that came. An attempt that has seen it says what it did about it.
+// endOfAttempt returns the error that a step ends with after a failed attempt: the cause of its
+// context if that has ended, unless the attempt has reported that cause itself.
 func (w *Work) endOfAttempt(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case cause == nil || errors.Is(err, cause):
 		return err
-	case !w.Target.Leaf || agent.AsError(err).Fresh: // it was over, and all below it
+	case !w.Target.Leaf || agent.AsError(err).Fresh: // nothing is open below it
 		return cause
 	}
 	w.Unknown = true
-	return withdraw(ctx, w, cause)
+	return closeOpen(ctx, w, cause)
 }
 
-// withdraw ends what earlier attempts of a step have open, because of cause: a
-// member with steps of its own, or with a task of a peer, is called once with
-// its context ended, and closes them. It returns why the step ends: cause, or the
-// member's word on it.
-func withdraw(ctx context.Context, w *Work, cause error) error {
-	if w.Target.Agent == nil || gone(cause) {
+// closeOpen closes what earlier attempts of a step left open, because of cause. An agent with open
+// steps of its own, or with a task on a peer, is called once more with an ended context and closes
+// them. It returns the error that the step ends with: cause, or the agent's error with that cause.
+func closeOpen(ctx context.Context, w *Work, cause error) error {
+	if w.Target.Agent == nil || stopsRecording(cause) {
 		return cause
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -163,11 +163,12 @@ func withdraw(ctx context.Context, w *Work, cause error) error {
 	return cause
 }
 
-// opens reports whether an event below a step, or of its agent, opens what has to
-// be closed.
+// opens reports whether an event below a step, or of its agent, opens something that has to be
+// closed.
 func opens(ev *teamv1.Event) bool { return ev.GetBound() != nil || ev.GetStarted() != nil }
 
-// gone reports whether a cause means that nothing more is recorded here.
-func gone(cause error) bool {
+// stopsRecording reports whether a cause means that this process must not record anything more for
+// the run.
+func stopsRecording(cause error) bool {
 	return errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) || errors.Is(cause, ErrStopped)
 }

@@ -1,8 +1,8 @@
-// Package step runs the steps of a team: it calls members, models, tools and judges, and
-// puts on record what becomes of the calls. It is the one place that starts effects.
+// Package step runs the steps of a team: it calls members, models, tools and judges, and records
+// the outcome. All effects of a run start here.
 //
-// A step is an attempt with layers around it, see layers. Each layer is in the file that
-// is named after it. The layers read the [Work], never the state of the loop.
+// A step is an attempt wrapped in layers; see layers. Each layer is in the file that has its name.
+// Layers read the [Work], never the state of the loop.
 package step
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/agentteams/team-server/pkg/team/internal/guards"
 )
 
-// Attempt makes one attempt of a step. A layer turns an Attempt into another one, so the
-// outermost runs the whole step. ctx is the context of the step;
-// for the outermost layer it is that of the run.
+// Attempt makes one attempt of a step. A layer wraps an Attempt in another one, so the outermost
+// Attempt runs the whole step. ctx is the context of the step, for the outermost layer that of the
+// run.
 type Attempt func(ctx context.Context, w *Work) Result
 
-// Layer adds something to an attempt.
+// Layer wraps an attempt.
 type Layer func(next Attempt) Attempt
 
-// Chain returns an attempt with layers around it. The first layer is the outermost.
+// Chain wraps an attempt in layers. The first layer is the outermost.
 func Chain(a Attempt, layers ...Layer) Attempt {
 	for i := len(layers) - 1; i >= 0; i-- {
 		a = layers[i](a)
@@ -30,70 +30,70 @@ func Chain(a Attempt, layers ...Layer) Attempt {
 	return a
 }
 
-// layers runs a step: an attempt with everything around it. It has no state of its own.
+// layers runs a step: an attempt in all its layers. It is stateless.
 var layers = Chain(attempt,
-	deadline,    // bounds all attempts, and makes the step cancelable
-	guardGiven,  // middlewares look at what a member is given
-	retry,       // waits for the next attempt, and repeats what failed
-	guardResult, // middlewares look at what a member has answered
-	budget,      // reserves what an attempt may cost, and books what it has cost
-	breaker,     // asks whether the member may be called, and says how it went
-	begin,       // unless paused: takes the counters, records Started, commits, looks for a cancel
+	deadline,    // bounds the time of all attempts, and makes the step cancelable
+	guardGiven,  // passes what a member is given through middlewares
+	retry,       // waits for the next attempt, and repeats failed ones
+	guardResult, // passes the answer of a member through middlewares
+	budget,      // reserves the maximum cost of an attempt, and books the actual cost
+	breaker,     // asks the circuit breaker, and reports the outcome
+	begin,       // unless paused: counts the step, records Started, commits, checks for a cancel
 )
 
-// ErrStopped says that the consumer broke off, or that nothing more may be recorded.
+// ErrStopped is the error of a step that ended without a record, because the consumer broke off or
+// nothing more may be recorded.
 var ErrStopped = errors.New("stopped")
 
-// Result is how an attempt ended: with a reply, with an error, or with neither: then the
-// step waits for people, or for the run to be resumed.
+// Result is how an attempt ended: with a reply, with an error, or with neither. In the last case
+// the step waits for people, or for the run to be resumed.
 type Result struct {
 	Reply *teamv1.Reply
 	Err   error
 
-	held     bool // it waits for the run to be resumed
-	rejected bool // with Err: the step ends REJECTED
-	unbegun  bool // no attempt was made
-	fatal    bool // Err is the run's, or the journal's: nothing more is recorded
+	paused     bool // the step waits for the run to be resumed
+	rejected   bool // with Err: the step ends as REJECTED
+	notStarted bool // no attempt was made
+	fatal      bool // Err ends the run, or is the journal's: nothing more is recorded
 }
 
-// waits reports whether a step has not come to its end.
+// waits reports whether the step has neither a reply nor an error.
 func (r *Result) waits() bool { return r.Err == nil && r.Reply == nil }
 
-// stopped is the result of a step of which nothing more can be recorded.
-func stopped(err error) Result { return Result{Err: err, unbegun: true, fatal: true} }
+// stopped returns the result of a step for which nothing more can be recorded.
+func stopped(err error) Result { return Result{Err: err, notStarted: true, fatal: true} }
 
-// Runner runs the steps of one call of Process. The loop sets all fields before the first
-// step; none changes while steps run, so that their goroutines can share it.
+// Runner runs the steps of one call of Process. The loop sets all fields before the first step.
+// None changes while steps run, so the goroutines of steps share the Runner.
 type Runner struct {
 	guards.Owner
 
 	// Scope of the call.
 	Scope string
-	// Request of the call.
+	// Request that the call was made with.
 	Request *teamv1.ProcessRequest
-	// Above are the ids of the agents above the members: the path of their requests, which
-	// share it. There is no room behind it.
+	// Above are the ids of the agents above the members, outermost first. It is the path of
+	// their requests, which share the slice, so its capacity must equal its length.
 	Above []string
 	// Guards are the middlewares of the team.
 	Guards *agent.Guards
 	// Tools that TOOL steps call.
 	Tools Tools
-	// Upstreams know how calls went of late.
+	// Upstreams are circuit breakers and retry budgets.
 	Upstreams Upstreams
-	// Budget binds the run; nil is no limit.
+	// Budget bounds the run; nil means no limit.
 	Budget *Budget
-	// Counters bind the run; nil is no limit.
+	// Counters bound the run; nil means no limit.
 	Counters *Counters
-	// Silent withholds the text of models while it comes.
+	// Silent suppresses the events of streamed model text.
 	Silent bool
-	// Wakes says that the end of a detached task begins a run of the team.
+	// Wakes says that the end of a detached task starts a run of the team.
 	Wakes bool
 }
 
-// Do runs a step: it records the start, makes it durable, makes one attempt after the
-// other, and records the end. A returned error other than ErrStopped is the journal's, or
-// one that ends the run: nothing more may be done. Goroutines may call it, each with a Work
-// of its own.
+// Do runs a step: it records the start, makes it durable, makes attempts, and records the end. An
+// error other than ErrStopped comes from the journal or ends the run: nothing more may be done
+// then. Do is safe for concurrent use with different Works.
 func (r *Runner) Do(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
 	if w.Refused != nil {
@@ -107,16 +107,16 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 	return w.finish(layers(ctx, w))
 }
 
-// Close has a member close what it has open of a step, and records the step's end.
-// Goroutines may call it, each with a Work of its own.
+// Close has the target of a step close its open work, and records the end of the step as CANCELED.
+// It is safe for concurrent use with different Works.
 func (r *Runner) Close(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
-	if gone(context.Cause(ctx)) {
+	if stopsRecording(context.Cause(ctx)) {
 		return ErrStopped
 	}
 	end := agent.ErrCanceled
 	if w.Refused == nil {
-		end = withdraw(ctx, w, end)
+		end = closeOpen(ctx, w, end)
 	}
 	if errors.Is(end, ErrStopped) {
 		return ErrStopped
@@ -130,13 +130,14 @@ func (r *Runner) End(w *Work, e *teamv1.Ended) error {
 	return w.end(e)
 }
 
-// Event completes an event of a step. Its path ends with the member.
+// Event sets the scope and agent of an event of a step.
 func (r *Runner) Event(step *teamv1.Step, scope string, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = scope, r.path(step)
 	return ev
 }
 
-// path is that of a step's events.
+// path returns the agent path of a step's events. It ends with the member, if a member or a judge
+// works.
 func (r *Runner) path(step *teamv1.Step) string {
 	if agent.IsDelegation(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE {
 		return r.Path + "/" + step.GetMember()

@@ -17,13 +17,13 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Tools are what TOOL steps call, by name.
+// Tools are the tools that TOOL steps call, by name.
 type Tools struct {
-	Own map[string]agent.Tool // the agent's
-	Set map[string]agent.Tool // what tool sets offer now
+	Own map[string]agent.Tool // tools of the agent itself
+	Set map[string]agent.Tool // what the tool sets currently offer
 }
 
-// find finds a tool by its name.
+// find returns the tool with a name. The agent's own tools take precedence.
 func (t *Tools) find(name string) (agent.Tool, bool) {
 	if own, ok := t.Own[name]; ok {
 		return own, true
@@ -38,11 +38,10 @@ func (t *Tools) names() []string {
 	return names
 }
 
-// useTool calls a tool. What goes wrong is the tool's result: the model decides
-// what to make of it.
+// useTool calls a tool. A failure becomes the tool's result, so that the model can react to it.
 func (w *Work) useTool(ctx context.Context) Result {
-	if said := w.ruled(); said != nil {
-		return Result{Reply: said}
+	if reply := w.ruledReply(); reply != nil {
+		return Result{Reply: reply}
 	}
 	if w.Unsafe && w.Unknown {
 		return w.askOutcome("this server stopped before it ended")
@@ -75,13 +74,13 @@ func (w *Work) useTool(ctx context.Context) Result {
 	return Result{Reply: toolReply(answer)}
 }
 
-// callTool calls a tool so that it can be left behind when ctx ends; what it
-// answers then is dropped.
+// callTool calls a tool in a goroutine. If ctx ends first, it returns at once and discards the
+// answer.
 func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage) (*teamv1.ToolResult, error) {
 	key, log := w.key(), w.by.Log
 	var answer *teamv1.ToolResult
 	var err error
-	var decided atomic.Bool // that it is called, or that it is not
+	var decided atomic.Bool // set by the first of two events: the call, or the end of ctx
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -98,7 +97,7 @@ func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.Raw
 	case <-done:
 		return answer, err
 	case <-ctx.Done():
-		decided.Store(true) // what has not begun by now must not: the end goes on record
+		decided.Store(true) // a call that has not begun must not begin: the end goes on record
 		return nil, context.Cause(ctx)
 	}
 }
@@ -111,8 +110,8 @@ func toolFailed(format string, args ...any) Result {
 	return Result{Reply: toolReply(&teamv1.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true})}
 }
 
-// failedTool is what the model is told of a call that failed and is not made again;
-// nil for what is no failure of a tool.
+// failedTool returns the result that the model gets for a failed call that is not repeated; nil if
+// the step is not a TOOL step, or if the tool panicked.
 func (w *Work) failedTool(err error) *teamv1.Reply {
 	e := agent.AsError(err)
 	if w.Step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
@@ -121,19 +120,19 @@ func (w *Work) failedTool(err error) *teamv1.Reply {
 	return toolReply(&teamv1.ToolResult{Text: w.Step.GetName() + " failed: " + e.Message, IsError: true})
 }
 
-// What people can say of a call whose outcome nobody knows.
+// The options of a question about a call whose outcome is unknown.
 const (
 	OutcomeDone  = "it was done"
 	OutcomeAgain = "call it again"
 	OutcomeFail  = "fail"
 )
 
-// maxShown is how many bytes of a call's arguments a question shows.
+// maxShown is the maximum number of bytes of a call's arguments that a question shows.
 const maxShown = 500
 
-// askOutcome asks people what became of a call of an unsafe tool that was begun
-// and whose end is not known: after a crash, or when the connection broke. It is
-// not made again before they say so, and each time they are asked anew.
+// askOutcome asks people about the outcome of a call of an unsafe tool that was started and whose
+// end is unknown: after a crash, or because the connection broke. The call is not repeated before
+// they say so, and they are asked again about every such call.
 func (w *Work) askOutcome(why string) Result {
 	id := w.by.Run.ID(w.Scope, "question", w.Questions+1)
 	q := &teamv1.Asked{
@@ -151,17 +150,16 @@ func (w *Work) askOutcome(why string) Result {
 	return Result{}
 }
 
-// reopen looks at what people have said of an earlier attempt: their word to call again
-// begins another attempt, with a start of its own. After a crash then they are asked again.
+// reopen applies the answer to such a question. The answer to call again starts another attempt, so
+// that a crash during that attempt leads to a new question.
 func (w *Work) reopen() {
-	if w.Ruling != nil && w.ruled() == nil {
+	if w.Ruling != nil && w.ruledReply() == nil {
 		w.Open, w.Unknown, w.Ruling = false, false, nil
 	}
 }
 
-// ruled is what a call ends with that people have ruled on; nil: it is to be made
-// (again).
-func (w *Work) ruled() *teamv1.Reply {
+// ruledReply returns the reply of a call that people have ruled on; nil if the call is to be made.
+func (w *Work) ruledReply() *teamv1.Reply {
 	said := strings.TrimSpace(agent.Text(w.Ruling))
 	switch {
 	case w.Ruling == nil || strings.EqualFold(said, OutcomeAgain):

@@ -11,76 +11,81 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Work is a step as the layers see it: copies, so that they never read the state. The loop
-// sets the exported fields; after that it belongs to the goroutine that runs the step.
+// Work is a step as the layers see it. It holds copies, so that layers never read the state of the
+// loop. The loop sets the exported fields; after that the Work belongs to the goroutine that runs
+// the step.
 type Work struct {
-	// Step as decided, and the round of the run it belongs to.
+	// Step as decided, and the round of the run that it belongs to.
 	Step  *teamv1.Step
 	Round int
 	// Scope of the step.
 	Scope string
-	// Emit yields an event of the step's scope or below; ErrStopped ends the step.
+	// Emit yields an event of the step's scope or below it. The step must end when Emit returns an
+	// error.
 	Emit func(ev *teamv1.Event) error
 	// Target is what the step calls.
 	Target Target
-	// Refused says why the step has no target; it then ends REJECTED.
+	// Refused says why the step has no target; the step then ends as REJECTED.
 	Refused error
-	// Limit names the limit that bounds the time of the step.
+	// Limit is the name of the limit that bounds the step's time.
 	Limit string
-	// Begins is when the loop looked at the clock for all steps that begin with it.
+	// Begins is the start time of the step. Steps that start together have the same one.
 	Begins time.Time
-	// Peers are the members that share what is left of the budget, itself included.
+	// Peers counts those that share the rest of the budget, this step included.
 	Peers int
 
-	// Input and History are what a member is given, Branch says that the history is of the
-	// present run alone, Transfers are those that it may hand over to.
+	// Input and History are what a member is given. Branch says that the history contains only the
+	// present run. Transfers are the agents that the member may hand over to.
 	Input     *a2av1.Message
 	History   []*a2av1.Message
 	Branch    bool
 	Transfers []*teamv1.TransferTarget
-	// Prompt is the request of a turn.
+	// Prompt is the request of a MODEL step.
 	Prompt *agent.ModelRequest
-	// Arguments of a tool's call. Unsafe: a second call would be a second effect.
+	// Arguments of a tool call. Unsafe says that a second call could have a second effect.
 	Arguments string
 	Unsafe    bool
 
 	Past
 
 	by       *Runner
-	path     string          // of the step's events, once there was one
-	run      context.Context // of the run: it may go on when the step's has ended
-	yielding bool            // control is with the loop or its consumer: a panic is theirs
-	effect   string          // key of the effect under way, once it is known
-	cost     cost            // see budget
-	judge    func(agent.Judgement)
+	path     string                // path of the step's events; set by the first one
+	run      context.Context       // context of the run, which may outlive that of the step
+	yielding bool                  // the loop or its consumer has control: a panic is theirs
+	effect   string                // idempotency key of the current effect; set by key
+	cost     cost                  // set by the layer budget
+	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
 }
 
-// Past is what is on record of a step, as its next attempt needs it. The loop folds it from
-// events, and the layers go on from a copy.
+// Past is the record of a step's earlier attempts, as the next attempt needs it. The loop folds it
+// from events; the layers continue with a copy.
 type Past struct {
-	// Attempts that have started, and Failures whose outcome is known.
+	// Attempts counts the attempts that have started, Failures those whose outcome is known to be a
+	// failure.
 	Attempts int32
 	Failures int64
-	// Open: an attempt has started and not ended. Unknown: the last one that ended may have
-	// had its effect.
+	// Open says that an attempt has started and not ended. Unknown says that the last attempt that
+	// ended may have had its effect.
 	Open, Unknown bool
-	// Deadline of the step; zero is none. NotBefore is the time of the next attempt.
+	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
-	// Reserved of the budget, for the last attempt. Spent on attempts that were repeated.
+	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
+	// repeated.
 	Reserved, Spent *teamv1.Spent
-	// Asked are the open questions of the step and below it. Questions counts its own.
+	// Asked are the open questions of the step and below it. Questions counts the step's own.
 	Asked     journal.Questions
 	Questions int64
-	// Ruling is what people say of an attempt whose outcome is not known.
+	// Ruling is the answer of people about an attempt whose outcome is unknown; nil if there is
+	// none.
 	Ruling *a2av1.Message
-	// Checks are what the team's middlewares have said.
+	// Checks is the record of the team's middlewares.
 	Checks Checks
-	// Recorded are the events of its scope and below.
+	// Recorded are the events of the step's scope and below it.
 	Recorded []*teamv1.Event
 }
 
-// Copy returns p for the next attempt. An attempt that is still open counts as Unknown: the
-// process that made it is gone, and it may have had its effect.
+// Copy returns a copy of p for the next attempt. An attempt that is still open counts as Unknown:
+// the process that made it is gone, and the attempt may have had its effect.
 func (p *Past) Copy() Past {
 	c := *p
 	c.Unknown = c.Open || c.Unknown
@@ -88,33 +93,34 @@ func (p *Past) Copy() Past {
 	return c
 }
 
-// Target is what the attempts of a step call: one of Agent, Model and Check is set, and for
-// tools none.
+// Target is what the attempts of a step call. One of Agent, Model and Check is set; none is for a
+// tool.
 type Target struct {
-	// Agent that is called, and the id that it is registered under. HandDown returns the
-	// context that it works in.
+	// Agent that is called, and the id that it is registered under. HandDown returns the context
+	// of the call, with what the team passes on to the agent.
 	Agent    agent.Agent
 	AgentID  string
 	HandDown func(context.Context) context.Context
-	// Model that takes a turn.
+	// Model that makes a turn.
 	Model agent.Model
-	// Check judges without anybody's help.
+	// Check judges a result without a model or an agent.
 	Check func() *teamv1.Reply
 
-	// Leaf: it has an effect of its own, so it is what retries repeat. Else it has steps
-	// of its own.
+	// Leaf says that the target has an effect of its own, so it can be retried. A target that is
+	// not a leaf has steps of its own, and these are retried.
 	Leaf bool
-	// Spends: what it spends is seen by itself alone, so it gets a part of the budget.
+	// Spends says that only the target itself knows what it spends, so it gets a part of the
+	// budget.
 	Spends bool
-	// Timeout of the step with its retries; 0 is none of its own.
+	// Timeout of the step including its retries; 0 means none.
 	Timeout time.Duration
-	// Retry is how often the step is repeated.
+	// Retry is the retry policy.
 	Retry Retry
-	// Upstream is what the attempts call, for the budget of repetitions.
+	// Upstream names what the attempts call, for the retry budget.
 	Upstream string
 }
 
-// emit yields an event. A panic that passes through it is the consumer's.
+// emit yields an event. A panic during the call is the consumer's.
 func (w *Work) emit(ev *teamv1.Event) error {
 	w.yielding = true
 	err := w.Emit(ev)
@@ -122,7 +128,7 @@ func (w *Work) emit(ev *teamv1.Event) error {
 	return err
 }
 
-// event completes an event of the step.
+// event sets the scope and agent of an event of the step.
 func (w *Work) event(ev *teamv1.Event) *teamv1.Event {
 	if w.path == "" {
 		w.path = w.by.path(w.Step)
@@ -131,7 +137,8 @@ func (w *Work) event(ev *teamv1.Event) *teamv1.Event {
 	return ev
 }
 
-// key is the key of the step's effect: the same until an attempt's failure is known.
+// key returns the idempotency key of the step's effect. It changes only after an attempt that is
+// known to have failed.
 func (w *Work) key() string {
 	if w.effect == "" {
 		w.effect = w.by.Run.ID(w.Scope, "key", w.Failures+1)
@@ -139,9 +146,8 @@ func (w *Work) key() string {
 	return w.effect
 }
 
-// keep adds what the next attempt of the same effect needs to know, and what
-// tells whether the member has parked.
-func (w *Work) keep(ev *teamv1.Event) {
+// remember adds an event to the record of the step if the next attempt of the same effect needs it.
+func (w *Work) remember(ev *teamv1.Event) {
 	w.Asked.Apply(ev)
 	switch ev.GetKind().(type) {
 	case *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Bound:

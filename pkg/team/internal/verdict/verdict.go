@@ -1,4 +1,4 @@
-// Package verdict reads what judges say of a result.
+// Package verdict parses the answers of judges.
 package verdict
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Tool is the tool by which a model gives its verdict.
+// Tool is the name of the tool that a model calls to give its verdict.
 const Tool = "judge"
 
-// Spec describes it.
+// Spec describes Tool to the model.
 var Spec = agent.ToolSpec{
 	Name:        Tool,
 	Description: "Gives the verdict on the result.",
@@ -26,18 +26,18 @@ var Spec = agent.ToolSpec{
 		`"required":["score","feedback"],"additionalProperties":false}`),
 }
 
-// Scored reports whether a number is a score, from 0 to 1; NaN is none.
+// Scored reports whether v is a valid score, from 0 to 1. NaN is not.
 func Scored(v float64) bool { return v >= 0 && v <= 1 }
 
-// Number writes a score for people.
+// Number formats a score for people.
 func Number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
-// maxFeedback bounds what a judge says of a result, in bytes.
+// maxFeedback is the maximum length of a judge's feedback, in bytes.
 const maxFeedback = 4 << 10
 
-// Of reads what a judge said: a call of judge, the data of a message, a JSON
-// object {"score", "feedback"} in a text, or a text that is a number. What is no
-// number from 0 to 1 is no score.
+// Of parses the answer of a judge: a call of Tool, the data of a message, a text with a JSON object
+// {"score", "feedback"}, or a text that is a number. If it has no score from 0 to 1, Fault of the
+// result says what is wrong.
 func Of(r *teamv1.Reply) *teamv1.Verdict {
 	if m := r.GetMessage(); m != nil {
 		return messageVerdict(m)
@@ -83,7 +83,7 @@ func jsonVerdict(b []byte) *teamv1.Verdict {
 		return &teamv1.Verdict{Fault: fmt.Sprintf("%s is no JSON object with a score", agent.Quote(string(b)))}
 	}
 	feedback := string(v.Feedback)
-	_ = json.Unmarshal(v.Feedback, &feedback) // else it is told as it is
+	_ = json.Unmarshal(v.Feedback, &feedback) // if it is not a string, its JSON is the feedback
 	score, err := strconv.ParseFloat(strings.Trim(string(v.Score), `"`), 64)
 	if err != nil {
 		return &teamv1.Verdict{Feedback: agent.Excerpt(feedback, maxFeedback), Fault: fmt.Sprintf("there is no score in %s", agent.Quote(string(b)))}
