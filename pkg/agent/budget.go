@@ -85,6 +85,7 @@ func less(a, b int64) int64 {
 
 // min returns the smaller amount of c and d, for tokens and for money separately.
 func (c Cost) min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
+
 // max returns the larger amount of c and d, for tokens and for money separately.
 func (c Cost) max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
 
