@@ -53,9 +53,9 @@ type Agent interface {
 	HealthCheck(ctx context.Context) (*teamv1.Health, error)
 }
 
-// Describer is an optional interface of an Agent that can return its Info without calling
-// anybody. A team asks a Describer only once and reuses the result, where it asks other members
-// for Info each time.
+// Describer is an optional interface of an Agent that can return its Info without calling other
+// servers. A team asks such a member for KnownInfo and reuses what it has derived from the Info
+// as long as the pointer is the same; it asks other members for Info each time.
 type Describer interface {
 	Agent
 	// KnownInfo returns what Info would return, without blocking. It returns the same pointer as
