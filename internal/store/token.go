@@ -47,7 +47,7 @@ func (s Sealer) Seal(owner string, f a2a.Filter, c Cursor, now time.Time) string
 	b = binary.AppendVarint(b, int64(c.Total))
 	b = binary.AppendVarint(b, c.At)
 	b = append(b, c.ID...)
-	sealed := s.aead.Seal(nil, nil, b, bound(owner, f)) //nolint:gosec // the cipher prepends a random nonce
+	sealed := s.aead.Seal(nil, nil, b, bound(owner, f)) //nolint:gosec // the cipher puts a random nonce in front by itself
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 

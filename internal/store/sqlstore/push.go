@@ -75,7 +75,7 @@ func (s *Store) sealPush(root, scope string, c *a2av1.TaskPushNotificationConfig
 	if err != nil {
 		return nil, fmt.Errorf("encode a push configuration of %s: %w", root, err)
 	}
-	return s.pushes.aead.Seal(nil, nil, body, pushName(root, scope, c.GetId())), nil //nolint:gosec // the cipher prepends a random nonce
+	return s.pushes.aead.Seal(nil, nil, body, pushName(root, scope, c.GetId())), nil //nolint:gosec // the cipher puts a random nonce in front by itself
 }
 
 // unsealPush decrypts a configuration. The error is a2a.ErrDataLoss.
