@@ -73,7 +73,7 @@ func MemberID(m *Member) string {
 	return m.ID
 }
 
-// infoSnapshot is a snapshot of what the members of a team said about themselves. It is immutable except
+// infoSnapshot is what the members of a team last said about themselves. It is immutable except
 // for its caches. Runs share it as long as all members are agent.Describers and their infos do not
 // change.
 type infoSnapshot struct {
