@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -127,16 +128,17 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 }
 
 // firstMessage returns the first message of the task for step n of the node in. A step whose input
-// refers to no message works on that of its parent. If the parent is the root, the message is shown
-// with the id that the caller gave it.
+// refers to no message works on that of its parent. If that is what the caller of the run sent, it
+// is shown with the id that the caller gave it.
 func (f *Fold) firstMessage(in, n *journal.Node) *a2av1.Message {
-	switch given := n.Step.GetInput(); {
-	case given.GetMessage() != nil || given.GetRef() != 0:
+	if given := n.Step.GetInput(); given.GetMessage() != nil || given.GetRef() != 0 {
 		return n.Given
-	case in.Parent == nil:
-		return f.view.Accepted.GetMessage()
 	}
-	return in.Input()
+	sent, input := f.view.Accepted.GetMessage(), in.Input()
+	if in.Parent == nil || slices.EqualFunc(input.GetParts(), sent.GetParts(), func(a, b *a2av1.Part) bool { return proto.Equal(a, b) }) {
+		return sent
+	}
+	return input
 }
 
 // own folds an event of the scope itself.
