@@ -9,13 +9,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// beat says that the replica lives, until ctx ends. When it has not come through
-// for two beats the runs are given up, well before anybody else may take them; also
-// when it comes through after its lease, as of a process that was stopped for a while.
+// beat sends heartbeats for this replica until ctx ends, three per lease. After two missed
+// heartbeats it ends the runs of this replica, well before another replica may claim them. It does
+// the same when a heartbeat succeeds only after the lease has expired, for example because the
+// process was suspended. It returns at once if leases do not expire.
 func (e *Engine) beat(ctx context.Context) {
 	every := e.Leases.Lease() / 3
 	if every <= 0 {
-		return // nobody else can take them
+		return // leases do not expire: no other replica can claim the runs
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -47,14 +48,15 @@ func (e *Engine) beat(ctx context.Context) {
 // beating is the key in Engine.logged for failed heartbeats.
 const beating = "beat"
 
-// pulse is when a replica was heard of, and when its runs were given up.
+// pulse records when the last successful heartbeat began and when the tenure was last renewed.
 type pulse struct {
 	every          time.Duration
 	heard, renewed time.Time
 }
 
-// beaten notes a beat from its begin to now, and reports whether the runs must be
-// given up: their lease ends soon, or was over before the beat came through.
+// beaten records a heartbeat that lasted from begin to now; ok says whether it succeeded. It
+// reports whether the runs must be ended, because their lease expires soon or expired before the
+// heartbeat succeeded.
 func (p *pulse) beaten(begin, now time.Time, ok bool) (lost bool) {
 	over := now.Sub(p.heard) >= 3*p.every && now.Sub(p.renewed) >= 3*p.every
 	if ok {
@@ -66,15 +68,15 @@ func (p *pulse) beaten(begin, now time.Time, ok bool) (lost bool) {
 	return lost
 }
 
-// say makes one beat; the next one must not wait for it.
+// say sends one heartbeat. Its timeout is every, so that it does not delay the next one.
 func (e *Engine) say(ctx context.Context, every time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	return e.Leases.Beat(ctx, e.Replica)
 }
 
-// renew ends the tenure, if there is one, and with it the runs claimed in it, and
-// begins the next.
+// renew ends the current tenure, if there is one, which cancels the runs claimed in it with the
+// cause agent.ErrFenced, and begins a new one.
 func (e *Engine) renew(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package engine drives the runs that are due: it claims them, gives each a
-// goroutine, and settles what became of it. It polls nothing by itself; the
-// store says when to ask again.
+// Package engine drives the runs that are due. It claims them, runs each in a goroutine of its own,
+// and releases each according to how its drive returned. It asks the store for due runs when Wake
+// is called, when a slot becomes free, and at the time that the store named in its last answer.
 package engine
 
 import (
@@ -15,53 +15,54 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// DefaultSlots is how many runs are driven at the same time where nothing else is set.
+// DefaultSlots is the number of runs driven at the same time if Config.Slots is not set.
 const DefaultSlots = 256
 
-// claimRetry is how long the engine waits after the store refused a claim.
+// claimRetry is how long the engine waits before it repeats a failed claim or release.
 const claimRetry = time.Second
 
 // Config sets up an Engine.
 type Config struct {
 	// Leases hands out due runs. Required.
 	Leases Leases
-	// Slots bounds the runs driven at the same time; 0 is DefaultSlots. A parked run needs none.
+	// Slots limits the number of runs driven at the same time; 0 means DefaultSlots. A parked run
+	// needs no slot.
 	Slots int
-	// Replica names this process in its claims. No other process, nor an earlier
-	// one, may have the same name.
+	// Replica names this process in its claims. It must differ from the name of every other
+	// process, including earlier ones.
 	Replica string
-	// Log gets panics and errors of drives; unset is none.
+	// Log receives panics and errors of drives; nil means no log.
 	Log *zap.Logger
 }
 
-// Drive continues a claimed run until it ends, waits, or ctx ends, whose cause
-// is agent.ErrShutdown when the engine stops.
+// Drive continues a claimed run until it ends, has to wait, or ctx ends. The cause of ctx is
+// agent.ErrShutdown when the engine stops and agent.ErrFenced when the replica has lost its leases.
 type Drive = func(ctx context.Context, c a2a.Claim) (a2a.Park, error)
 
-// Engine drives due runs. Safe for concurrent use.
+// Engine drives due runs. It is safe for concurrent use.
 type Engine struct {
 	Config
 
-	wake     chan struct{} // holds one signal: something may be due or a slot is free
+	wake     chan struct{} // holds one signal: a run may be due, or a slot is free
 	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
 	busy     int              // runs being driven; guarded by mu
-	starved  bool             // due runs may wait for a slot; guarded by mu
-	failures map[string]int   // failed drives in a row, by root; guarded by mu
-	stops    map[string]int   // drives in a row that the store has stopped, by root; guarded by mu
-	logged   map[string]entry // entries that are logged at intervals; guarded by mu
-	tenure   *tenure          // of the runs claimed now; guarded by mu
+	starved  bool             // due runs may be waiting for a slot; guarded by mu
+	failures map[string]int   // consecutive failed drives, by root task id; guarded by mu
+	stops    map[string]int   // consecutive stopped drives, by root task id; guarded by mu
+	logged   map[string]entry // conditions that are logged at intervals; guarded by mu
+	tenure   *tenure          // the current one; guarded by mu
 }
 
-// tenure is a time in which the replica was heard of: what it has claimed in it
-// is its own as long as it lasts.
+// tenure is a period in which the heartbeats of the replica succeed. Its context is the parent of
+// the runs claimed in it, so that they end with it.
 type tenure struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 }
 
-// New returns an engine that does nothing until Serve.
+// New returns an engine that does nothing until Serve is called.
 func New(cfg Config) *Engine {
 	if cfg.Slots <= 0 {
 		cfg.Slots = DefaultSlots
@@ -72,10 +73,11 @@ func New(cfg Config) *Engine {
 	return &Engine{Config: cfg, wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
 }
 
-// Wake says that a run may be due. It is called after what made it due is on
-// record; it never blocks, and calls that come together count as one.
+// Wake tells the engine that a run may be due. Call it after the change that makes the run due is
+// in the store. It does not block, and calls in quick succession count as one.
 func (e *Engine) Wake(string) { e.signal() }
 
+// signal makes Serve claim again. It does not block.
 func (e *Engine) signal() {
 	select {
 	case e.wake <- struct{}{}:
@@ -83,8 +85,8 @@ func (e *Engine) signal() {
 	}
 }
 
-// Serve claims and drives due runs until ctx ends; then it cancels them with
-// cause agent.ErrShutdown and returns nil when all have come back. Called once.
+// Serve claims and drives due runs until ctx ends. Then it cancels the runs with the cause
+// agent.ErrShutdown and returns nil when all drives have returned. It must be called only once.
 func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 	if e.Leases == nil {
 		return fmt.Errorf("serve runs: the engine has no leases")
@@ -113,8 +115,8 @@ func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 	}
 }
 
-// claim starts what is due as far as slots are free. It returns how long
-// nothing more can be due, where that is known.
+// claim claims as many due runs as there are free slots and starts them. If bounded is true, no
+// further run is due before wait has passed; otherwise the engine waits for a signal.
 func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wait time.Duration, bounded bool) {
 	free, runs := e.free()
 	if free == 0 || ctx.Err() != nil {
@@ -149,7 +151,7 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 // claiming is the key in Engine.logged for failed claims.
 const claiming = "claim"
 
-// settled reports, once, that a logged condition is over.
+// settled clears a logged condition and reports whether it had been logged.
 func (e *Engine) settled(what string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,22 +160,23 @@ func (e *Engine) settled(what string) bool {
 	return logged
 }
 
-// ask claims runs; a store that does not answer must not keep all others waiting.
+// ask claims up to limit runs. It has a timeout, because a store that hangs must not block the
+// engine.
 func (e *Engine) ask(ctx context.Context, limit int) ([]a2a.Claim, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	return e.Leases.Claim(ctx, e.Replica, limit)
 }
 
-// Full reports whether as many runs are driven as may be, so that a new one would wait.
+// Full reports whether all slots are in use, so that a new run would have to wait.
 func (e *Engine) Full() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.busy >= e.Slots
 }
 
-// free returns how many slots are, and the context of what is claimed now; when
-// there is none, the next one to be freed has a claim made.
+// free returns the number of free slots and the context for runs that are claimed now. If no slot
+// is free, done signals the engine when one becomes free.
 func (e *Engine) free() (int, context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -181,18 +184,19 @@ func (e *Engine) free() (int, context.Context) {
 	return e.Slots - e.busy, e.tenure.ctx
 }
 
-// take fills slots; more says that further runs may be due.
+// take marks n slots as used. If more is true, further runs may be due, and the next free slot
+// causes another claim.
 func (e *Engine) take(n int, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.busy += n
 	e.starved = more
 	if more && e.busy < e.Slots {
-		e.signal() // freed since they were counted
+		e.signal() // a slot became free after free counted them
 	}
 }
 
-// done frees a slot.
+// done frees a slot, and signals the engine if due runs may be waiting for one.
 func (e *Engine) done() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

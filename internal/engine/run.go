@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// maxFailures is how many drives in a row may go wrong before the run is ended.
+	// maxFailures is how many drives in a row may fail; the next failure ends the run.
 	maxFailures = 3
-	// backoff is the pause of a run after a failed drive; it doubles after each further
-	// drive that is stopped in the same way, up to maxBackoff.
+	// backoff is how long a run waits after a failed or stopped drive. It doubles with each further
+	// stopped drive up to maxBackoff, and with each failure beyond maxFailures.
 	backoff    = time.Second
 	maxBackoff = 30 * time.Second
-	// maxStops is how many drives in a row may be stopped before the run is parked.
+	// maxStops is how many drives in a row are stopped before the run is parked.
 	maxStops = 10
-	// progress is the duration after which a drive counts as having made progress.
+	// progress is the duration after which a stopped drive counts as having made progress.
 	progress = time.Minute
-	// settleTimeout bounds releasing a run: a store that hangs must not keep the process.
+	// settleTimeout bounds each call that claims, parks, ends or releases runs, so that a store
+	// that hangs does not block the engine.
 	settleTimeout = 10 * time.Second
 )
 
-// run drives one claim and settles what became of it.
+// run drives a claimed run and then parks, releases, suspends or ends it, depending on the result.
 func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	began := time.Now()
 	park, err := e.safely(ctx, c, drive)
@@ -41,7 +42,7 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	case err == nil:
 		e.forget(c.Root)
 		if !park.Done {
-			e.signal() // due again, perhaps at once
+			e.signal() // it may be due again at once
 		}
 	case errors.Is(err, agent.ErrFenced):
 		e.stopped(ctx, c, began, "run was lost", "what is on record of it does not take what follows", err)
@@ -54,8 +55,8 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	}
 }
 
-// stopped releases a run that the store or another owner has stopped. A run that is
-// stopped repeatedly, while the store works for others, is parked.
+// stopped releases a run whose drive was stopped by the store or by another owner. A run that is
+// stopped repeatedly, while the store works for other runs, is parked with a reason.
 func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
 	e.rarely(c.Root+what, func(skipped int) {
@@ -64,11 +65,11 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
 		return
 	}
-	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // refused if another owner has it
+	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // the store refuses this if another owner has the run
 	e.signal()
 }
 
-// suspend parks a run with a reason.
+// suspend parks a run with a reason for its readers, and reports whether that succeeded.
 func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
@@ -84,7 +85,7 @@ func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, ca
 	return true
 }
 
-// safely drives; a panic is an error, and logged with its stack here.
+// safely calls drive and turns a panic into an error, which it logs with the stack.
 func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -95,7 +96,8 @@ func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a
 	return drive(ctx, c)
 }
 
-// failed gives the run another try later, or ends it: nothing works for ever.
+// failed schedules another attempt for a run whose drive failed. After more than maxFailures
+// failures in a row it ends the run, or parks it if the end cannot be recorded either.
 func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 	n := e.count(c.Root)
 	if n <= maxStops {
@@ -111,14 +113,14 @@ func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 	e.signal()
 }
 
-// end puts the end of a run on record that cannot be driven.
+// end records that a run that cannot be driven has failed, and reports whether that succeeded.
 func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
 	err := c.Journal.Append(settle, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
 	if errors.Is(err, a2a.ErrTerminal) {
-		err = nil // it ended before it went wrong
+		err = nil // the run ended before its drive failed
 	}
 	if err == nil {
 		err = c.Journal.Commit(settle)
@@ -132,8 +134,8 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	return err == nil
 }
 
-// park releases a run that has come to a stop. That the store did not answer in
-// time is no fault of the run.
+// park releases a run whose drive returned without an error. A store that does not answer in time
+// is reported as a2a.ErrStorage, so that it does not count as a failure of the run.
 func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
@@ -144,9 +146,8 @@ func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	return err
 }
 
-// release releases a run that has not. While the store does not take that it is
-// tried again: the store has the run as this replica's until then, or until the
-// replica is not heard of any more.
+// release makes a claimed run due again at a time. It repeats a failed call until the engine stops:
+// without it the store assigns the run to this replica until the replica's lease expires.
 func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
 	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -164,7 +165,7 @@ func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
 	}
 }
 
-// count adds a drive of root that went wrong.
+// count adds a failed drive of root and returns the number of failures in a row.
 func (e *Engine) count(root string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,9 +173,9 @@ func (e *Engine) count(root string) int {
 	return e.failures[root]
 }
 
-// countStop counts a drive of root that was stopped; a drive that made progress
-// restarts the count. While the store accepts no writes at all it does not count,
-// because the run is not the cause.
+// countStop adds a stopped drive of root and returns the number of stops in a row. If gotOn is
+// true, the drive made progress and the count starts again. It returns 0 while the store accepts no
+// writes at all, because then the run is not the cause.
 func (e *Engine) countStop(root string, gotOn bool) int {
 	if e.Leases.Ready() != nil {
 		return 0
@@ -188,6 +189,7 @@ func (e *Engine) countStop(root string, gotOn bool) int {
 	return e.stops[root]
 }
 
+// forget resets the counters of root and what was logged about it.
 func (e *Engine) forget(root string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,13 +205,14 @@ func (e *Engine) forget(root string) {
 // logEvery is the interval at which a repeated condition is logged.
 const logEvery = 5 * time.Minute
 
-// entry is when a condition was logged last and how often it has occurred since.
+// entry records when a condition was last logged and how often it has occurred since then.
 type entry struct {
 	at      time.Time
 	skipped int
 }
 
-// rarely logs a condition that may occur every second, at most once per logEvery.
+// rarely calls log for a condition that may occur every second, at most once per logEvery for the
+// same key. The argument of log is the number of occurrences that were not logged.
 func (e *Engine) rarely(what string, log func(skipped int)) {
 	e.mu.Lock()
 	last, known := e.logged[what]

@@ -11,49 +11,49 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Events that are read at once.
+// The maximum number of events in one read: of a new feed, and of a feed with readers.
 const (
 	loadPage = 256
 	readPage = 64
 )
 
-// errBehind: what a reader wants next is not in the feed any more.
+// errBehind means that the feed no longer has the entry that a reader needs next.
 var errBehind = errors.New("behind the feed")
 
-// feed tells the readers of a task what happens: it folds each event, and has
-// each encoded, once for all of them. It has no goroutine. The reader that has
-// seen everything reads on in the store, on behalf of all that wait for more;
-// so what is kept moves on with the fastest reader, and a slow one holds up
-// nobody. Readers hold a cursor. Who comes too late for what is kept takes
-// another feed, further back.
+// feed delivers the events of a task to its readers. Each event is folded and encoded once for all
+// of them. A feed has no goroutine of its own: a reader that has seen everything reads the store on
+// behalf of all readers that wait for more. The feed therefore advances with its fastest reader,
+// and a slow reader delays no other. Each reader has a cursor. A reader whose next entry is no
+// longer kept continues with another feed, which is further back.
 type feed struct {
 	Key
 	of    *Feeds
-	wake  <-chan struct{} // something may have come
-	stop  func()          // ends wake
-	store chan struct{}   // holds one: who reads the store
+	wake  <-chan struct{} // receives when the journal may have new events
+	stop  func()          // stops wake
+	store chan struct{}   // a semaphore for reading the store
 
 	readers int         // guarded by Feeds.mu
-	behind  atomic.Bool // another feed of the line has come further
+	behind  atomic.Bool // another feed of the line is ahead of this one
 
 	mu      sync.Mutex
 	told    teller        // guarded by mu
 	ring    ring          // guarded by mu
-	more    bool          // there may be more on record; guarded by mu
-	awaited bool          // a reader waits for the store on behalf of all; guarded by mu
-	changed chan struct{} // closed when there is more, or nobody waits for the store; nil when nobody cares; guarded by mu
-	task    *Update       // the task as it is now; nil until somebody wants it; guarded by mu
+	more    bool          // the journal may hold further events; guarded by mu
+	awaited bool          // a reader reads the store on behalf of all; guarded by mu
+	changed chan struct{} // closed when a read ends; nil if nobody waits; guarded by mu
+	task    *Update       // the current task; nil until it is needed; guarded by mu
 }
 
-// newFeed returns a feed that has read nothing. stop must be called.
+// newFeed returns a feed that has read nothing. Its stop function must be called.
 func (s *Feeds) newFeed(k Key) *feed {
 	f := &feed{Key: k, of: s, told: newTeller(k, s.c.Closes), more: true, store: make(chan struct{}, 1)}
 	f.wake, f.stop = s.c.Source.Watch(k.Root)
 	return f
 }
 
-// load folds what is on record up to a sequence in silence, and with rest what
-// is behind it for readers. It comes before all else.
+// load folds the recorded events up to the sequence number upTo without entries for readers. If
+// rest is true, it also folds the events after that, with entries. It must be called before the
+// feed has readers.
 func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 	for more := true; more; {
 		page, err := f.of.c.Source.Events(ctx, f.Owner, f.Root, f.told.seq, loadPage)
@@ -77,8 +77,9 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 	return nil
 }
 
-// add folds an event for the readers, and returns what it takes to keep it. What
-// is dropped for it is seen: no newer than that. The caller holds mu.
+// add folds an event and adds its entry for readers. It returns the size of the entry in bytes, 0
+// without one. To make room it drops only entries up to seen, which all waiting readers have seen.
+// The caller must hold mu.
 func (f *feed) add(ev *teamv1.Event, seen int64) int {
 	e := f.told.take(ev)
 	if e == nil {
@@ -88,15 +89,16 @@ func (f *feed) add(ev *teamv1.Event, seen int64) int {
 	return e.size
 }
 
-// place is where a reader has come to.
+// place is the position of a reader.
 type place struct {
-	cursor  int64 // of the last event that was dealt with
-	since   int64 // a task that began to ask behind it ends the stream
-	inbound int64 // and behind this inbox row, once that is on record; 0 is none
+	cursor  int64 // sequence number of the last event that the reader is done with
+	since   int64 // the stream ends when the task begins to wait for input after this event
+	inbound int64 // and after this inbox row is recorded; 0 without one
 }
 
-// next returns what a reader is told next and moves its cursor there. It waits
-// for it until ctx ends. Without an error, nil is the end of the stream. errBehind.
+// next returns the next entry for a reader and moves its cursor there, waiting for it until ctx
+// ends. A nil entry without an error is the end of the stream. The error is errBehind, the cause of
+// ctx, or the store's.
 func (f *feed) next(ctx context.Context, p *place) (*entry, error) {
 	for {
 		f.mu.Lock()
@@ -119,8 +121,8 @@ func (f *feed) next(ctx context.Context, p *place) (*entry, error) {
 	}
 }
 
-// look returns what is kept behind a reader's cursor, and moves it. The caller
-// holds mu.
+// look returns the entry after a reader's cursor, nil without one, and moves the cursor. The caller
+// must hold mu.
 func (f *feed) look(p *place) (*entry, error) {
 	if p.cursor < f.ring.base {
 		return nil, errBehind
@@ -134,15 +136,15 @@ func (f *feed) look(p *place) (*entry, error) {
 	return e, nil
 }
 
-// done reports whether a reader has been told everything.
+// done reports whether a reader has received everything and its stream ends.
 func (f *feed) done(p *place) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return p.cursor >= f.ring.base && f.ring.after(p.cursor) == nil && f.ends(p)
 }
 
-// ends reports whether nothing more comes for a reader that has seen all. The
-// caller holds mu.
+// ends reports whether the stream of a reader that has received all entries ends. The caller must
+// hold mu.
 func (f *feed) ends(p *place) bool {
 	switch {
 	case p.cursor > f.told.seq:
@@ -158,7 +160,7 @@ func (f *feed) ends(p *place) bool {
 	return f.told.asked > p.since
 }
 
-// changes returns what is closed at the next change. The caller holds mu.
+// changes returns a channel that is closed at the next change. The caller must hold mu.
 func (f *feed) changes() <-chan struct{} {
 	if f.changed == nil {
 		f.changed = make(chan struct{})
@@ -166,7 +168,7 @@ func (f *feed) changes() <-chan struct{} {
 	return f.changed
 }
 
-// change tells who waits. The caller holds mu.
+// change wakes the waiting readers. The caller must hold mu.
 func (f *feed) change() {
 	if f.changed != nil {
 		close(f.changed)
@@ -174,6 +176,7 @@ func (f *feed) change() {
 	}
 }
 
+// await waits until changed is closed or ctx ends.
 func await(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
@@ -183,8 +186,8 @@ func await(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// fetch waits for the store, unless there is more already, and reads. The caller
-// has set awaited, which is given up.
+// fetch waits until the journal may hold more, and reads it. The caller has set awaited, which
+// fetch resets when it returns.
 func (f *feed) fetch(ctx context.Context) error {
 	defer func() {
 		f.mu.Lock()
@@ -201,7 +204,7 @@ func (f *feed) fetch(ctx context.Context) error {
 	poll := time.NewTimer(f.of.c.Poll)
 	defer poll.Stop()
 	select {
-	case <-changed: // somebody has read
+	case <-changed: // another reader has read the store
 		return nil
 	case <-f.wake:
 	case <-poll.C:
@@ -209,13 +212,13 @@ func (f *feed) fetch(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	f.mu.Lock()
-	f.more = true // who comes next reads, should ctx end before
+	f.more = true // the next reader reads if ctx ends before this one does
 	f.mu.Unlock()
 	return f.read(ctx)
 }
 
-// read reads a page of the store. It takes no more of it than readers that wait
-// find in time; the rest is read again.
+// read reads a page of events from the store. It adds no more of them than half of the feed's share
+// of memory, so that waiting readers find them; the rest is read again later.
 func (f *feed) read(ctx context.Context) error {
 	select {
 	case f.store <- struct{}{}:
@@ -234,7 +237,7 @@ func (f *feed) read(ctx context.Context) error {
 	defer f.mu.Unlock()
 	size, most, n := 0, f.of.share()/2, 0
 	for n < min(len(page), readPage) && size < most {
-		size += f.add(page[n], after) // who waits has seen so much, and is told the whole page
+		size += f.add(page[n], after) // waiting readers have seen everything up to after
 		n++
 	}
 	f.more = n < len(page)
@@ -244,8 +247,8 @@ func (f *feed) read(ctx context.Context) error {
 	return nil
 }
 
-// catchUp reads what is on record. It reports false if that is so much that
-// readers of the feed would come too late for what is kept.
+// catchUp reads what the journal holds. It reports whether it could add all of it; if not, readers
+// of the feed might not find what they need.
 func (f *feed) catchUp(ctx context.Context) (bool, error) {
 	if err := f.read(ctx); err != nil {
 		return false, err
@@ -256,16 +259,16 @@ func (f *feed) catchUp(ctx context.Context) (bool, error) {
 	return !f.more, nil
 }
 
-// span is what a reader may have seen to find what it needs here: from where the
-// feed keeps entries to where it has come.
+// span returns the range of cursors with which a reader can use the feed: from the event before its
+// first entry to its last event.
 func (f *feed) span() (base, seq int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ring.base, f.told.seq
 }
 
-// show returns the task as it is: the same for all who want its whole history.
-// The caller holds mu.
+// show returns the task in its current state, with the given number of history messages. Readers
+// that want the whole history (nil) share one update. The caller must hold mu.
 func (f *feed) show(history *int32) Update {
 	if history != nil {
 		return f.told.task(history)
@@ -277,5 +280,5 @@ func (f *feed) show(history *int32) Update {
 	return *f.task
 }
 
-// everything is behind all sequences.
+// everything is greater than every sequence number.
 const everything = math.MaxInt64

@@ -1,5 +1,5 @@
-// Package feed tells many readers of a task what happens to it: the events of a journal
-// are read, folded and encoded once for all of them.
+// Package feed delivers the events of tasks to many readers. The events of a journal are read,
+// folded and encoded once for all of them.
 package feed
 
 import (
@@ -13,61 +13,61 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Source is what feeds read of a store. Its errors are returned to readers as they are.
-// Safe for concurrent use.
+// Source is the part of a store that feeds read. Its errors are returned to readers unchanged. It
+// is safe for concurrent use.
 type Source interface {
-	// Events returns at most limit events of a root task that are on record after a
-	// sequence, in order. They are shared: read only.
+	// Events returns at most limit events of a root task that follow a sequence number, in order.
+	// The events are shared and must not be changed.
 	Events(ctx context.Context, owner, root string, after int64, limit int) ([]*teamv1.Event, error)
-	// Task returns a task as the store has it. What its lists hold is shared: read only.
+	// Task returns a task as stored. The elements of its lists are shared and must not be changed.
 	Task(ctx context.Context, owner, id string) (*a2av1.Task, error)
-	// Watch returns a channel that receives when a root may have new events. A hint:
-	// losing one costs time, never an event. stop must be called.
+	// Watch returns a channel that receives when a root may have new events. The signal is a hint:
+	// if one is lost, readers find the events at the next poll. stop must be called.
 	Watch(root string) (wake <-chan struct{}, stop func())
 }
 
-// Config of Feeds. All fields are required.
+// Config configures Feeds. All fields are required.
 type Config struct {
 	Source Source
-	// Poll is how often a silent journal is read, in case that no hint came.
+	// Poll is how often a journal is read without a signal, in case that one was lost.
 	Poll time.Duration
-	// Closes reports whether the stream of a task that has come to a state ends there,
-	// though the task has not ended.
+	// Closes reports whether a stream ends when the task enters a state that is not final, such as
+	// one in which it waits for input.
 	Closes func(a2av1.TaskState) bool
 }
 
-// New returns feeds of no task.
+// New returns Feeds without any feed.
 func New(c Config) *Feeds { return &Feeds{c: c} }
 
-// Key names what a feed tells.
+// Key identifies what a feed delivers.
 type Key struct {
-	// Owner is account/principal.
+	// Owner is the owner of the task, as account/principal.
 	Owner string
-	// Root is the id of the root task; Scope is that of the task in it, empty for the root.
+	// Root is the id of the root task. Scope is the scope of the task within it, empty for the
+	// root.
 	Root, Scope string
-	// Details has every step told.
+	// Details reports whether the feed has updates about every decision and step.
 	Details bool
 }
 
-// Feeds are the feeds of many tasks: for what is told of a task most often one, which
-// is at the end of its journal, and some further back for who is late. Safe for
-// concurrent use.
+// Feeds holds the feeds of many tasks. A key usually has one feed, at the end of the journal, and
+// further ones for readers that are behind. Feeds is safe for concurrent use.
 type Feeds struct {
 	c     Config
 	mu    sync.Mutex
 	lines map[Key]*line // guarded by mu
-	n     atomic.Int64  // of feeds; a feed asks for its share under its own lock
+	n     atomic.Int64  // number of feeds; atomic, because a feed calls share while it holds its own lock
 }
 
-// line holds the feeds that tell the same.
+// line holds the feeds of one key.
 type line struct {
 	Key
-	opening chan struct{} // holds one: who makes a feed
-	users   int           // guarded by Feeds.mu
+	opening chan struct{} // a semaphore for creating feeds
+	users   int           // calls of join without leave; guarded by Feeds.mu
 	feeds   []*feed       // guarded by Feeds.mu
 }
 
-// join returns the feeds of a key. leave must be called.
+// join returns the line of a key, which it creates if needed. leave must be called.
 func (s *Feeds) join(k Key) *line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,6 +83,7 @@ func (s *Feeds) join(k Key) *line {
 	return l
 }
 
+// leave ends the use of a line. The last user removes it.
 func (s *Feeds) leave(l *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,9 +92,9 @@ func (s *Feeds) leave(l *line) {
 	}
 }
 
-// find returns the feed that has come furthest of those that have what a reader
-// with a cursor needs; nil without one. early asks for some distance to what is
-// dropped next. drop must be called with it.
+// find returns the most advanced feed that has the entries after a cursor, nil without one. If
+// early is true, the cursor must not be in the older half of the feed's range, which is dropped
+// next. The caller becomes a reader of the feed and must call drop.
 func (s *Feeds) find(l *line, cursor int64, early bool) *feed {
 	return s.use(l, func(base, seq int64) bool {
 		if early {
@@ -103,15 +104,16 @@ func (s *Feeds) find(l *line, cursor int64, early bool) *feed {
 	})
 }
 
-// newest returns the feed that has come furthest, nil without one. drop must be
-// called with it.
+// newest returns the most advanced feed, nil without one. The caller becomes a reader of the feed
+// and must call drop.
 func (s *Feeds) newest(l *line) *feed {
 	return s.use(l, anywhere)
 }
 
+// anywhere accepts every feed, see use.
 func anywhere(int64, int64) bool { return true }
 
-// use adds a reader to the feed that has come furthest of those that fit.
+// use adds a reader to the most advanced feed for which fits returns true, and returns it.
 func (s *Feeds) use(l *line, fits func(base, seq int64) bool) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +124,8 @@ func (s *Feeds) use(l *line, fits func(base, seq int64) bool) *feed {
 	return f
 }
 
-// furthest returns the feed that has come furthest of those that fit. The caller
-// holds Feeds.mu.
+// furthest returns the most advanced feed for which fits returns true, nil without one. The caller
+// must hold Feeds.mu.
 func (l *line) furthest(fits func(base, seq int64) bool) (best *feed) {
 	var most int64 = -1
 	for _, f := range l.feeds {
@@ -134,7 +136,7 @@ func (l *line) furthest(fits func(base, seq int64) bool) (best *feed) {
 	return best
 }
 
-// rank notes which feed has come furthest. The caller holds Feeds.mu.
+// rank marks all feeds but the most advanced one as behind. The caller must hold Feeds.mu.
 func (l *line) rank() {
 	first := l.furthest(anywhere)
 	for _, f := range l.feeds {
@@ -142,7 +144,7 @@ func (l *line) rank() {
 	}
 }
 
-// add makes a feed known, with one reader. drop must be called with it.
+// add adds a feed to a line, with one reader. drop must be called.
 func (s *Feeds) add(l *line, f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,14 +154,14 @@ func (s *Feeds) add(l *line, f *feed) {
 	s.n.Add(1)
 }
 
-// drop is called by each reader of a feed; the last one ends it.
+// drop removes a reader from a feed. The last one removes the feed and stops it.
 func (s *Feeds) drop(l *line, f *feed) {
 	if s.left(l, f) {
 		f.stop()
 	}
 }
 
-// left reports whether the last reader has left a feed.
+// left removes a reader from a feed, and reports whether it was the last one.
 func (s *Feeds) left(l *line, f *feed) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,11 +174,11 @@ func (s *Feeds) left(l *line, f *feed) bool {
 	return true
 }
 
-// share is how many bytes each feed may keep.
+// share returns how many bytes each feed may keep.
 func (s *Feeds) share() int { return int(min(ringBytes, ringsBytes/max(s.n.Load(), 1))) }
 
-// open takes the right to make a feed of a line, so that readers that come
-// together make one. The result gives it back.
+// open waits for the right to create a feed of a line, so that concurrent readers create only one.
+// The returned function releases that right. The error is the cause of ctx.
 func (l *line) open(ctx context.Context) (func(), error) {
 	select {
 	case l.opening <- struct{}{}:
@@ -186,15 +188,15 @@ func (l *line) open(ctx context.Context) (func(), error) {
 	}
 }
 
-// Stats are figures of what is open.
+// Stats describes the current feeds.
 type Stats struct {
-	// Feeds and Keys are how many feeds there are, and of how many keys.
+	// Feeds is the number of feeds, and Keys the number of their keys.
 	Feeds, Keys int
-	// Bytes and Entries are the most that one of them keeps.
+	// Bytes and Entries are the largest amounts that a single feed keeps.
 	Bytes, Entries int
 }
 
-// Stats returns the figures as of now.
+// Stats returns the current statistics.
 func (s *Feeds) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,57 +8,57 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Notice is one thing that the receiver of a push configuration is told.
+// Notice is one message to the receiver of a push configuration.
 type Notice struct {
 	Update
-	// ID is the same each time that it is told: for receivers that want to see it once.
+	// ID is the same each time the notice is sent, so that receivers can recognize repetitions.
 	ID string
-	// Event is the sequence of its event, Part its number among those of the event,
-	// from 1; 0 is the task as it is behind that event.
+	// Event is the sequence number of the event, and Part the number of the notice among those of
+	// the event, starting at 1. Part 0 is the whole task as of that event.
 	Event int64
 	Part  int
-	// Seen is up to where everything was told once it is dealt with, Next how many notices
-	// of the next event were.
+	// Seen is the sequence number up to which everything is delivered once this notice is, and Next
+	// the number of notices delivered of the event after it.
 	Seen int64
 	Next int
 }
 
-// NoticeID is the id of a notice of a task.
+// NoticeID returns the id of a notice about a task.
 func NoticeID(task string, event int64, part int) string {
 	return task + ":" + strconv.FormatInt(event, 10) + ":" + strconv.Itoa(part)
 }
 
-// Outbox is what a receiver is still to be told of a task, in order: what a
-// stream of the task tells, without its end while the task asks for input. It
-// shares feeds with the task's streams. One goroutine at a time; Close must be called.
+// Outbox yields the notices about a task that a receiver has not been sent, in order. They are the
+// updates of a stream of the task, but do not end while the task waits for input. The outbox shares
+// feeds with the task's streams. It is not safe for concurrent use. Close must be called.
 type Outbox struct {
 	r    *Reader
 	task string
 
-	told  int64 // the last event that all was told of
-	part  int   // notices of the next one that were told
-	entry int64 // the event of notices
+	told  int64 // the last event that was delivered completely
+	part  int   // number of delivered notices of the next event
+	entry int64 // the event that rest belongs to
 	rest  []Update
 	over  bool // nothing follows rest
 }
 
-// Outbox returns what is still to be told of a task: what is behind the event with the
-// sequence seen, but for the first part notices of the next event. A negative seen begins
-// with the task as it is. The error is ErrNotVisible if callers do not see the run as a task.
+// Outbox returns the notices about a task that follow the event with the sequence number seen,
+// except for the first part notices of the next event. If seen is negative, the first notice is the
+// whole task. The error is ErrNotVisible if callers do not see the run as a task, or the store's.
 func (s *Feeds) Outbox(ctx context.Context, k Key, seen int64, part int) (*Outbox, error) {
 	o := &Outbox{r: s.Reader(k, nil, 0), task: agent.ChildTask(k.Root, k.Scope), told: seen, part: part}
 	if err := o.begin(ctx); err != nil {
 		o.r.Close()
 		return nil, err
 	}
-	o.r.since = everything // asking for input is no end
+	o.r.since = everything // waiting for input does not end it
 	return o, nil
 }
 
 // ErrNotVisible means that callers do not see the run as a task.
 var ErrNotVisible = errors.New("the run is not visible as a task")
 
-// begin takes a feed.
+// begin joins a feed at the position where the outbox starts.
 func (o *Outbox) begin(ctx context.Context) error {
 	if o.told >= 0 {
 		o.r.cursor, o.r.knows = o.told, o.told > 0
@@ -78,8 +78,8 @@ func (o *Outbox) begin(ctx context.Context) error {
 	return nil
 }
 
-// Next returns what is told next and waits for it until ctx ends. Nil is the end:
-// nothing follows. Errors: ctx's cause, those of the store.
+// Next returns the next notice, waiting for it until ctx ends. A nil notice means that none
+// follows. The error is the cause of ctx or the store's.
 func (o *Outbox) Next(ctx context.Context) (*Notice, error) {
 	for len(o.rest) == 0 {
 		if o.over {
@@ -106,7 +106,7 @@ func (o *Outbox) Next(ctx context.Context) (*Notice, error) {
 	return n, nil
 }
 
-// take makes notices of an entry, without those that were told.
+// take makes notices of an entry, except for those that were delivered before.
 func (o *Outbox) take(e *entry) {
 	list := e.updates
 	if e.first.Response != nil {
@@ -126,12 +126,12 @@ func (o *Outbox) take(e *entry) {
 	}
 }
 
-// Seen is up to where everything was told, once Next has waited in vain or come
-// to the end.
+// Seen returns the sequence number up to which everything was delivered. It may only be called
+// after Next has returned nil or an error.
 func (o *Outbox) Seen() int64 { return max(o.r.cursor, o.told) }
 
-// Ended reports that nothing follows.
+// Ended reports whether no notice follows.
 func (o *Outbox) Ended() bool { return o.over && len(o.rest) == 0 }
 
-// Close gives back what it holds.
+// Close releases the feed.
 func (o *Outbox) Close() { o.r.Close() }

@@ -11,46 +11,46 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Reader is a reader of one task: a cursor into the feeds of it. It takes a feed with
-// Latest or Follow, and says with Begin, Resume or Restart where it begins. One goroutine
-// at a time. Close must be called.
+// Reader reads the updates of one task. Latest or Follow joins a feed; Begin, Resume or Restart
+// then sets where the reader begins. It is not safe for concurrent use. Close must be called.
 type Reader struct {
 	place
 	of      *Feeds
 	line    *line
 	feed    *feed
 	history *int32
-	first   *Update // told first: the task as it was
-	knows   bool    // it was told the task
+	first   *Update // sent first: the task itself; nil for none
+	knows   bool    // the reader has received the task
 }
 
-// Reader returns a reader of what a key names, of as much of the task's history as is
-// wanted: nil is all that is shown. A task that comes to ask for something ends the stream
-// only behind inbound, the inbox row of an input, once that is on record; 0 is none.
+// Reader returns a reader for a key. history is the number of history messages of the task; nil
+// means all that are shown. The stream of a task that waits for input ends only after inbound, the
+// inbox row of the caller's own input, is recorded; 0 without one.
 func (s *Feeds) Reader(k Key, history *int32, inbound int64) *Reader {
 	return &Reader{place: place{inbound: inbound}, of: s, line: s.join(k), history: history}
 }
 
 // View is what a feed knows of its task.
 type View struct {
-	// Visible reports whether callers see the run as a task; Over whether it has ended.
+	// Visible reports whether callers see the run as a task, and Over whether it has ended.
 	Visible, Over bool
-	// Last is the sequence of its last event.
+	// Last is the sequence number of the task's last event.
 	Last int64
 
 	gaps bool // see teller
 }
 
+// view returns what the feed knows of its task now.
 func (f *feed) view() View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return View{Visible: f.told.fold.Visible(), Over: f.told.fold.Terminal(), Last: f.told.fold.Last(), gaps: f.told.gaps}
 }
 
-// Resumes reports whether all that followed a cursor can be told as it was.
+// Resumes reports whether everything that followed a cursor can still be delivered.
 func (v View) Resumes(after int64) bool { return after > 0 && after <= v.Last && !v.gaps }
 
-// Serves reports whether a tenant fits the task. Latest comes before it.
+// Serves reports whether a request for a tenant may access the task. Latest must be called first.
 func (r *Reader) Serves(tenant string) bool {
 	f := r.feed
 	f.mu.Lock()
@@ -58,9 +58,9 @@ func (r *Reader) Serves(tenant string) bool {
 	return f.told.fold.Serves(tenant)
 }
 
-// Begin has the task told first, as it is now. Of one whose streamed text is deleted
-// only the store knows it all. With asked a task that asks for something already ends the
-// stream. Latest comes before it.
+// Begin makes the current task the first update. If streamed text of the task was deleted, the task
+// is read from the store, which still has it. If asked is true, the stream ends even if the task
+// already waits for input. Latest must be called first.
 func (r *Reader) Begin(ctx context.Context, asked bool) error {
 	f := r.feed
 	f.mu.Lock()
@@ -80,20 +80,20 @@ func (r *Reader) Begin(ctx context.Context, asked bool) error {
 	return nil
 }
 
-// Resume begins behind a cursor. Latest comes before it.
+// Resume begins after a cursor. Latest must be called first.
 func (r *Reader) Resume(after int64) {
 	r.knows, r.cursor, r.since = true, after, after
 }
 
-// Restart begins with the first event of the task. Latest comes before it.
+// Restart begins with the first event of the task. Latest must be called first.
 func (r *Reader) Restart(ctx context.Context) error {
 	r.of.drop(r.line, r.feed)
 	r.feed = nil
 	return r.Follow(ctx)
 }
 
-// Latest takes a feed that has read all that is on record, and returns what it knows. A
-// new one keeps what came behind a cursor.
+// Latest joins a feed that has read everything in the journal, and returns what it knows of the
+// task. If it creates a feed and after is positive, that feed keeps what follows after.
 func (r *Reader) Latest(ctx context.Context, after int64) (View, error) {
 	if err := r.latest(ctx, after); err != nil {
 		return View{}, err
@@ -101,6 +101,7 @@ func (r *Reader) Latest(ctx context.Context, after int64) (View, error) {
 	return r.feed.view(), nil
 }
 
+// latest joins a feed for Latest.
 func (r *Reader) latest(ctx context.Context, after int64) error {
 	shut, err := r.line.open(ctx)
 	if err != nil {
@@ -122,8 +123,8 @@ func (r *Reader) latest(ctx context.Context, after int64) error {
 	return r.take(ctx, after, true)
 }
 
-// Follow takes a feed that has what is behind the cursor: there is one, or a new
-// one folds what came before.
+// Follow joins a feed that has the entries after the cursor. If there is none, it creates one,
+// which first folds everything up to the cursor.
 func (r *Reader) Follow(ctx context.Context) error {
 	shut, err := r.line.open(ctx)
 	if err != nil {
@@ -137,7 +138,8 @@ func (r *Reader) Follow(ctx context.Context) error {
 	return r.take(ctx, r.cursor, false)
 }
 
-// take makes a feed.
+// take creates a feed that has folded the events up to upTo. If rest is true, it reads the later
+// ones, too.
 func (r *Reader) take(ctx context.Context, upTo int64, rest bool) error {
 	f := r.of.newFeed(r.line.Key)
 	if upTo > 0 {
@@ -151,7 +153,7 @@ func (r *Reader) take(ctx context.Context, upTo int64, rest bool) error {
 	return nil
 }
 
-// Close gives everything back.
+// Close releases the feed and the line.
 func (r *Reader) Close() {
 	if r.feed != nil {
 		r.of.drop(r.line, r.feed)
@@ -159,8 +161,8 @@ func (r *Reader) Close() {
 	r.of.leave(r.line)
 }
 
-// Updates yields what the reader is told. Something to begin with comes before it. The
-// sequence is read once.
+// Updates returns the updates of the reader. The reader's beginning must be set. The sequence can
+// be used only once. It ends with the stream, or with the cause of ctx or an error of the store.
 func (r *Reader) Updates(ctx context.Context) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		if u := r.first; u != nil {
@@ -182,7 +184,7 @@ func (r *Reader) Updates(ctx context.Context) iter.Seq2[Update, error] {
 	}
 }
 
-// next returns what is told next, nil at the end.
+// next returns the next entry, nil at the end of the stream.
 func (r *Reader) next(ctx context.Context) (*entry, error) {
 	for {
 		r.advance()
@@ -198,8 +200,8 @@ func (r *Reader) next(ctx context.Context) (*entry, error) {
 	}
 }
 
-// advance leaves a feed that is behind for the one that has come furthest of
-// those that have what the reader needs next.
+// advance moves the reader from a feed that is behind to the most advanced one that has what it
+// needs next.
 func (r *Reader) advance() {
 	if !r.feed.behind.Load() {
 		return
@@ -212,7 +214,7 @@ func (r *Reader) advance() {
 	r.feed = f
 }
 
-// tell yields what an entry says; false ends the stream.
+// tell yields the updates of an entry, and reports whether the stream goes on.
 func (r *Reader) tell(e *entry, yield func(Update, error) bool) bool {
 	switch {
 	case e.first.Response != nil:
@@ -230,7 +232,7 @@ func (r *Reader) tell(e *entry, yield func(Update, error) bool) bool {
 	return !e.over
 }
 
-// cut is the task with as much history as the reader wants.
+// cut returns an update with no more of the task's history than the reader wants.
 func (r *Reader) cut(u Update) Update {
 	whole := u.Response.GetTask()
 	if whole == nil || r.history == nil {

@@ -6,23 +6,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Limits of what a feed keeps for its readers.
+// Limits of the entries that feeds keep for their readers.
 const (
 	ringEntries = 1024
-	ringBytes   = 1 << 20  // of one feed
-	ringsBytes  = 64 << 20 // of all feeds of a set together
+	ringBytes   = 1 << 20  // bytes in one feed
+	ringsBytes  = 64 << 20 // bytes in all feeds together
 )
 
-// entry is what readers are told of one event.
+// entry holds the updates for one event.
 type entry struct {
 	seq     int64
 	updates []Update
-	first   Update // instead of them: the task, with the event that shows it, or the message that is no task
+	first   Update // instead of updates: the task, at the event that makes it visible, or a direct message
 	over    bool   // the task has ended
-	size    int    // in bytes, about
+	size    int    // approximate, in bytes
 }
 
-// measure counts an entry's responses three times: as they are, and in two forms.
+// measure computes the size. It counts each response three times: decoded and in two encoded forms.
 func (e *entry) measure() {
 	const overhead = 256
 	e.size = overhead
@@ -34,15 +34,15 @@ func (e *entry) measure() {
 	}
 }
 
-// ring keeps the newest entries, in order.
+// ring holds the newest entries in order.
 type ring struct {
 	entries []*entry
 	size    int
-	base    int64 // up to here there is nothing in it
+	base    int64 // sequence number up to which there are no entries
 }
 
-// add adds an entry and drops the oldest ones beyond the limits, none newer than
-// what was seen. The newest is kept, whatever its size.
+// add adds an entry and drops the oldest ones beyond the limits, but only those with sequence
+// numbers up to seen. It never drops the newest entry, whatever its size.
 func (r *ring) add(e *entry, limit int, seen int64) {
 	r.entries = append(r.entries, e)
 	r.size += e.size
@@ -55,7 +55,7 @@ func (r *ring) add(e *entry, limit int, seen int64) {
 	}
 }
 
-// after returns the first entry behind a sequence, nil without one.
+// after returns the first entry after a sequence number, nil without one.
 func (r *ring) after(seq int64) *entry {
 	i := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].seq > seq })
 	if i == len(r.entries) {

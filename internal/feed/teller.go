@@ -8,30 +8,31 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// teller folds the events of a root, in order from the first, and makes of each
-// what readers of one scope are told. One goroutine at a time.
+// teller folds the events of a root, in order from the first, and makes the entries for the readers
+// of one scope. It is not safe for concurrent use.
 type teller struct {
 	fold    *project.Fold
 	details bool
-	seq     int64                      // of the last event, whatever its scope
-	gaps    bool                       // of a task that has ended long ago: its streamed text is deleted
-	closes  func(a2av1.TaskState) bool // a stream of a task that has not ended
-	asked   int64                      // the event with which the task came to a state at which streams are closed; 0 while it is in none
-	taken   map[int64]int64            // where inbox rows were put on record, by their numbers
+	seq     int64                      // sequence number of the last event, in any scope
+	gaps    bool                       // the store has deleted streamed text after the task ended
+	closes  func(a2av1.TaskState) bool // see Config.Closes
+	asked   int64                      // event at which the task entered a state that closes streams; 0 while in none
+	taken   map[int64]int64            // sequence numbers of the events that record inbox rows, by row
 }
 
+// newTeller returns a teller that has folded no events.
 func newTeller(k Key, closes func(a2av1.TaskState) bool) teller {
 	return teller{fold: project.New(k.Root, k.Scope), details: k.Details, closes: closes}
 }
 
-// skip folds an event that nobody is told of.
+// skip folds an event without an entry for readers.
 func (t *teller) skip(ev *teamv1.Event) {
 	before := t.fold.State()
 	t.fold.Apply(ev)
 	t.note(ev, before)
 }
 
-// take folds an event; nil when there is nothing to tell.
+// take folds an event and returns its entry, nil if readers receive nothing.
 func (t *teller) take(ev *teamv1.Event) *entry {
 	before, visible := t.fold.State(), t.fold.Visible()
 	responses := t.fold.Project(ev, t.details)
@@ -57,14 +58,16 @@ func (t *teller) take(ev *teamv1.Event) *entry {
 	return e
 }
 
-// withoutCursor takes the sequence out of what is not the last response of its
-// event: who went on behind it would miss the rest.
+// withoutCursor removes the sequence number from a response that is not the last one of its event.
+// A reader that resumed after it would miss the rest.
 func withoutCursor(r *a2av1.StreamResponse) {
 	for _, m := range []*structpb.Struct{r.GetArtifactUpdate().GetMetadata(), r.GetStatusUpdate().GetMetadata()} {
 		delete(m.GetFields()[project.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}
 }
 
+// note updates the state of the teller after an event was folded. before is the state of the task
+// before it.
 func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 	t.gaps = t.gaps || ev.GetSeq() > t.seq+1
 	t.seq = ev.GetSeq()
@@ -82,7 +85,7 @@ func (t *teller) note(ev *teamv1.Event, before a2av1.TaskState) {
 	}
 }
 
-// task is the task as it is, as the first thing a reader is told.
+// task returns the current task as an update.
 func (t *teller) task(history *int32) Update {
 	return newUpdate(t.fold.Last(), &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: project.CutHistory(t.fold.Snapshot(t.details), history)}})
 }

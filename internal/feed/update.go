@@ -8,23 +8,23 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Update is one thing a reader of a task is told.
+// Update is one update for the readers of a task.
 type Update struct {
-	// Seq is the cursor behind it; 0 where more of the same event follows.
+	// Seq is the cursor after the update; 0 if further updates of the same event follow.
 	Seq int64
-	// Response is a Task first, then what happens. Shared by all readers: read only.
+	// Response is the task or a change of it. It is shared by all readers and must not be changed.
 	Response *a2av1.StreamResponse
-	// Last says that the stream ends with it: the task has ended, or asks for input.
-	// A stream that ends otherwise does not say so.
+	// Last reports whether the stream ends with the update, because the task has ended or waits for
+	// input. A stream may also end without it, for example after a direct message.
 	Last bool
 
-	encoded *encodings // nil: encoded for one reader
+	encoded *encodings // nil: not shared, encoded for each call
 }
 
-// Form is one of the ways in which updates are encoded.
+// Form is an encoding of updates.
 type Form int
 
-// The forms.
+// The forms of encoding.
 const (
 	FormJSON Form = iota
 	FormProto
@@ -32,20 +32,20 @@ const (
 	forms
 )
 
-// encodings are the forms of one update, made when somebody asks for them.
+// encodings holds the encoded forms of one update, each of which is made when it is first needed.
 type encodings [forms]struct {
 	once sync.Once
 	data []byte
 	err  error
 }
 
-// newUpdate returns an update that is encoded once, however many are told it.
+// newUpdate returns an update that is encoded once for all its readers.
 func newUpdate(seq int64, r *a2av1.StreamResponse) Update {
 	return Update{Seq: seq, Response: r, encoded: &encodings{}}
 }
 
-// Encoded returns the response in a form, as encode makes it: once for all
-// readers of the task, who use the same encode. The result is shared: read only.
+// Encoded returns the response in a form. encode is called only once for all readers, which must
+// therefore pass equivalent functions. The result is shared and must not be changed.
 func (u Update) Encoded(form Form, encode func(proto.Message) ([]byte, error)) ([]byte, error) {
 	if u.encoded == nil {
 		return encode(u.Response)

@@ -7,26 +7,25 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Clock is the time of a run, of a team in it, or of a step. It stands still while its
-// owner waits for people or is held by a pause of the run. The zero value is running.
+// Clock measures the time of a run, of a team in it, or of a step. It stops while its owner waits
+// for people or is held by a pause of the run. The zero value is a running clock.
 //
-// An owner applies its events with the one method for what it is: ApplyToRun, ApplyToTeam or
-// ApplyToStep.
+// Apply the owner's events with the method for its kind: ApplyToRun, ApplyToTeam or ApplyToStep.
 type Clock struct {
-	// Stood holds the past times when the clock of a run or of a team was stopped. The clock of
-	// a step does not keep them.
+	// Stood holds the past periods in which the clock of a run or of a team was stopped. The clock
+	// of a step does not keep them.
 	Stood agent.Standstill
 
-	waits time.Time // since when the owner waits for people, or a run for anything; zero: it does not
-	held  time.Time // since when a pause holds a step; zero: none does
+	waits time.Time // since when the owner waits or, if it is a run, is parked; zero if neither
+	held  time.Time // since when a pause holds a step; zero if none does
 }
 
-// Waits returns since when the owner waits for people. A run that was parked because it
-// is paused waits, too. Zero: it does not wait.
+// Waits returns since when the owner has waited for people. A run that is parked because it is
+// paused waits, too. The result is the zero time if the owner does not wait.
 func (c *Clock) Waits() time.Time { return c.waits }
 
-// ApplyToRun takes the next event of the run that the clock belongs to. If holds is true, the
-// run is paused or stopped after the event, and a clock that stands still continues to.
+// ApplyToRun applies the next event of the run that the clock belongs to. If holds is true, the run
+// is paused or stopped after the event, and a stopped clock remains stopped.
 func (c *Clock) ApplyToRun(ev *teamv1.Event, holds bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Waiting:
@@ -51,10 +50,10 @@ func (c *Clock) ApplyToRun(ev *teamv1.Event, holds bool) {
 		}
 	default:
 	}
-	c.start(ev, false) // something works
+	c.start(ev, false) // any other event shows that the run works
 }
 
-// start ends a standstill. If holds is true, another one begins.
+// start ends a wait and records its length. If holds is true, a new wait begins at once.
 func (c *Clock) start(ev *teamv1.Event, holds bool) {
 	if c.waits.IsZero() {
 		return
@@ -67,9 +66,9 @@ func (c *Clock) start(ev *teamv1.Event, holds bool) {
 	}
 }
 
-// ApplyToTeam takes an event of a team's scope or below it. last is the time of the event before,
-// zero for the first one. A team does not see when its run waits: the events that end a
-// wait say how long it was.
+// ApplyToTeam applies an event of a team's scope or below it. last is the time of the event before
+// it, zero for the first one. Events do not tell a team when its run began to wait; those that end
+// a wait say how long it was.
 func (c *Clock) ApplyToTeam(scope string, ev *teamv1.Event, last time.Time) {
 	now := ev.GetTime().AsTime()
 	switch k := ev.GetKind().(type) {
@@ -89,9 +88,9 @@ func (c *Clock) ApplyToTeam(scope string, ev *teamv1.Event, last time.Time) {
 	}
 }
 
-// ApplyToStep takes an event of a step's scope or below it; open are the open questions of these,
-// with the event applied. It returns how long the step has waited for people, and how long
-// it was held by a pause, once that is over; zero while it is not.
+// ApplyToStep applies an event of a step's scope or below it. open holds the open questions of the
+// step and below it, with the event applied. If the event ends a wait for people or a pause that
+// held the step, ApplyToStep returns how long that was; otherwise it returns zeros.
 func (c *Clock) ApplyToStep(scope string, ev *teamv1.Event, open *Questions) (waited, held time.Duration) {
 	now := ev.GetTime().AsTime()
 	switch k := ev.GetKind().(type) {
@@ -100,7 +99,7 @@ func (c *Clock) ApplyToStep(scope string, ev *teamv1.Event, open *Questions) (wa
 		case ev.GetScope() != scope:
 		case k.Waiting.GetPaused():
 			c.held = now
-		case open.Hold(k.Waiting.GetQuestions()): // otherwise an answer has overtaken it
+		case open.Hold(k.Waiting.GetQuestions()): // otherwise an answer was recorded before the wait
 			c.waits = now
 		}
 		return 0, 0
@@ -122,7 +121,7 @@ func (c *Clock) ApplyToStep(scope string, ev *teamv1.Event, open *Questions) (wa
 	return 0, c.Begin(now)
 }
 
-// answered ends the wait of a step, and returns how long it was.
+// answered ends the step's wait for people and returns how long it was, 0 if there was none.
 func (c *Clock) answered(now time.Time) time.Duration {
 	if c.waits.IsZero() {
 		return 0
@@ -132,7 +131,8 @@ func (c *Clock) answered(now time.Time) time.Duration {
 	return waited
 }
 
-// Begin ends the time for which a pause has held a step, and returns how long it was.
+// Begin ends the time for which a pause has held a step and returns how long it was, 0 if there was
+// none.
 func (c *Clock) Begin(now time.Time) time.Duration {
 	if c.held.IsZero() {
 		return 0
@@ -142,8 +142,8 @@ func (c *Clock) Begin(now time.Time) time.Duration {
 	return held
 }
 
-// Resumed takes the end of a pause, for a step that had begun, and returns how long that
-// has held it. It is zero for one that waits for people: the answer will say how long.
+// Resumed applies the end of a pause to a step that had begun, and returns how long the pause held
+// it. It returns 0 for a step that waits for people, because the answer will include that time.
 func (c *Clock) Resumed(ev *teamv1.Event) time.Duration {
 	switch {
 	case !c.waits.IsZero():

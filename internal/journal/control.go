@@ -5,21 +5,21 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Control is what the commands for a run have changed. The zero value is that of a run
-// without commands.
+// Control is the effect of the commands for a run. The zero value is that of a run without
+// commands. It is not safe for concurrent use.
 type Control struct {
-	// Paused reports that the run is paused. Switches counts its pauses and resumes.
+	// Paused reports whether the run is paused. Switches counts its pauses and resumes.
 	Paused   bool
 	Switches int
-	// Stop is the first command to stop the run, and StoppedAt its sequence; nil and 0
-	// without one.
+	// Stop is the first command that stops the run, nil without one, and StoppedAt is the sequence
+	// number of its event, 0 without one.
 	Stop      *teamv1.Commanded
 	StoppedAt int64
 
-	canceled map[string]int64 // sequences of the first cancels, by scope; nil without one
+	canceled map[string]int64 // sequence numbers of the first cancels, by scope; nil without one
 }
 
-// Apply takes the run's next event.
+// Apply applies the run's next event.
 func (c *Control) Apply(ev *teamv1.Event) {
 	k := ev.GetCommanded()
 	switch k.GetCommand() {
@@ -43,21 +43,20 @@ func (c *Control) Apply(ev *teamv1.Event) {
 	}
 }
 
-// Cancels reports whether a command cancels at once: a cancel, or a stop that does not
-// wait for what runs.
+// Cancels reports whether a command cancels at once. A cancel does, and a stop with force set;
+// other stops wait for running work.
 func Cancels(c *teamv1.Commanded) bool {
 	return c.GetCommand() == teamv1.Commanded_COMMAND_CANCEL || c.GetCommand() == teamv1.Commanded_COMMAND_STOP && c.GetForce()
 }
 
-// Holds reports whether nothing begins in the run, because it is paused or stopped.
+// Holds reports whether the run is paused or stopped, so that no new work begins in it.
 func (c *Control) Holds() bool { return c.Paused || c.Stop != nil }
 
-// CanceledAt returns the sequence of the first command that has canceled exactly this
-// scope at once, 0 without one.
+// CanceledAt returns the sequence number of the first command that canceled exactly this scope at
+// once, 0 without one.
 func (c *Control) CanceledAt(scope string) int64 { return c.canceled[scope] }
 
-// Canceled reports whether a scope, or one that it is part of, was canceled, or the run
-// stopped.
+// Canceled reports whether a scope or one above it was canceled, or the run was stopped.
 func (c *Control) Canceled(scope string) bool {
 	if c.Stop != nil || c.canceled[""] > 0 {
 		return true

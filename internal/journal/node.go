@@ -13,11 +13,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// State is how a node stands.
+// State is the state of a node.
 type State int8
 
-// States. Pending is one that has not begun, Waiting one that waits for people, or does
-// not run because the run is paused.
+// The states of a node. A Pending node has not begun. A Waiting node waits for people, or is held
+// because the run is paused.
 const (
 	Pending State = iota
 	Running
@@ -26,92 +26,94 @@ const (
 	Ended
 )
 
-// Node is a piece of work: the root task, or a step at any level below it. Of an outline
-// the fields from Given on are empty.
+// Node is a piece of work: the root task, or a step at any level below it. In an outline, the
+// fields from Given on are empty.
 type Node struct {
-	// Scope is its place: empty for the root.
+	// Scope is the place of the node in the run; it is empty for the root.
 	Scope string
-	// Path is that of the agent that works on it.
+	// Path is the path of the agent that works on the node.
 	Path string
-	// Step is what was decided; nil for the root. An outline keeps its id, kind, member and
-	// name, and whether it is detached.
+	// Step is the step as it was decided; nil for the root. In an outline it has only the id, kind,
+	// member, name and detached fields.
 	Step *teamv1.Step
-	// Parent is what it is a part of, nil for the root; Steps are its own parts, in the order
-	// they were decided.
+	// Parent is the node that this one is part of, nil for the root. Steps are the parts of this
+	// node, in the order in which they were decided.
 	Parent *Node
 	Steps  []*Node
-	// Round is the last round of revision that was begun in it; 0 is none. InRound is that of
-	// its parent in which it was decided, from 1.
+	// Round is the latest round of revision in this node, 0 without one. InRound is the round of
+	// the parent in which this node was decided, starting at 1.
 	Round, InRound int32
-	// Tries is the number of its last attempt, or of the last one of a step below it, if that
-	// is greater.
+	// Tries is the highest number of an attempt of this node or of a step below it.
 	Tries int32
-	// Outcome, once it has ended, and State are how it stands.
+	// Outcome is how the node ended; it is only set if State is Ended.
 	Outcome teamv1.Outcome
 	State   State
-	// Dropped reports that it was canceled because nobody needs it.
+	// Dropped reports whether its parent canceled the node because it is no longer needed.
 	Dropped bool
-	// Seq is the sequence of the event that it was decided with, 0 of the root. EndSeq is that
-	// of its own end, 0 while it has none: also when its parent has ended before it.
+	// Seq is the sequence number of the event that decided the node, 0 for the root. EndSeq is that
+	// of its Ended event. It is 0 without one, also if the node ended only because its parent did.
 	Seq, EndSeq int64
-	// Since is when it was decided, Begun and Ended are when it began and ended; zero is that
-	// it has not.
+	// Since, Begun and Ended are the times when the node was decided, when it began and when it
+	// ended. They are zero if that has not happened.
 	Since, Begun, Ended time.Time
-	// Bound is its task at a peer and Spawned that of its own that it has become; nil is none.
+	// Bound refers to the remote task of the node, and Spawned to the separate task as which it was
+	// begun; nil without one.
 	Bound   *teamv1.Bound
 	Spawned *teamv1.Spawned
 
-	// Given is the message that it was given; nil where it sees more than one.
+	// Given is the message that the node was given; nil for a step that sees more than one message,
+	// such as a model call.
 	Given *a2av1.Message
-	// Reply is the message that it ended with.
+	// Reply is the message with which the node ended.
 	Reply *a2av1.Message
-	// End is how it ended; nil while it has not, and for one whose parent ended before it. It
-	// is also nil for steps that no member works on, unless the view is of the whole.
+	// End is how the node ended. It is nil while it has not, and if it ended only because its
+	// parent did. In a view that is not Whole, it is also nil for steps that are not delegations.
 	End *teamv1.Ended
 	*Details
 
-	asks    int32          // its own open questions
-	held    State          // before it was held while the run is paused; Pending: it is not held
-	spent   *teamv1.Spent  // what its end says; until then what failed attempts cost
-	input   *a2av1.Message // Given, or what middlewares have made of it
-	context *context       // what its decisions change; nil: nothing
+	asks    int32          // number of its own open questions
+	held    State          // the state before a pause held the node; Pending if it is not held
+	spent   *teamv1.Spent  // the costs in its end; before that, the costs of failed attempts
+	input   *a2av1.Message // Given, or the message that a middleware has replaced it with
+	context *context       // changes of the context by its decisions; nil without any
 }
 
-// Details are what only a view of the whole keeps of a node. They are empty in other views.
+// Details are kept for each node by a view with detail Whole. They are empty in other views.
 type Details struct {
-	// Attempts, Decisions and Asked are the node's own, in order. Decisions are events.
+	// Attempts, Decisions and Asked are those of the node itself, in order. Decisions are the
+	// events that hold them.
 	Attempts  []*Attempt
 	Decisions []*teamv1.Event
 	Asked     []*Question
-	// Notes are the events of what else happened to it: received, commanded, checked, noted,
-	// expired.
+	// Notes are the other events of the node: Received, Commanded, Checked, Noted and Expired.
 	Notes []*teamv1.Event
 }
 
-// context is what the decisions of a node change of the run's context.
+// context holds the changes that the decisions of a node make to the run's context.
 type context struct {
 	settled map[string]*structpb.Value
-	waiting []change // for the ends of their steps
+	waiting []change // until the steps of their decisions have ended
 }
 
-// change is what a decision changes of the context once its steps have ended.
+// change is what a decision changes in the context once its steps have ended.
 type change struct {
 	updates map[string]*structpb.Value
 	steps   []*Node
 }
 
-// Attempt is one try of a node.
+// Attempt is one attempt of a node.
 type Attempt struct {
-	// Started is its beginning.
+	// Started is the event that began it.
 	Started *teamv1.Event
-	// Ended is when it ended; nil is that it has not.
+	// Ended is the time when it ended; nil while it has not.
 	Ended *timestamppb.Timestamp
-	// Error is why it failed; nil is that it did not.
+	// Error is why it failed; nil if it has not failed.
 	Error *teamv1.Error
-	// Spent is what it cost when it failed.
+	// Spent is what a failed attempt cost, if another one follows.
 	Spent *teamv1.Spent
 }
 
+// last returns the latest attempt, nil without one.
 func (n *Node) last() *Attempt {
 	if len(n.Attempts) == 0 {
 		return nil
@@ -119,21 +121,21 @@ func (n *Node) last() *Attempt {
 	return n.Attempts[len(n.Attempts)-1]
 }
 
-// Delegated reports whether it is work that a member was given.
+// Delegated reports whether the node is work that was given to a member.
 func (n *Node) Delegated() bool { return agent.IsDelegation(n.Step.GetKind()) }
 
-// Open reports whether it has not ended.
+// Open reports whether the node has not ended.
 func (n *Node) Open() bool { return n.State != Ended }
 
-// Held reports whether it does not run because the run is paused.
+// Held reports whether the node does not run because the run is paused.
 func (n *Node) Held() bool { return n.State == Waiting && n.held != Pending }
 
-// Input returns what the node works on: the message that it was given, or what middlewares
-// have made of that. It is nil where it sees more than one, and in an outline.
+// Input returns the message that the node works on: Given, or the message that a middleware has
+// replaced it with. It is nil for a step that sees more than one message, and in an outline.
 func (n *Node) Input() *a2av1.Message { return n.input }
 
-// Spent is what it cost with everything below it: what its end says, and before that what
-// is on record of it so far. Nil is nothing.
+// Spent returns the cost of the node and everything below it: the one in its end or, before that,
+// what is recorded so far. Nil means no cost.
 func (n *Node) Spent() *teamv1.Spent {
 	if n.EndSeq > 0 && n.spent != nil {
 		return n.spent
@@ -145,7 +147,7 @@ func (n *Node) Spent() *teamv1.Spent {
 	return sum
 }
 
-// Own is what it cost without what is below it.
+// Own returns the cost of the node without the cost of the steps below it.
 func (n *Node) Own() *teamv1.Spent {
 	own := n.Spent()
 	for _, child := range n.Steps {
@@ -154,7 +156,7 @@ func (n *Node) Own() *teamv1.Spent {
 	return own
 }
 
-// less is a without b, which is a part of it.
+// less returns a minus b. b must be part of a.
 func less(a, b *teamv1.Spent) *teamv1.Spent {
 	if b == nil {
 		return a
@@ -165,9 +167,9 @@ func less(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 }
 
-// Context returns what all that work on the run know: what the brief says, with the changes
-// of the root's decisions. Those of a decision count once its steps have ended, at the
-// latest when the run has. An outline has no changes. Shared: read only.
+// Context returns the context that all agents of the run share: that of the brief, with the changes
+// made by the root's decisions. The changes of a decision take effect when its steps have ended, or
+// when the run has. An outline has no changes. The result is shared and must not be changed.
 func (v *View) Context() map[string]*structpb.Value {
 	given := v.Accepted.GetCollaboration().GetContext().GetFields()
 	if len(given) == 0 {
@@ -178,8 +180,8 @@ func (v *View) Context() map[string]*structpb.Value {
 	return all
 }
 
-// Changes returns what the decisions of the node itself have changed of the context, nil
-// without changes. Shared: read only.
+// Changes returns the changes that the node's own decisions have made to the context, nil without
+// any. The result is shared and must not be changed.
 func (n *Node) Changes() map[string]*structpb.Value {
 	if n.context == nil {
 		return nil
@@ -187,7 +189,7 @@ func (n *Node) Changes() map[string]*structpb.Value {
 	return n.context.settled
 }
 
-// change takes the updates of a decision with its steps.
+// change adds the updates of a decision, which take effect when its steps have ended.
 func (n *Node) change(updates map[string]*structpb.Value, steps []*Node) {
 	if len(updates) == 0 {
 		return
@@ -199,7 +201,8 @@ func (n *Node) change(updates map[string]*structpb.Value, steps []*Node) {
 	n.settle(false)
 }
 
-// settle applies the changes whose steps have ended, in the order they were decided, or all.
+// settle applies the changes whose steps have ended, or all changes, in the order of their
+// decisions.
 func (n *Node) settle(all bool) {
 	if n.context == nil {
 		return

@@ -9,13 +9,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Question is what people are asked.
+// Question is a question to people.
 type Question struct {
-	// Event is what has put it on record.
+	// Event is the Asked event that holds the question.
 	Event *teamv1.Event
-	// Answer is the event that answers it, nil without one, and Closed the time when it was
-	// answered, or when the answer was not wanted any more; nil: it is open. Both are set in
-	// a View alone.
+	// Answer is the event that answers the question, nil without one. Closed is the time when the
+	// question was answered, or when it no longer needed an answer; nil while it is open. Both are
+	// set only in a View.
 	Answer *teamv1.Event
 	Closed *timestamppb.Timestamp
 }
@@ -23,21 +23,21 @@ type Question struct {
 // ID returns the id of the question.
 func (q *Question) ID() string { return q.Event.GetAsked().GetQuestion() }
 
-// Scope returns the scope that asks.
+// Scope returns the scope that asked the question.
 func (q *Question) Scope() string { return q.Event.GetScope() }
 
-// Questions are open questions: of a run, or of a part of it. The zero value has none. A
-// copy does not change with the original, and both can be used at the same time.
+// Questions holds the open questions of a run or of a part of it. The zero value has none. A copy
+// does not change with the original, and the two may be used concurrently.
 type Questions struct {
-	open []*Question // a new slice after each change
+	open []*Question // replaced, never changed in place
 }
 
-// Open returns the open questions in the order they were asked. Shared: read only; it stays
-// as it is when others are asked or closed.
+// Open returns the open questions in the order in which they were asked. The result must not be
+// changed, and later events do not change it.
 func (s *Questions) Open() []*Question { return s.open }
 
-// Within returns the open questions of a scope and of those below it, in the order they
-// were asked. Shared: read only.
+// Within returns the open questions of a scope and those below it, in the order in which they were
+// asked. The result must not be changed.
 func (s *Questions) Within(scope string) []*Question {
 	if scope == "" {
 		return s.open
@@ -51,7 +51,7 @@ func (s *Questions) Within(scope string) []*Question {
 	return list
 }
 
-// Find returns the open question with an id, nil without one.
+// Find returns the open question with an id, or nil.
 func (s *Questions) Find(id string) *Question {
 	for _, q := range s.open {
 		if q.ID() == id {
@@ -61,7 +61,7 @@ func (s *Questions) Find(id string) *Question {
 	return nil
 }
 
-// IDs returns the ids of the open questions, sorted, each once.
+// IDs returns the sorted ids of the open questions, without duplicates.
 func (s *Questions) IDs() []string {
 	if len(s.open) == 0 {
 		return nil
@@ -71,23 +71,23 @@ func (s *Questions) IDs() []string {
 		ids[i] = q.ID()
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids) // one may have been asked again
+	return slices.Compact(ids) // a question may have been asked again with the same id
 }
 
-// From reports whether a scope for which is returns true has asked one of them.
+// From reports whether one of the open questions was asked by a scope for which is returns true.
 func (s *Questions) From(is func(scope string) bool) bool {
 	return slices.ContainsFunc(s.open, func(q *Question) bool { return is(q.Scope()) })
 }
 
-// Hold reports whether all the questions with these ids are open.
+// Hold reports whether the questions with all these ids are open.
 func (s *Questions) Hold(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return s.Find(id) == nil })
 }
 
-// Apply takes the next event. It returns the question that it asks, nil without one, and
-// those that it closes: the one that it answers; of an expiry those of its own scope; of an
-// end, and of a failure whose outcome is known, which begins the step anew, those of its
-// scope and below.
+// Apply applies the next event. It returns the question that the event asks, nil without one, and
+// the questions that it closes. An answer closes the questions with its id, and an expiry closes
+// those of its scope. The end of a step, and a retry that starts the step anew, close those of its
+// scope and below it.
 func (s *Questions) Apply(ev *teamv1.Event) (asked *Question, closed []*Question) {
 	if len(s.open) == 0 && ev.GetAsked() == nil {
 		return nil, nil
@@ -113,7 +113,7 @@ func (s *Questions) Apply(ev *teamv1.Event) (asked *Question, closed []*Question
 	return asked, closed
 }
 
-// close takes open questions out.
+// close removes the open questions for which is returns true, and returns them.
 func (s *Questions) close(is func(*Question) bool) (closed []*Question) {
 	if !slices.ContainsFunc(s.open, is) {
 		return nil
@@ -130,7 +130,7 @@ func (s *Questions) close(is func(*Question) bool) (closed []*Question) {
 	return closed
 }
 
-// ask takes note of the questions that an event of a node has opened and closed.
+// ask updates the nodes whose questions an event has opened or closed.
 func (v *View) ask(ev *teamv1.Event, c Change) {
 	if n := c.Node; c.Asked != nil && n != nil {
 		n.State = Waiting
@@ -150,11 +150,11 @@ func (v *View) ask(ev *teamv1.Event, c Change) {
 	}
 }
 
-// Questions returns the open questions of a scope and of those below it, in the order they
-// were asked. Shared: read only.
+// Questions returns the open questions of a scope and those below it, in the order in which they
+// were asked. The result must not be changed.
 func (v *View) Questions(scope string) []*Question { return v.Summary.Questions.Within(scope) }
 
-// Asks reports whether a node, or one below it, waits for an answer.
+// Asks reports whether the node or one below it has an open question.
 func (n *Node) Asks() bool {
 	return n.asks > 0 || slices.ContainsFunc(n.Steps, (*Node).Asks)
 }

@@ -8,24 +8,23 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Texts finds the messages that events name by the sequence of the event that put them on
-// record. The zero value has none, and finds what is added. It is not safe for concurrent
-// use.
+// Texts finds messages by the sequence number of the event that recorded them. The zero value has
+// none until some are added. It is not safe for concurrent use.
 type Texts struct {
 	root     string
-	recorded []*teamv1.Event // in order; searched for what was not added
+	recorded []*teamv1.Event // in order; searched for messages that were not added
 	bySeq    map[int64]*a2av1.Message
-	refers   bool                     // whether seqs are kept
-	seqs     map[*a2av1.Message]int64 // bySeq, the other way round
+	refers   bool                     // keep seqs
+	seqs     map[*a2av1.Message]int64 // the inverse of bySeq
 }
 
-// TextsOf returns the messages of the events of a root, which are in order, for a writer:
-// it can refer to those that it adds.
+// TextsOf returns the messages of the events of a root task, which must be in order. It is meant
+// for a writer: Refer can refer to the messages that are added.
 func TextsOf(root string, recorded []*teamv1.Event) Texts {
 	return Texts{root: root, recorded: recorded, refers: true}
 }
 
-// Add adds a message on record. It ignores nil, and a sequence of 0.
+// Add adds a recorded message. It does nothing if seq is 0 or m is nil.
 func (t *Texts) Add(seq int64, m *a2av1.Message) {
 	if seq == 0 || m == nil {
 		return
@@ -43,7 +42,7 @@ func (t *Texts) Add(seq int64, m *a2av1.Message) {
 	t.seqs[m] = seq
 }
 
-// At returns the message that the event with a sequence has put on record, nil without one.
+// At returns the message that the event with a sequence number recorded, nil without one.
 func (t *Texts) At(seq int64) *a2av1.Message {
 	if m, ok := t.bySeq[seq]; ok {
 		return m
@@ -55,8 +54,9 @@ func (t *Texts) At(seq int64) *a2av1.Message {
 	return agent.MessageOf(t.root, t.recorded[i])
 }
 
-// Resolve returns the message that an input of a step names: one of its own, or one on
-// record. An input that names none stands for own.
+// Resolve returns the message that an input of a step refers to: the input's own, or a recorded
+// one. If the input refers to none, it returns own, the message that the parent of the step works
+// on.
 func (t *Texts) Resolve(in *teamv1.Input, own *a2av1.Message) *a2av1.Message {
 	switch {
 	case in.GetMessage() != nil:
@@ -67,9 +67,9 @@ func (t *Texts) Resolve(in *teamv1.Input, own *a2av1.Message) *a2av1.Message {
 	return own
 }
 
-// Refer fills in, which is empty, with what stands for a message, and returns it: the
-// message's sequence where it was added, so that a text is recorded once, nothing for own,
-// else the message itself.
+// Refer sets the empty input in to refer to m, and returns it. If m was added, the input holds its
+// sequence number, so that a text is recorded only once. If m is own, the input remains empty.
+// Otherwise it holds m.
 func (t *Texts) Refer(in *teamv1.Input, m, own *a2av1.Message) *teamv1.Input {
 	if seq, ok := t.seqs[m]; ok {
 		in.Ref = seq

@@ -1,6 +1,6 @@
-// Package journal folds the events of a run into one tree: who was given what, how it
-// stands, what it brought, what it asks and what it cost. What the server shows of a run
-// is a function of that tree.
+// Package journal folds the events of a run into a tree of its work: what each agent was given, its
+// state, its result, its questions and its costs. What the server shows of a run is computed from
+// that tree.
 package journal
 
 import (
@@ -17,46 +17,46 @@ import (
 // Detail is how much a view keeps.
 type Detail int
 
-// Details.
+// The levels of detail.
 const (
-	// Outline keeps how the work stands and what it cost. It keeps no event but those that
-	// ask, and of a step no message: what it keeps is small, whatever is said.
+	// Outline keeps the state and the cost of the work. It keeps no events except those of open
+	// questions, and no messages of steps, so that its size does not depend on what is said.
 	Outline Detail = iota
-	// Messages keeps also the steps as they were decided, what they were given and replied,
-	// the changes of the context, and until the run has ended the messages on record.
+	// Messages also keeps the steps as they were decided, their inputs and replies, the changes of
+	// the context and, until the run has ended, the recorded messages.
 	Messages
-	// Whole keeps also the decisions, attempts, questions and results of all nodes.
+	// Whole also keeps the decisions, attempts, questions and results of all nodes.
 	Whole
 )
 
-// View is a run as its events have it. It takes them in order, from the first one or from
-// any before which nothing of the run is asked for. It is not safe for concurrent use;
-// what it holds is shared and must not be changed.
+// View is the state of a run, computed from its events. They must be applied in order, from the
+// first or from any before which nothing of the run is needed. A view is not safe for concurrent
+// use. What it holds is shared and must not be changed.
 type View struct {
 	Summary
 	// Root is the id of the root task.
 	Root string
-	// Accepted is how the run began; nil until that was read. An outline keeps none of its
-	// messages.
+	// Accepted is how the run began; nil before that event. An outline keeps only the agent, the
+	// pins and the context id.
 	Accepted *teamv1.Accepted
-	// Seq and Now are the sequence and the time of the last event.
+	// Seq and Now are the sequence number and the time of the last event.
 	Seq int64
 	Now time.Time
-	// Top is the root task itself. It is there from the beginning.
+	// Top is the root task. It is never nil.
 	Top *Node
-	// Asking reports that the run waits for people since it was parked.
+	// Asking reports whether the run has been parked because it waits for people.
 	Asking bool
 
 	detail Detail
-	texts  *Texts // empty in an outline
+	texts  *Texts // always empty in an outline
 }
 
 // Change is what an event has changed.
 type Change struct {
-	// Node is the one that the event belongs to; nil: no decision was read for it.
+	// Node is the node that the event belongs to; nil if no decision for it was applied.
 	Node *Node
-	// Asked is the question that was put on record, nil without one, and Closed are those that
-	// are not open any more.
+	// Asked is the question that was asked, nil without one. Closed are the questions that are no
+	// longer open.
 	Asked  *Question
 	Closed []*Question
 }
@@ -68,10 +68,10 @@ func New(root string, d Detail) *View {
 	return v
 }
 
-// noDetails are those of all nodes in views that keep none. Nothing is ever added to them.
+// noDetails is shared by all nodes of views that keep no details. It is never changed.
 var noDetails = &Details{}
 
-// addDetails gives a node its place for details.
+// addDetails sets the details of a new node.
 func (v *View) addDetails(n *Node) {
 	n.Details = noDetails
 	if v.detail == Whole {
@@ -79,7 +79,7 @@ func (v *View) addDetails(n *Node) {
 	}
 }
 
-// Node returns the node of a scope; nil if nothing was decided for it.
+// Node returns the node of a scope, nil if no decision for it was applied.
 func (v *View) Node(scope string) *Node {
 	n := v.Top
 	for scope != "" && n != nil {
@@ -90,8 +90,8 @@ func (v *View) Node(scope string) *Node {
 	return n
 }
 
-// step returns the step with an id, nil without one. The ids of a team's steps are their
-// places, from 1.
+// step returns the step with an id, nil without one. It first tries the position that the id names,
+// because teams number their steps from 1.
 func (n *Node) step(id string) *Node {
 	if i, err := strconv.Atoi(id); err == nil && i > 0 && i <= len(n.Steps) && n.Steps[i-1].Step.GetId() == id {
 		return n.Steps[i-1]
@@ -103,8 +103,8 @@ func (n *Node) step(id string) *Node {
 	return n.Steps[i]
 }
 
-// Apply takes the next event and returns what it has changed. It keeps the event and does
-// not change it.
+// Apply applies the next event and returns what it has changed. It keeps the event, but does not
+// change it.
 func (v *View) Apply(ev *teamv1.Event) Change {
 	v.Seq, v.Now = ev.GetSeq(), ev.GetTime().AsTime()
 	c := Change{Node: v.Node(ev.GetScope())}
@@ -156,14 +156,14 @@ func (v *View) apply(n *Node, ev *teamv1.Event) {
 	}
 }
 
-// note keeps an event for readers who want to know more.
+// note adds an event to the notes of a node in a view with detail Whole.
 func (v *View) note(n *Node, ev *teamv1.Event) {
 	if v.detail == Whole {
 		n.Notes = append(n.Notes, ev)
 	}
 }
 
-// accept begins the run.
+// accept sets how the run began.
 func (v *View) accept(ev *teamv1.Event, a *teamv1.Accepted) {
 	if v.Accepted != nil {
 		return
@@ -178,7 +178,7 @@ func (v *View) accept(ev *teamv1.Event, a *teamv1.Accepted) {
 	}
 }
 
-// check puts what a middleware has made of a node's input in its place.
+// check replaces the input of a node if a middleware has changed it.
 func (v *View) check(n *Node, c *teamv1.Checked) {
 	if v.detail != Outline && c.GetStage() == teamv1.Checked_STAGE_INPUT && c.GetRef() == 0 && c.GetMessage() != nil {
 		n.input = c.GetMessage()
@@ -220,9 +220,9 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 	}
 }
 
-// Given returns the message that an input of a step names: one of its own, one on record,
-// or what the node works on that the step is part of. A model and a tool, which see more
-// than one message, have no input.
+// Given returns the message that an input of a step refers to: the input's own, a recorded one, or
+// the input of the node in, whose step it is. It is nil for a step without an input, such as a
+// model or tool call, which sees more than one message.
 func (v *View) Given(in *Node, input *teamv1.Input) *a2av1.Message {
 	if input == nil {
 		return nil
@@ -230,11 +230,11 @@ func (v *View) Given(in *Node, input *teamv1.Input) *a2av1.Message {
 	return v.texts.Resolve(input, in.input)
 }
 
-// Text returns the message that the event with a sequence has put on record; nil if that
-// is none, or the view is an outline.
+// Text returns the message that the event with a sequence number recorded. It is nil if there is
+// none, in an outline, and in a view with detail Messages after the run has ended.
 func (v *View) Text(seq int64) *a2av1.Message { return v.texts.At(seq) }
 
-// start opens an attempt.
+// start begins an attempt.
 func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 	if n.Begun.IsZero() {
 		n.Begun = v.Now
@@ -252,7 +252,8 @@ func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 	}
 }
 
-// retry closes an attempt that failed. A known failure begins anew.
+// retry ends an attempt that failed. A retry that starts the step anew unbinds it from its remote
+// task.
 func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
 	n.State, n.spent = Retrying, agent.AddSpent(n.spent, r.GetSpent())
 	if r.GetFresh() {
@@ -263,7 +264,7 @@ func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
 	}
 }
 
-// command takes a command.
+// command applies a command. Only a resume changes nodes.
 func (v *View) command(n *Node, c *teamv1.Commanded) {
 	if c.GetCommand() == teamv1.Commanded_COMMAND_RESUME && n == v.Top {
 		v.release()
@@ -271,7 +272,8 @@ func (v *View) command(n *Node, c *teamv1.Commanded) {
 	}
 }
 
-// wait notes that nothing of a node can go on without people, or while the run is paused.
+// wait marks a node that waits for people or, if the run is paused, the running nodes at and below
+// it.
 func (v *View) wait(n *Node, w *teamv1.Waiting) {
 	if !w.GetPaused() {
 		n.State = Waiting
@@ -285,7 +287,7 @@ func (v *View) wait(n *Node, w *teamv1.Waiting) {
 	})
 }
 
-// release has go on what did not run while the run was paused.
+// release restores the state of nodes that a pause has held.
 func (v *View) release() {
 	v.Top.Walk(func(n *Node) {
 		if n.State == Waiting && n.held != Pending {
@@ -295,7 +297,7 @@ func (v *View) release() {
 	})
 }
 
-// resume has a node go on that waited, and what it works for.
+// resume marks a node that waited for people as running, and the nodes above it.
 func (v *View) resume(n *Node) {
 	v.Asking = false
 	for ; n != nil; n = n.Parent {
@@ -305,8 +307,7 @@ func (v *View) resume(n *Node) {
 	}
 }
 
-// end closes a node. What was decided in it and has no end of its own is not needed any
-// more.
+// end closes a node. Steps below it that have not ended are canceled.
 func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
 	n.spent, n.EndSeq = e.GetSpent(), ev.GetSeq()
 	v.shut(n, e.GetOutcome())
@@ -324,13 +325,14 @@ func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
 		v.texts.Add(ev.GetSeq(), n.Reply)
 	}
 	if v.detail == Messages && n == v.Top {
-		v.texts = &Texts{} // nothing refers to them any more
+		v.texts = &Texts{} // no later event refers to the messages
 	}
 	if a := n.last(); a != nil && a.Ended == nil {
 		a.Ended, a.Error = ev.GetTime(), e.GetError()
 	}
 }
 
+// shut marks a node as ended with an outcome, and the open steps below it as canceled.
 func (v *View) shut(n *Node, o teamv1.Outcome) {
 	n.State, n.Outcome, n.Ended = Ended, o, v.Now
 	for _, child := range n.Steps {
@@ -341,7 +343,7 @@ func (v *View) shut(n *Node, o teamv1.Outcome) {
 	n.settle(true)
 }
 
-// Walk calls do with a node and all below it, each before what is below it.
+// Walk calls do for the node and all nodes below it, parents first.
 func (n *Node) Walk(do func(*Node)) {
 	do(n)
 	for _, child := range n.Steps {

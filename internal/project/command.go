@@ -8,7 +8,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// commanded folds a command for the task, or for the root that it is part of.
+// commanded folds a command for the task or for the root that it is part of.
 func (f *Fold) commanded(ev *teamv1.Event) {
 	c := ev.GetCommanded()
 	switch c.GetCommand() {
@@ -17,14 +17,14 @@ func (f *Fold) commanded(ev *teamv1.Event) {
 			f.resume(ev)
 		}
 	case teamv1.Commanded_COMMAND_STOP:
-		if f.Stop() == c && !c.GetSavePartial() { // it is stopped without its results
+		if f.Stop() == c && !c.GetSavePartial() { // the task is stopped and its results are discarded
 			f.output = output{tells: f.tells, closed: true}
 		}
 	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_PAUSE, teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
 }
 
-// above folds a command for the root of a child, which holds for it, too.
+// above folds a command for the root, which also applies to this task of a child.
 func (f *Fold) above(ev *teamv1.Event) {
 	if ev.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_CANCEL {
 		return // the end of the child shows its effect
@@ -35,28 +35,30 @@ func (f *Fold) above(ev *teamv1.Event) {
 	}
 }
 
-// Expect folds a command for the task that is left for it and not on record yet.
+// Expect folds a command for the task that is in its inbox but not yet recorded. at is its time.
 func (f *Fold) Expect(c *teamv1.Commanded, at time.Time) {
 	ev := &teamv1.Event{Seq: f.view.Seq + 1, Scope: f.scope, Time: timestamppb.New(at), Kind: &teamv1.Event_Commanded{Commanded: c}}
 	f.view.Control.Apply(ev)
 	f.commanded(ev)
 }
 
-// Switches returns how often the run was paused and resumed so far.
+// Switches returns how often the run has been paused and resumed so far.
 func (f *Fold) Switches() int { return f.view.Switches }
 
-// Paused reports whether the run is paused.
+// Paused reports whether the run is paused and the task has not ended.
 func (f *Fold) Paused() bool { return f.view.Paused && f.ended == nil }
 
-// Stop is the command that the run was stopped with; nil: it was not. Shared: read only.
+// Stop returns the command that stopped the run, nil if it is not stopped. The result must not be
+// changed.
 func (f *Fold) Stop() *teamv1.Commanded { return f.view.Stop }
 
-// canceling reports whether the task itself was told to end, and has not.
+// canceling reports whether the task itself was canceled, or the run stopped, and the task has not
+// ended.
 func (f *Fold) canceling() bool {
 	return f.ended == nil && (f.view.CanceledAt(f.scope) > 0 || f.Stop() != nil && f.scope == "")
 }
 
-// Consumed returns the inbox row that an event puts on record, 0 without one.
+// Consumed returns the number of the inbox row that an event records, 0 without one.
 func Consumed(ev *teamv1.Event) int64 {
 	return max(ev.GetAnswered().GetInbound(), ev.GetReceived().GetInbound(), ev.GetCommanded().GetInbound())
 }

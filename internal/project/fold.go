@@ -1,5 +1,5 @@
-// Package project folds the events of a run into the A2A task that callers see, and into
-// the updates that tell them of it. All of it is a function of the events.
+// Package project folds the events of a run into the A2A task that callers see, and into the
+// updates that they receive. Both are computed from the events alone.
 package project
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Fold computes the A2A task of a scope from the events of its root, applied in
-// order from the first. It is not safe for concurrent use. Project also returns the
-// updates that a reader of the task receives for each event: a reader who applies them
-// has the same task.
+// Fold computes the A2A task of a scope from the events of its root, which must be applied in order
+// from the first. It is not safe for concurrent use. Project also returns the updates that a reader
+// of the task receives for each event; a reader who applies them has the same task.
 type Fold struct {
 	state    a2av1.TaskState
 	statusAt time.Time
@@ -27,21 +26,21 @@ type Fold struct {
 	history  []*a2av1.Message
 	visible  bool
 	ended    *teamv1.Ended
-	answer   *a2av1.Message // of ended, references resolved
-	seq      int64          // of the last event of the scope
+	answer   *a2av1.Message // the message in ended, with references resolved
+	seq      int64          // sequence number of the last event of the scope
 
-	failed   []*journal.Node // delegations that did not succeed, as they ended
+	failed   []*journal.Node // delegations that did not succeed, in the order in which they ended
 	warnings []string        // problems that did not stop the run
-	streamed string          // the artifact that the scope's own text went into
-	joins    []string        // ids of the steps whose results the answer joins
-	handedIn *a2av1.Message  // the last result that was given to a judge; nil: readers are shown it already, or must not be
-	kept     *a2av1.Message  // of these, what is shown in place of an answer
+	streamed string          // id of the artifact that holds the scope's own streamed text
+	joins    []string        // ids of the steps whose results the answer combines
+	handedIn *a2av1.Message  // the last result given to a judge; nil if readers see it already or must not
+	kept     *a2av1.Message  // handedIn, if it is shown in place of an answer
 
 	questions
 	memberWork
 }
 
-// New returns the fold of a scope of a root task, before its first event.
+// New returns the fold of a scope of a root task before the first event.
 func New(root, scope string) *Fold {
 	f := &Fold{}
 	v := journal.New(root, journal.Messages)
@@ -49,7 +48,7 @@ func New(root, scope string) *Fold {
 	return f
 }
 
-// Apply folds one event. The event is kept, not changed.
+// Apply folds one event. It keeps the event, but does not change it.
 func (f *Fold) Apply(ev *teamv1.Event) {
 	f.pieces = f.pieces[:0]
 	begun := f.view.Accepted != nil
@@ -79,7 +78,7 @@ func (f *Fold) Apply(ev *teamv1.Event) {
 	f.below(ev, c)
 }
 
-// accept begins the task of the root. A child begins with its parent's decision.
+// accept begins the task of the root. The task of a child begins with a decision of its parent.
 func (f *Fold) accept(ev *teamv1.Event) {
 	acc := ev.GetAccepted()
 	if f.scope != "" {
@@ -91,7 +90,8 @@ func (f *Fold) accept(ev *teamv1.Event) {
 	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 }
 
-// reveal makes a run visible that might have been answered by a plain message.
+// reveal makes a run visible as a task once an event shows that it is not answered by a plain
+// message.
 func (f *Fold) reveal(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Claimed, *teamv1.Event_Started:
@@ -102,8 +102,8 @@ func (f *Fold) reveal(ev *teamv1.Event) {
 	}
 }
 
-// decided folds a decision of a node: the work that it gives to members, and the beginning
-// of the child that this fold is about.
+// decided folds a decision of a node: the delegations in it and, if it creates the task of this
+// fold, the beginning of that task.
 func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 	own := in.Scope == f.scope
 	if own {
@@ -126,9 +126,9 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 	}
 }
 
-// firstMessage returns the message that the task of a step in a node begins with. A step
-// whose input names no message works on that of the node; for the root it is shown with the
-// id that the caller has given it.
+// firstMessage returns the first message of the task for step n of the node in. A step whose input
+// refers to no message works on that of its parent. If the parent is the root, the message is shown
+// with the id that the caller gave it.
 func (f *Fold) firstMessage(in, n *journal.Node) *a2av1.Message {
 	switch given := n.Step.GetInput(); {
 	case given.GetMessage() != nil || given.GetRef() != 0:
@@ -186,7 +186,7 @@ func (f *Fold) below(ev *teamv1.Event, c journal.Change) {
 	case *teamv1.Event_Answered:
 		f.answered(ev, c)
 	case *teamv1.Event_Received:
-		if k.Received.GetTooLate() { // it was acknowledged, so it is shown to who sent it
+		if k.Received.GetTooLate() { // its receipt was confirmed to the sender, who must see it
 			f.say(k.Received.GetMessage())
 		}
 	case *teamv1.Event_Checked:
@@ -211,15 +211,15 @@ func (f *Fold) stream(d *teamv1.Delta) {
 	f.put(piece{artifact: deltaArtifact(d), add: !d.GetRestart()})
 }
 
-// progress makes a text, also one from below, the status of a task that works.
+// progress sets the status message of a working task. Progress of steps below it counts as well.
 func (f *Fold) progress(ev *teamv1.Event, p *teamv1.Progress) {
 	if !taskstate.Interrupted(f.state) {
 		f.turn(f.state, ev, p.GetMessage())
 	}
 }
 
-// stepEnded shows how a delegation ended. The task lists one that did not succeed, whatever
-// its answer says.
+// stepEnded shows how a delegation ended. A task lists each delegation that did not succeed, even
+// if its answer does not mention it.
 func (f *Fold) stepEnded(n *journal.Node) {
 	if n == nil || !f.has(n) {
 		return
@@ -235,20 +235,20 @@ func (f *Fold) stepEnded(n *journal.Node) {
 	}
 }
 
-// turn changes the status.
+// turn sets the status of the task as of an event. m is the status message; nil means none.
 func (f *Fold) turn(state a2av1.TaskState, ev *teamv1.Event, m *a2av1.Message) {
 	f.state, f.status = state, f.Placed(m)
 	f.statusAt = ev.GetTime().AsTime().Truncate(time.Millisecond)
 }
 
-// say adds a message to the history.
+// say adds a message to the history. It does nothing if m is nil.
 func (f *Fold) say(m *a2av1.Message) {
 	if m != nil {
 		f.history = append(f.history, f.Placed(m))
 	}
 }
 
-// Placed returns a message with the task's ids.
+// Placed returns a copy of a message with the ids of the task and its context, nil for nil.
 func (f *Fold) Placed(m *a2av1.Message) *a2av1.Message {
 	if m == nil {
 		return nil
@@ -262,11 +262,12 @@ func (f *Fold) Placed(m *a2av1.Message) *a2av1.Message {
 // ID returns the id of the task.
 func (f *Fold) ID() string { return agent.ChildTask(f.view.Root, f.scope) }
 
-// Task returns the task as it is. What its lists hold is shared: read only.
+// Task returns the task in its current state. The elements of its lists are shared and must not be
+// changed.
 func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
 
-// Snapshot returns the task as Task does. With details its metadata also holds what only
-// callers see that activated the team-run extension.
+// Snapshot returns the task like Task does. With details, the metadata also holds what is only
+// shown to callers that activated the team-run extension.
 func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	t := &a2av1.Task{
 		Id: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(nil, details),
@@ -281,43 +282,44 @@ func (f *Fold) Snapshot(details bool) *a2av1.Task {
 	return t
 }
 
+// taskStatus returns the status of the task.
 func (f *Fold) taskStatus() *a2av1.TaskStatus {
 	return &a2av1.TaskStatus{State: f.state, Message: f.status, Timestamp: timestamppb.New(f.statusAt)}
 }
 
-// Exists reports whether the scope is on record.
+// Exists reports whether the task has begun.
 func (f *Fold) Exists() bool { return f.state != a2av1.TaskState_TASK_STATE_UNSPECIFIED }
 
-// Visible reports whether the run is a task to its owner: not while it may
-// still be answered by a plain message.
+// Visible reports whether the owner sees the run as a task. It does not while the run may still be
+// answered by a plain message.
 func (f *Fold) Visible() bool { return f.Exists() && f.visible }
 
 // State returns the task's state.
 func (f *Fold) State() a2av1.TaskState { return f.state }
 
-// StatusAt returns when the status last changed, in milliseconds.
+// StatusAt returns when the status last changed, truncated to milliseconds.
 func (f *Fold) StatusAt() time.Time { return f.statusAt }
 
 // Terminal reports whether the task has ended.
 func (f *Fold) Terminal() bool { return f.ended != nil }
 
-// Last returns the sequence of the last event that the fold has seen of its scope.
+// Last returns the sequence number of the last event in the scope of the task.
 func (f *Fold) Last() int64 { return f.seq }
 
 // Root returns the id of the root task.
 func (f *Fold) Root() string { return f.view.Root }
 
-// Scope returns the scope of the task: empty for the root.
+// Scope returns the scope of the task, which is empty for the root.
 func (f *Fold) Scope() string { return f.scope }
 
-// ContextID returns the task's context.
+// ContextID returns the id of the task's context.
 func (f *Fold) ContextID() string { return f.view.Accepted.GetMessage().GetContextId() }
 
 // Agent returns the id of the root's agent.
 func (f *Fold) Agent() string { return f.view.Accepted.GetAgent() }
 
-// Serves reports whether a tenant fits a task: none, the root's agent, or the
-// child's own.
+// Serves reports whether a request for a tenant may access the task: an empty tenant, the root's
+// agent, or the member that works on the task of a child.
 func (f *Fold) Serves(tenant string) bool {
 	if tenant == "" || tenant == f.Agent() {
 		return true
@@ -326,18 +328,18 @@ func (f *Fold) Serves(tenant string) bool {
 	return n != nil && n.Delegated() && n.Path[strings.LastIndexByte(n.Path, '/')+1:] == tenant
 }
 
-// maxHistory is how many messages of its history a task is shown with.
+// maxHistory is the maximum number of history messages in a task that is shown.
 const maxHistory = 100
 
-// CutHistory keeps the last messages of a task's history, as many as history says and at
-// most maxHistory. With nil it keeps maxHistory of them.
+// CutHistory removes all but the last messages of a task's history and returns t. It keeps as many
+// as history says, at most maxHistory; nil means maxHistory.
 func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 	n := maxHistory
 	if history != nil {
 		n = min(int(*history), maxHistory)
 	}
 	if extra := len(t.GetHistory()) - n; extra > 0 {
-		t.History = slices.Clone(t.GetHistory()[extra:]) // holds nothing else
+		t.History = slices.Clone(t.GetHistory()[extra:]) // does not keep the removed messages in memory
 	}
 	if n == 0 {
 		t.History = nil
@@ -345,24 +347,25 @@ func CutHistory(t *a2av1.Task, history *int32) *a2av1.Task {
 	return t
 }
 
-// Answer is the message that the run ended with, nil without one. Shared: read only.
+// Answer returns the message with which the run ended, nil without one. The result must not be
+// changed.
 func (f *Fold) Answer() *a2av1.Message { return f.answer }
 
-// Ended is how the run ended; nil: it has not. Shared: read only.
+// Ended returns how the run ended, nil if it has not. The result must not be changed.
 func (f *Fold) Ended() *teamv1.Ended { return f.ended }
 
-// checked adds a warning for a middleware that failed and was skipped. A message that a
-// guardrail blocked is reported by the step or run that ends with it.
+// checked adds a warning for a middleware that failed and was skipped. A message that a guardrail
+// blocked is reported by the end of its step or run instead.
 func (f *Fold) checked(c *teamv1.Checked) {
 	if c.GetError() != nil && !c.GetBlocked() {
 		f.warn(c.GetError().GetMessage())
 	}
 }
 
-// maxShownWarnings bounds the warnings of a task.
+// maxShownWarnings is the maximum number of warnings in a task.
 const maxShownWarnings = 100
 
-// warn adds warnings, each once.
+// warn adds warnings, without duplicates.
 func (f *Fold) warn(texts ...string) {
 	for _, text := range texts {
 		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
@@ -371,8 +374,8 @@ func (f *Fold) warn(texts ...string) {
 	}
 }
 
-// given replaces the first message of the history with the one that the task was given,
-// if a middleware has changed it.
+// given replaces the first message of the history if a middleware has changed it before the task
+// began.
 func (f *Fold) given(in *teamv1.Input) {
 	m := in.GetMessage()
 	if m == nil {

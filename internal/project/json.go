@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// structOf returns a message as the Struct that its JSON form would be parsed to, and
-// false where it has none, such as for a text that is not UTF-8.
+// structOf returns the Struct that results from parsing a message's JSON form. It returns false if
+// there is no such form, for example if a text is not valid UTF-8.
 func structOf(m protoreflect.Message) (s *structpb.Struct, ok bool) {
 	s, ok = &structpb.Struct{Fields: map[string]*structpb.Value{}}, true
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -22,6 +22,7 @@ func structOf(m protoreflect.Message) (s *structpb.Struct, ok bool) {
 	return s, ok
 }
 
+// fieldValue returns the value of a field, which may be a list or a map.
 func fieldValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *structpb.Value, ok bool) {
 	switch {
 	case fd.IsList():
@@ -47,7 +48,7 @@ func fieldValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *struc
 	return jsonValue(fd, v)
 }
 
-// jsonValue returns a single value of a field.
+// jsonValue returns a single value of a field, list or map.
 func jsonValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *structpb.Value, ok bool) {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
@@ -77,7 +78,7 @@ func jsonValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (_ *struct
 	return structpb.NewStructValue(s), ok
 }
 
-// floatValue returns a number, or the name of one that JSON has no number for.
+// floatValue returns a number, or a string for values that JSON numbers cannot represent.
 func floatValue(f float64) *structpb.Value {
 	switch {
 	case math.IsNaN(f):
@@ -90,7 +91,7 @@ func floatValue(f float64) *structpb.Value {
 	return structpb.NewNumberValue(f)
 }
 
-// enumValue returns the name of an enum's value, or the number of one without a name.
+// enumValue returns the name of an enum value, or its number if it has no name.
 func enumValue(ed protoreflect.EnumDescriptor, n protoreflect.EnumNumber) *structpb.Value {
 	if value := ed.Values().ByNumber(n); value != nil {
 		return structpb.NewStringValue(string(value.Name()))
@@ -98,7 +99,8 @@ func enumValue(ed protoreflect.EnumDescriptor, n protoreflect.EnumNumber) *struc
 	return structpb.NewNumberValue(float64(n))
 }
 
-// wellKnownValue returns a message whose JSON form is not an object of its fields.
+// wellKnownValue returns the value of a message of package google.protobuf, whose JSON form may be
+// other than an object with its fields.
 func wellKnownValue(m protoreflect.Message) (*structpb.Value, bool) {
 	b, err := protojson.Marshal(m.Interface())
 	if err != nil {

@@ -11,36 +11,36 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// What members say becomes artifacts of their own, named by the path of the
-// member: as it comes, where the team streams it; results that the
-// answer joins; and what was finished when the task fails. The
-// artifact of the answer never holds any of it but what the answer says itself.
+// The output of members becomes artifacts of the task, named by the path of the member. Readers see
+// streamed text and artifacts if the team streams its members, the results that the answer
+// combines, and the finished results of a task that fails. The artifact of the answer holds only
+// the answer itself.
 
-// routeStep names the turns of a router, whose text is no answer.
+// routeStep is the name of the model turns of a router, whose text is not an answer.
 const routeStep = "route"
 
-// piece is what an event has put into an artifact.
+// piece is what an event has written to an artifact.
 type piece struct {
 	artifact  *a2av1.Artifact
 	add, last bool
-	by        *journal.Node // the delegation whose artifact it is; nil: it is the task's own
+	by        *journal.Node // the delegation that the artifact belongs to; nil for the task's own
 }
 
-// voice is what readers were shown of a delegation.
+// voice is the output of a delegation that readers were shown.
 type voice struct {
-	streamed string           // the artifact that its text went into
-	told     bool             // its result is an artifact of the task
-	metadata *structpb.Struct // of its artifacts
+	streamed string           // id of the artifact that holds its streamed text
+	told     bool             // its complete result is an artifact of the task
+	metadata *structpb.Struct // metadata of its artifacts; nil until the first one
 }
 
-// memberWork is what a fold shows of the steps below its scope.
+// memberWork is the output of the steps below the scope of a fold.
 type memberWork struct {
 	view  *journal.View
-	scope string // of the fold
+	scope string // the scope of the fold
 
 	output
-	members []*journal.Node          // the delegations below the scope, as they were decided
-	voices  map[*journal.Node]*voice // of those that were shown; nil: none was
+	members []*journal.Node          // the delegations below the scope, in the order of their decisions
+	voices  map[*journal.Node]*voice // by delegation, for those with shown output; nil without any
 }
 
 // has reports whether a step is a delegation below the scope.
@@ -48,7 +48,7 @@ func (m *memberWork) has(n *journal.Node) bool {
 	return n.Delegated() && agent.Within(n.Parent.Scope, m.scope)
 }
 
-// voice returns what readers were shown of a delegation.
+// voice returns the shown output of a delegation, which it creates if needed.
 func (m *memberWork) voice(n *journal.Node) *voice {
 	v := m.voices[n]
 	if v == nil {
@@ -61,19 +61,19 @@ func (m *memberWork) voice(n *journal.Node) *voice {
 	return v
 }
 
-// prose reports whether a step is a turn of a model that may be an answer.
+// prose reports whether a step is a model turn whose text may be an answer.
 func prose(n *journal.Node) bool {
 	return n.Step.GetKind() == teamv1.Step_KIND_MODEL && n.Step.GetName() != routeStep
 }
 
-// speaks reports whether streamed text of a step is the scope's own: a turn of
-// its own model.
+// speaks reports whether the streamed text of a step is the scope's own, because the step is a turn
+// of the scope's own model.
 func (m *memberWork) speaks(n *journal.Node) bool {
 	return n != nil && prose(n) && n.Parent.Scope == m.scope
 }
 
-// speaker returns the delegation that an event of a step below the task has output of. It
-// returns nil for events of other steps.
+// speaker returns the delegation whose output an event of step n holds. It returns nil if the
+// step's text is not an answer, or if the delegation is not below the scope.
 func (m *memberWork) speaker(n *journal.Node) *journal.Node {
 	if n != nil && !n.Delegated() {
 		if !prose(n) {
@@ -87,8 +87,8 @@ func (m *memberWork) speaker(n *journal.Node) *journal.Node {
 	return n
 }
 
-// shown is how much of a delegation's output readers of the task see: as much as
-// every team on the way to it shows.
+// shown returns how much of a delegation's output readers of the task see: the least that any team
+// between the delegation and the task allows.
 func (m *memberWork) shown(n *journal.Node) teamv1.Step_Inner {
 	shown := teamv1.Step_INNER_TEXT
 	for ; n.Scope != m.scope; n = n.Parent {
@@ -100,7 +100,7 @@ func (m *memberWork) shown(n *journal.Node) teamv1.Step_Inner {
 	return shown
 }
 
-// innerText adds streamed text of a member to its artifact.
+// innerText adds streamed text of a member to the member's artifact.
 func (m *memberWork) innerText(n *journal.Node, d *teamv1.Delta) {
 	n = m.speaker(n)
 	if n == nil || m.shown(n) != teamv1.Step_INNER_TEXT {
@@ -111,7 +111,7 @@ func (m *memberWork) innerText(n *journal.Node, d *teamv1.Delta) {
 	m.put(piece{artifact: m.memberArtifact(n, v.streamed, agent.TextParts(d.GetText())), add: !d.GetRestart(), by: n})
 }
 
-// innerArtifact shows an artifact of a member.
+// innerArtifact adds an artifact of a member to the task.
 func (m *memberWork) innerArtifact(n *journal.Node, u *teamv1.ArtifactUpdate) {
 	n = m.speaker(n)
 	if n == nil {
@@ -126,7 +126,7 @@ func (m *memberWork) innerArtifact(n *journal.Node, u *teamv1.ArtifactUpdate) {
 	m.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), by: n})
 }
 
-// visible are the parts that readers see.
+// visible returns those parts that readers see at a level.
 func visible(parts []*a2av1.Part, shown teamv1.Step_Inner) []*a2av1.Part {
 	switch shown {
 	case teamv1.Step_INNER_TEXT:
@@ -141,8 +141,8 @@ func visible(parts []*a2av1.Part, shown teamv1.Step_Inner) []*a2av1.Part {
 	return nil
 }
 
-// artifactID is the id of a member's artifact in the task: its own where that is
-// unique, as the id of its answer is.
+// artifactID returns the id in the task of a member's artifact with the id own. The id of the
+// member's answer is unique already; others are derived from own. An empty own means the answer.
 func (m *memberWork) artifactID(n *journal.Node, own string) string {
 	run := &agent.Run{Root: m.view.Root}
 	answer := run.ID(n.Scope, "artifact", 1)
@@ -152,7 +152,7 @@ func (m *memberWork) artifactID(n *journal.Node, own string) string {
 	return run.ID(n.Scope, "artifact/"+own, 1)
 }
 
-// memberArtifact is an artifact named by the member's path.
+// memberArtifact returns an artifact with the path of the member as its name.
 func (m *memberWork) memberArtifact(n *journal.Node, id string, parts []*a2av1.Part) *a2av1.Artifact {
 	v := m.voice(n)
 	if v.metadata == nil {
@@ -161,10 +161,10 @@ func (m *memberWork) memberArtifact(n *journal.Node, id string, parts []*a2av1.P
 	return &a2av1.Artifact{ArtifactId: id, Name: n.Path, Parts: parts, Metadata: v.metadata}
 }
 
-// task is the id of the task that a node is.
+// task returns the id of the task of a node.
 func (m *memberWork) task(n *journal.Node) string { return agent.ChildTask(m.view.Root, n.Scope) }
 
-// delegation returns a delegation as it is shown.
+// delegation returns a delegation as callers see it.
 func (m *memberWork) delegation(n *journal.Node) *teamv1.Delegation {
 	return &teamv1.Delegation{
 		Id: m.task(n), Path: n.Path, Kind: n.Step.GetKind(), Attempts: n.Tries,
@@ -172,7 +172,7 @@ func (m *memberWork) delegation(n *journal.Node) *teamv1.Delegation {
 	}
 }
 
-// delegations returns delegations as they are shown.
+// delegations returns delegations as callers see them, nil for an empty list.
 func (m *memberWork) delegations(list []*journal.Node) []*teamv1.Delegation {
 	if len(list) == 0 {
 		return nil
@@ -184,7 +184,7 @@ func (m *memberWork) delegations(list []*journal.Node) []*teamv1.Delegation {
 	return out
 }
 
-// resultOf is the result that a delegation has ended with, nil without one.
+// resultOf returns the result of a delegation that has succeeded, nil without one.
 func resultOf(n *journal.Node) *a2av1.Message {
 	if n.End.GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED || n.Spawned != nil || len(n.Reply.GetParts()) == 0 {
 		return nil
@@ -192,15 +192,15 @@ func resultOf(n *journal.Node) *a2av1.Message {
 	return n.Reply
 }
 
-// finished shows the result of a delegation where the team streams the member: what was
-// streamed is replaced, as it may not be all.
+// finished shows the result of a delegation if the team streams its members. It replaces streamed
+// text, which may be incomplete.
 func (m *memberWork) finished(n *journal.Node) {
 	if resultOf(n) != nil {
 		m.tell(n, m.shown(n))
 	}
 }
 
-// joined shows the results that the answer joins, by the ids of their steps.
+// joined shows the results that the answer combines. ids are those of their steps.
 func (m *memberWork) joined(ids []string) {
 	for _, id := range ids {
 		if n := m.view.Node(agent.Scope(m.scope, id)); n != nil && resultOf(n) != nil {
@@ -209,8 +209,8 @@ func (m *memberWork) joined(ids []string) {
 	}
 }
 
-// partial shows what was finished of a task that fails: the last
-// result of each piece of work, unless it went into the result of a team above it.
+// partial shows the finished results of a task that fails: the last result of each piece of work,
+// except those that are covered by the result of a team above them.
 func (m *memberWork) partial() {
 	last := map[string]*journal.Node{}
 	for _, n := range m.members {
@@ -225,8 +225,8 @@ func (m *memberWork) partial() {
 	}
 }
 
-// keyOf is the key of the delegations whose results stand for each other. A model's calls
-// are work of their own.
+// keyOf returns a key that is the same for delegations that repeat the same work, of which only the
+// last result is shown. Each call by a model is work of its own.
 func keyOf(n *journal.Node) string {
 	if n.Step.GetCallId() != "" {
 		return n.Scope
@@ -234,7 +234,8 @@ func keyOf(n *journal.Node) string {
 	return n.Path + "\x00" + n.Step.GetName()
 }
 
-// covered reports whether a team between the delegation and the task has succeeded.
+// covered reports whether a team between the delegation and the task has succeeded, so that the
+// result of that team includes the delegation's.
 func (m *memberWork) covered(n *journal.Node) bool {
 	for n = n.Parent; n.Scope != m.scope && n.Parent != nil; n = n.Parent {
 		if o := n.End.GetOutcome(); n.Delegated() && (o == teamv1.Outcome_OUTCOME_SUCCEEDED || o == teamv1.Outcome_OUTCOME_EMPTY) {
@@ -244,8 +245,8 @@ func (m *memberWork) covered(n *journal.Node) bool {
 	return false
 }
 
-// isWithheld reports whether a team between the delegation and the task shows
-// nothing of what its members say: guardrails look at its own answer.
+// isWithheld reports whether the delegation, or a team between it and the task, must not show its
+// output, because guardrails check the answer first.
 func (m *memberWork) isWithheld(n *journal.Node) bool {
 	for ; n.Scope != m.scope && n.Parent != nil; n = n.Parent {
 		if n.Delegated() && n.Step.GetWithheld() {
@@ -255,7 +256,8 @@ func (m *memberWork) isWithheld(n *journal.Node) bool {
 	return false
 }
 
-// tell puts the result of a delegation into its artifact, once.
+// tell shows the result of a delegation in its artifact. It does nothing after the complete result
+// was shown.
 func (m *memberWork) tell(n *journal.Node, shown teamv1.Step_Inner) {
 	parts := visible(n.Reply.GetParts(), shown)
 	if len(parts) == 0 || m.isWithheld(n) {

@@ -6,8 +6,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Public is an event as another server may see it; nil for one that is not. The
-// answer of the fold's task stands in its end.
+// Public returns an event as another server may see it, nil if it must not. The end of the fold's
+// own task holds its answer instead of a reference. ev must have been applied.
 func (f *Fold) Public(ev *teamv1.Event) *teamv1.Event {
 	if k, ok := ev.GetKind().(*teamv1.Event_Ended); ok && ev.GetScope() == f.scope && k.Ended.GetReplyRef() != 0 {
 		ended := proto.CloneOf(k.Ended)
@@ -17,8 +17,9 @@ func (f *Fold) Public(ev *teamv1.Event) *teamv1.Event {
 	return Public(ev)
 }
 
-// Public is an event as callers may see it, nil for one that is not shown: without
-// owner, pins, seed, trace, conversation, and what a model's provider wants back.
+// Public returns an event as callers may see it, nil if they must not. It omits the owner, pins,
+// seed, trace, history and conversation of the run, and the state that a model's provider wants
+// back.
 func Public(ev *teamv1.Event) *teamv1.Event {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Claimed:
@@ -30,7 +31,7 @@ func Public(ev *teamv1.Event) *teamv1.Event {
 	case *teamv1.Event_Ended:
 		if len(k.Ended.GetTurn().GetState()) > 0 {
 			ev = proto.CloneOf(ev)
-			ev.GetEnded().GetTurn().State = nil // between the model and its provider
+			ev.GetEnded().GetTurn().State = nil // only for the model's provider
 		}
 	}
 	return ev

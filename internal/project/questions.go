@@ -10,15 +10,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// questions are what a task, and what is below it, asks people, and what they answered.
+// questions are the questions of a task and the steps below it, with the answers.
 type questions struct {
 	tree    *journal.View
-	top     string                      // the scope of the task
-	answers []answer                    // to questions that are not open any more, in order
-	forgets func(*teamv1.Question) bool // nil: nothing is forgotten
+	top     string                      // scope of the task
+	answers []answer                    // answers to questions that are no longer open, in order
+	forgets func(*teamv1.Question) bool // selects the questions that are hidden; nil hides none
 }
 
-// open returns the open questions of the task, of what is below it too.
+// open returns the open questions of the task and the steps below it.
 func (s *questions) open() []*journal.Question {
 	list := s.tree.Questions(s.top)
 	if s.forgets == nil {
@@ -27,11 +27,11 @@ func (s *questions) open() []*journal.Question {
 	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.tree.Root, q.Event)) })
 }
 
-// Questions returns the open questions of the task, of what is below it too.
+// Questions returns the open questions of the task and the steps below it.
 func (s *questions) Questions() []*teamv1.Question { return s.Named("") }
 
-// Named returns the open questions that an answer may mean: those with the id that it
-// names, or of the delegation; for an empty name all.
+// Named returns the open questions that an answer may refer to: those with the question id or
+// delegation id named, or all of them if named is empty.
 func (s *questions) Named(named string) []*teamv1.Question {
 	var fit []*teamv1.Question
 	for _, q := range s.open() {
@@ -42,33 +42,33 @@ func (s *questions) Named(named string) []*teamv1.Question {
 	return fit
 }
 
-// Forget has the fold say nothing of the questions for which is returns true, nor of their
-// answers.
+// Forget hides the questions for which is returns true, and their answers.
 func (s *questions) Forget(is func(*teamv1.Question) bool) {
 	s.forgets = is
 	s.answers = slices.DeleteFunc(s.answers, func(a answer) bool { return is(a.question) })
 }
 
-// expire folds that nobody has answered in time.
+// expire folds an expiry. After that of a question, the task continues to work.
 func (f *Fold) expire(ev *teamv1.Event, e *teamv1.Expired) {
 	if e.GetLimit() == agent.LimitQuestion {
 		f.resume(ev)
 	}
 }
 
-// resume makes a task work again that waited.
+// resume sets the state of a task that waited for people to working.
 func (f *Fold) resume(ev *teamv1.Event) {
 	if taskstate.Interrupted(f.state) {
 		f.turn(a2av1.TaskState_TASK_STATE_WORKING, ev, nil)
 	}
 }
 
-// ask folds a question. An answer to an earlier one with the same id does not count for it.
+// ask folds a question. It removes the answers to earlier questions with the same id, which do not
+// answer this one.
 func (s *questions) ask(ev *teamv1.Event) {
 	s.answers = slices.DeleteFunc(s.answers, func(a answer) bool { return a.question.GetQuestion() == ev.GetAsked().GetQuestion() })
 }
 
-// QuestionOf is the question of a root that an Asked event puts on record.
+// QuestionOf returns the question that an Asked event of a root records.
 func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
 	a := ev.GetAsked()
 	return &teamv1.Question{
@@ -77,7 +77,7 @@ func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
 	}
 }
 
-// answered folds an answer: the questions that it closes and the answer become history.
+// answered folds an answer. The closed questions and the answer become part of the history.
 func (f *Fold) answered(ev *teamv1.Event, c journal.Change) {
 	a := ev.GetAnswered()
 	question := &teamv1.Question{Question: a.GetQuestion()}
@@ -90,15 +90,15 @@ func (f *Fold) answered(ev *teamv1.Event, c journal.Change) {
 	f.resume(ev)
 }
 
-// answer is a question and its answer.
+// answer is a question with its answer.
 type answer struct {
 	question *teamv1.Question
 	first    *teamv1.Answered
 }
 
-// FirstAnswer returns the latest answer to a question that is named by its id or its
-// delegation's, or to any question if named is empty. It returns nil if no answer is on record,
-// or if named is an open question.
+// FirstAnswer returns the latest answer to a question with the question id or delegation id named,
+// or to any question if named is empty. It returns nil if no answer is recorded, or if named refers
+// to an open question.
 func (s *questions) FirstAnswer(named string) *teamv1.Answered {
 	if named != "" && len(s.Named(named)) > 0 {
 		return nil
@@ -111,14 +111,14 @@ func (s *questions) FirstAnswer(named string) *teamv1.Answered {
 	return nil
 }
 
-// names reports whether an answer that names a question may mean q: by its id or its
-// delegation's; an empty name means any.
+// names reports whether named refers to q, by the question's id or that of its delegation. An empty
+// name refers to every question.
 func names(named string, q *teamv1.Question) bool {
 	return named == "" || named == q.GetQuestion() || named == q.GetDelegationId()
 }
 
-// WaitingState returns the state of a task that waits for people: auth required if it asks
-// for nothing else, else input required.
+// WaitingState returns the state of a task with open questions: auth required if all of them ask
+// for authentication, otherwise input required.
 func WaitingState(open []*journal.Question) a2av1.TaskState {
 	state := a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 	for _, q := range open {
@@ -130,7 +130,8 @@ func WaitingState(open []*journal.Question) a2av1.TaskState {
 	return state
 }
 
-// questionText is the status message of a task that waits: what is asked.
+// questionText returns the status message of a waiting task, with the parts of all open questions.
+// It is nil if they have none.
 func questionText(open []*journal.Question) *a2av1.Message {
 	if len(open) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func questionText(open []*journal.Question) *a2av1.Message {
 	for _, q := range open {
 		m.Parts = append(m.Parts, q.Event.GetAsked().GetMessage().GetParts()...)
 	}
-	if len(m.GetParts()) == 0 { // of a question without words
+	if len(m.GetParts()) == 0 { // the questions have no text
 		return nil
 	}
 	return m

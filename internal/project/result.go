@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// end closes the task.
+// end folds the end of the task.
 func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	f.ended = e
 	f.warn(e.GetWarnings()...)
@@ -31,8 +31,7 @@ func (f *Fold) end(ev *teamv1.Event, e *teamv1.Ended) {
 	f.turn(taskstate.Of(e.GetOutcome()), ev, f.endMessage(e))
 }
 
-// abandon ends a task whose step was decided and never begun when what it is
-// part of ends: nothing more will come of it.
+// abandon cancels a task whose step had not begun when a scope above it ended.
 func (f *Fold) abandon(ev *teamv1.Event) {
 	if f.Exists() && f.ended == nil {
 		f.seq = ev.GetSeq()
@@ -45,8 +44,8 @@ func (f *Fold) hasResult() bool {
 	return len(f.answer.GetParts()) > 0 && f.ended.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY
 }
 
-// keep shows the result of the last round of a run that has failed, or was stopped,
-// in a later one or before it was judged.
+// keep shows the latest result that was given to a judge, for a run that has failed or was stopped
+// without an answer.
 func (f *Fold) keep() {
 	if f.closed || !slices.ContainsFunc(f.handedIn.GetParts(), filled) {
 		return
@@ -55,7 +54,7 @@ func (f *Fold) keep() {
 	f.put(piece{artifact: f.result(f.kept), last: true})
 }
 
-// Kept returns the result that keep has shown, nil if it has shown none. Shared: read only.
+// Kept returns the result that keep has shown, nil without one. The result must not be changed.
 func (f *Fold) Kept() *a2av1.Message { return f.kept }
 
 // filled reports whether a part has content.
@@ -64,7 +63,8 @@ func filled(p *a2av1.Part) bool {
 	return !is || strings.TrimSpace(text.Text) != ""
 }
 
-// result is a message as the artifact of the answer. It replaces text that was streamed.
+// result returns the artifact of the answer m. It has the id of the streamed text, which it
+// replaces.
 func (f *Fold) result(m *a2av1.Message) *a2av1.Artifact {
 	id := f.streamed
 	if id == "" {
@@ -76,7 +76,8 @@ func (f *Fold) result(m *a2av1.Message) *a2av1.Artifact {
 	}
 }
 
-// endMessage says why a task did not succeed, or what its agent has it say.
+// endMessage returns the status message of an ended task: its error, its transfer to another
+// member, or the status that its agent has set.
 func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	if t := e.GetTransfer(); t != nil {
 		return f.handsOver(t)
@@ -93,21 +94,21 @@ func (f *Fold) endMessage(e *teamv1.Ended) *a2av1.Message {
 	return m
 }
 
-// output is the artifacts of a task.
+// output holds the artifacts of a task.
 type output struct {
 	artifacts []*a2av1.Artifact
-	pieces    []piece // what the last event has put into them, if that is told
-	tells     bool    // readers are told
-	closed    bool    // it takes no more
+	pieces    []piece // what the last event has written to them, if tells is set
+	tells     bool    // collect pieces, because readers receive updates
+	closed    bool    // ignore further output
 }
 
-// put stores an artifact, or adds parts to one.
+// put stores an artifact, or appends the parts of a piece to an existing one.
 func (o *output) put(p piece) {
 	if o.closed {
 		return
 	}
 	a := p.artifact
-	a = &a2av1.Artifact{ // the fold's own: it grows
+	a = &a2av1.Artifact{ // a copy, because the fold appends to it
 		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clone(a.GetParts()),
 		Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 	}
@@ -126,23 +127,24 @@ func (o *output) put(p piece) {
 	}
 }
 
+// deltaArtifact returns streamed text as an artifact.
 func deltaArtifact(d *teamv1.Delta) *a2av1.Artifact {
 	return &a2av1.Artifact{ArtifactId: d.GetArtifactId(), Name: "result", Parts: agent.TextParts(d.GetText())}
 }
 
-// Direct is the answer of a run that was no task.
+// Direct returns the answer of a run that is not visible as a task, as a plain message.
 func (f *Fold) Direct() *a2av1.Message {
 	m := f.Placed(f.answer)
 	m.TaskId = ""
 	return m
 }
 
-// RoutingURI names the extension by which an agent of another server takes part
-// in a swarm: a message carries a team.v1.RoutingRequest as metadata, the status
-// of the answer a team.v1.RoutingReply.
+// RoutingURI is the URI of the extension through which an agent on another server takes part in a
+// swarm. A message carries a team.v1.RoutingRequest as metadata, and the status of the answer a
+// team.v1.RoutingReply.
 const RoutingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
 
-// handsOver says in a status that control goes to a member of the caller's.
+// handsOver returns a status message that transfers control to another member of the caller's team.
 func (f *Fold) handsOver(t *teamv1.Transfer) *a2av1.Message {
 	text := "hands over to " + t.GetTo()
 	if t.GetMessage() != "" {

@@ -10,27 +10,28 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TeamRunURI names the extension under which tasks and their updates carry a
+// TeamRunURI is the URI of the extension under which tasks and their updates carry a
 // team.v1.TeamRun as metadata.
 const TeamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 
-// known is what readers always know of a task.
+// known is the part of a task whose changes all readers receive.
 type known struct {
 	state             a2av1.TaskState
-	at                time.Time // of the status
+	at                time.Time // time of the status
 	status            *a2av1.Message
 	questions, failed int
 	warnings          int
 	cancel, paused    bool
 }
 
+// known returns what readers know after the last event.
 func (f *Fold) known() known {
 	return known{f.state, f.statusAt, f.status, len(f.open()), len(f.failed), len(f.warnings), f.canceling(), f.Paused()}
 }
 
-// Project folds an event and returns what a reader of the task is told: state
-// changes, artifacts, questions, failures, warnings; with details also every decision, and
-// the start and end of every step, for readers that activated the extension.
+// Project folds an event and returns the updates for readers of the task: state changes, artifacts,
+// questions, failures and warnings. With details, for readers that activated the extension, these
+// also include every decision and the start and end of every step.
 func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	before, running := f.known(), f.ended == nil
 	f.tells = true
@@ -39,7 +40,7 @@ func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 		return append(f.artifactUpdates(ev, 1), f.statusUpdate(ev, details))
 	}
 	if !agent.Within(ev.GetScope(), f.scope) {
-		if f.Exists() && running && f.known() != before { // by a command for all
+		if f.Exists() && running && f.known() != before { // a command for the whole run has changed it
 			return []*a2av1.StreamResponse{f.statusUpdate(ev, details)}
 		}
 		return nil
@@ -56,7 +57,8 @@ func (f *Fold) Project(ev *teamv1.Event, details bool) []*a2av1.StreamResponse {
 	return f.artifactUpdates(ev, 0)
 }
 
-// artifactUpdates tell what the event has put into artifacts; with room for more.
+// artifactUpdates returns updates for what the event has written to artifacts. The slice has
+// capacity for room more updates.
 func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamResponse {
 	if len(f.pieces)+room == 0 {
 		return nil
@@ -74,14 +76,16 @@ func (f *Fold) artifactUpdates(ev *teamv1.Event, room int) []*a2av1.StreamRespon
 	return out
 }
 
+// statusUpdate returns an update with the current status, about an event.
 func (f *Fold) statusUpdate(ev *teamv1.Event, details bool) *a2av1.StreamResponse {
 	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_StatusUpdate{StatusUpdate: &a2av1.TaskStatusUpdateEvent{
 		TaskId: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(ev, details),
 	}}}
 }
 
-// metadata is the task's TeamRun, told with ev where that is set. Details add
-// what that event is, and to the task itself and at its end the whole run.
+// metadata returns the task's TeamRun for an update about ev, or for the task itself if ev is nil.
+// Details add a description of the event and, to the task itself and the update that ends it, the
+// whole run.
 func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
 		Seq: f.seq, Questions: f.Questions(), Paused: f.Paused(), FailedDelegations: f.delegations(f.failed), CancelRequested: f.canceling(),
@@ -99,8 +103,8 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	return Metadata(r)
 }
 
-// context is what the work on the task knows besides what it was given: of the root with
-// what its brief says.
+// context returns the context that the task works with, besides its input: for the root with that
+// of the brief. It is nil without any.
 func (f *Fold) context() map[string]*structpb.Value {
 	if f.scope == "" {
 		return f.view.Context()
@@ -111,8 +115,8 @@ func (f *Fold) context() map[string]*structpb.Value {
 	return nil
 }
 
-// describe adds what an event is: where it comes from, and what was decided or
-// became of a delegation.
+// describe adds what an event is to r: where it comes from, and what was decided or how a
+// delegation changed.
 func describe(r *teamv1.TeamRun, root string, ev *teamv1.Event) {
 	r.Path = ev.GetAgent()
 	r.DelegationId = agent.ChildTask(root, ev.GetScope())
@@ -131,7 +135,7 @@ func describe(r *teamv1.TeamRun, root string, ev *teamv1.Event) {
 	}
 }
 
-// kindOf is the name of the event's kind, as its field is called.
+// kindOf returns the name of the event's kind, which is the name of its field in the oneof.
 func kindOf(ev *teamv1.Event) string {
 	m := ev.ProtoReflect()
 	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind")); fd != nil {
@@ -140,8 +144,8 @@ func kindOf(ev *teamv1.Event) string {
 	return ""
 }
 
-// Metadata puts a TeamRun under its URI, in the protocol's JSON form. It is nil where there
-// is none, see structOf.
+// Metadata returns a Struct that holds r in its JSON form under TeamRunURI. It returns nil if r has
+// no JSON form, see structOf.
 func Metadata(r *teamv1.TeamRun) *structpb.Struct {
 	s, ok := structOf(r.ProtoReflect())
 	if !ok {

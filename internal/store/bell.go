@@ -13,14 +13,13 @@ const Everybody = ""
 // account.
 func EveryoneOf(account string) string { return account + "/" }
 
-// Audiences returns those that an owner belongs to: the owner, its account, and
-// Everybody.
+// Audiences returns the audiences that an owner belongs to: the owner, its account, and Everybody.
 func Audiences(owner string) [3]string {
 	return [3]string{owner, EveryoneOf(a2a.AccountOf(owner)), Everybody}
 }
 
-// Bell wakes the watchers that a change may concern. The zero value has no watchers.
-// Safe for concurrent use.
+// Bell wakes the watchers that a change may concern. The zero value has no watchers. It is safe for
+// concurrent use.
 type Bell struct {
 	mu       sync.Mutex
 	watchers map[chan struct{}]string // owner of each watcher; guarded by mu
@@ -64,7 +63,7 @@ func (b *Bell) RingIf(concerned func(audience string) bool) {
 	}
 }
 
-// Poke leaves one signal in a channel that holds one.
+// Poke sends a signal to a channel with a buffer of one, unless one is pending. It never blocks.
 func Poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -12,22 +12,22 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Limits of one journal. What ends a run is taken beyond them.
+// Limits of one journal. Events that end a run or a step are accepted beyond them.
 const (
 	MaxEvents = 51_200
-	MaxBytes  = 50 << 20 // as encoded
+	MaxBytes  = 50 << 20 // of all encoded events
 )
 
-// RequestWindow is how long a repeated request is recognized, unless a store is
-// configured with another time for message ids.
+// RequestWindow is how long a repeated request is recognized, unless a store is configured with
+// another time for message ids.
 const RequestWindow = 24 * time.Hour
 
-// serverKey reports whether this server made a key; otherwise the key is the id of a
-// caller's message, which never has a slash.
+// serverKey reports whether this server made a key. Other keys are the ids of callers' messages,
+// which do not contain a slash.
 func serverKey(key string) bool { return strings.Contains(key, "/") }
 
-// AgentOf returns the agent that a key counts for: the agent of a caller's message, or
-// an empty id for a key that this server made.
+// AgentOf returns the agent for which a key is unique: the given agent for the id of a caller's
+// message, or an empty id for a key that this server made.
 func AgentOf(key, agent string) string {
 	if serverKey(key) {
 		return ""
@@ -51,11 +51,11 @@ func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswe
 // RootEnd reports whether an event ends its run.
 func RootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
 
-// Closes reports whether an event belongs to the end of a run or a step, which
-// a full journal still takes.
+// Closes reports whether an event belongs to the end of a run or a step, so that a full journal
+// still accepts it.
 func Closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
 
-// Consumes returns the inbox row that an event names, or 0.
+// Consumes returns the number of the inbox row that an event records, 0 without one.
 func Consumes(ev *teamv1.Event) int64 {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Received:
@@ -68,8 +68,9 @@ func Consumes(ev *teamv1.Event) int64 {
 	return 0
 }
 
-// TooLate is the event that shows what was acknowledged and nobody took before
-// the end of the run: a message. Of a command nothing is left to show: nil.
+// TooLate returns the event that records an input which was acknowledged, but not recorded before
+// the run ended. It returns nil for a command, which has no message to show. end is the end of the
+// run.
 func TooLate(in *teamv1.Inbound, end *teamv1.Event) *teamv1.Event {
 	late := &teamv1.Received{TooLate: true, Inbound: in.GetN()}
 	switch k := in.GetKind().(type) {
@@ -83,7 +84,7 @@ func TooLate(in *teamv1.Inbound, end *teamv1.Event) *teamv1.Event {
 	return &teamv1.Event{Scope: in.GetScope(), Agent: end.GetAgent(), Kind: &teamv1.Event_Received{Received: late}}
 }
 
-// Size returns the size of events as encoded, in bytes.
+// Size returns the total size of encoded events in bytes.
 func Size(events []*teamv1.Event) (n int64) {
 	for _, ev := range events {
 		n += int64(proto.Size(ev))
@@ -91,8 +92,9 @@ func Size(events []*teamv1.Event) (n int64) {
 	return n
 }
 
-// Admit reports why a journal that holds so many events and bytes, and perhaps
-// its end, does not take events of a size, all or none: a2a.ErrTerminal, a2a.ErrLimit.
+// Admit returns an error if a journal does not accept the events: a2a.ErrTerminal if the run has
+// ended, or a2a.ErrLimit if the journal is full. ended, count and bytes describe the journal, and
+// size is the encoded size of the events. Either all events are accepted or none.
 func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event, size int64) error {
 	closing := true
 	for _, ev := range events {

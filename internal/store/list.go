@@ -7,10 +7,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// DefaultPageSize is that of A2A.
+// DefaultPageSize is the default number of tasks on a page, see A2A 1.0.
 const DefaultPageSize = 50
 
-// Oldest is the earliest status time that a filter selects.
+// Oldest returns the earliest status time that a filter selects, in nanoseconds since the Unix
+// epoch.
 func Oldest(f a2a.Filter) int64 {
 	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
 		return minTime
@@ -21,5 +22,5 @@ func Oldest(f a2a.Filter) int64 {
 	return f.StatusAfter.UnixNano()
 }
 
-// minTime is the earliest time that nanoseconds can tell.
+// minTime is the earliest time that can be represented in nanoseconds.
 const minTime = -1 << 63

@@ -5,7 +5,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// RolesOf returns the roles that a question is found by; none of other events.
+// RolesOf returns the roles by which a question is found, none for events that ask no question.
 func RolesOf(ev *teamv1.Event) []string { return a2a.FindableRoles(ev.GetAsked().GetRoles()) }
 
 // Unanswered returns nil, or an *a2a.AnsweredError if an input answers a question that

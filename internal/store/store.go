@@ -12,9 +12,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Store stores everything that a server records. Every store implements all of it, and
-// package storetest has its contract as tests. Who needs only a part takes the interface of
-// that part. A Store is safe for concurrent use.
+// Store stores everything that a server records. Every store implements all of it, and package
+// storetest has its contract as tests. Code that needs only a part of it uses the interface of that
+// part. A Store is safe for concurrent use.
 type Store interface {
 	a2a.Store
 	a2a.Overview

@@ -10,24 +10,24 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// tokenLife is how long a page token is good.
+// tokenLife is how long a page token is valid.
 const tokenLife = time.Hour
 
-// Cursor is where a listing stands.
+// Cursor is a position in a listing.
 type Cursor struct {
-	// ID is of the last task listed; empty is the beginning.
+	// ID is the id of the last task listed; empty means the beginning.
 	ID string
-	// At is that task's status time, in nanoseconds.
+	// At is the status time of that task, in nanoseconds since the Unix epoch.
 	At int64
-	// Total is how many tasks there were on the first page.
+	// Total is the number of tasks when the first page was read.
 	Total int
 }
 
-// Sealer makes page tokens that only their owner can use, for the same filter,
-// and that tell nothing.
+// Sealer makes encrypted page tokens. A token is valid only for the owner and the filter that it
+// was made for.
 type Sealer struct{ aead cipher.AEAD }
 
-// NewSealer takes an AES key; one of a wrong size is a programming error.
+// NewSealer returns a Sealer with an AES key. It panics if the key has a wrong size.
 func NewSealer(key []byte) Sealer {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -40,7 +40,7 @@ func NewSealer(key []byte) Sealer {
 	return Sealer{aead: aead}
 }
 
-// Seal returns a token for what follows a cursor.
+// Seal returns a token for the page after a cursor.
 func (s Sealer) Seal(owner string, f a2a.Filter, c Cursor, now time.Time) string {
 	var b []byte
 	b = binary.AppendVarint(b, now.Add(tokenLife).Unix())
@@ -51,8 +51,8 @@ func (s Sealer) Seal(owner string, f a2a.Filter, c Cursor, now time.Time) string
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open returns the cursor of a filter's token; without a token that of the
-// beginning. a2a.ErrPageToken.
+// Open returns the cursor in the filter's page token. Without a token it returns that of the
+// beginning. The error is a2a.ErrPageToken.
 func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) {
 	if f.PageToken == "" {
 		return Cursor{}, nil
@@ -65,7 +65,7 @@ func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) 
 	if err != nil {
 		return Cursor{}, a2a.ErrPageToken
 	}
-	var fields [3]int64 // as sealed with this key: well formed
+	var fields [3]int64 // well formed, because they were sealed with this key
 	for i := range fields {
 		v, n := binary.Varint(b)
 		fields[i], b = v, b[max(n, 0):]
@@ -76,7 +76,8 @@ func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) 
 	return Cursor{Total: int(fields[1]), At: fields[2], ID: string(b)}, nil
 }
 
-// bound is what a token is tied to. The page size is not: it may change from page to page.
+// bound returns what a token is valid for. It does not include the page size, which may change
+// between pages.
 func bound(owner string, f a2a.Filter) []byte {
 	var b []byte
 	for _, s := range []string{owner, f.Agent, f.ContextID} {

@@ -10,24 +10,23 @@ import (
 
 // URLs of stores.
 const (
-	// MemoryURL is the store in the memory of the process.
+	// MemoryURL is the URL of the store in the memory of the process.
 	MemoryURL = "memory:"
-	// SQLite begins the URL of a store in a file: sqlite:FILE.
+	// SQLite is the prefix of the URL of a SQLite store: sqlite:FILE.
 	SQLite = "sqlite:"
 )
 
-// errURL is what is wrong with a URL that names no store.
+// errURL is the error for a URL that does not name a store.
 var errURL = errors.New("a store is memory:, sqlite:FILE or postgres://USER@HOST/DATABASE")
 
-// errAt is what is wrong with a URL of which nobody can say where the password ends:
-// part of it would be taken for a host, and shown.
+// errAt is the error for a URL with more than one @ before the host. It is ambiguous where the
+// password ends, so that part of it could be shown as the host.
 var errAt = errors.New("a store's URL has one @ before the host; write an @ in a user or password as %40")
 
 // twoAts matches a URL with more than one @ before its path.
 var twoAts = regexp.MustCompile(`^[^/]*//[^/?#]*@[^/?#]*@`)
 
-// CheckURL says whether a URL can name a store. Whether that can be opened is
-// another question.
+// CheckURL returns an error if a URL cannot name a store. It does not open the store.
 func CheckURL(raw string) error {
 	if IsPostgres(raw) && twoAts.MatchString(raw) {
 		return errAt
@@ -38,22 +37,22 @@ func CheckURL(raw string) error {
 	return errURL
 }
 
-// IsPostgres reports whether a URL names a database that several processes share.
+// IsPostgres reports whether a URL names a PostgreSQL database, which several processes can share.
 func IsPostgres(raw string) bool {
 	return strings.HasPrefix(raw, "postgres://") || strings.HasPrefix(raw, "postgresql://")
 }
 
-// concealed stands for a password.
+// concealed replaces a password.
 const concealed = "xxxxx"
 
-// Redacted is a store's URL for people and logs: without passwords.
+// Redacted returns a store's URL without passwords, for people and logs.
 func Redacted(raw string) string {
 	if CheckURL(raw) != nil {
 		if scheme, rest, _ := strings.Cut(raw, ":"); rest != "" && !strings.ContainsAny(scheme, "= ") {
 			return scheme + ":…"
 		}
 		if strings.ContainsAny(raw, "=@") {
-			return "…" // whatever it is, it may hold a password
+			return "…" // it may hold a password
 		}
 	}
 	if !IsPostgres(raw) {
@@ -73,12 +72,11 @@ func Redacted(raw string) string {
 	return u.Redacted()
 }
 
-// plainParameters are those of a PostgreSQL URL that hold no secret. Others may, also
-// mistyped ones.
+// plainParameters are the parameters of a PostgreSQL URL that hold no secret. All others, including
+// mistyped ones, are concealed.
 var plainParameters = []string{"host", "port", "user", "dbname", "sslmode", "connect_timeout", "application_name", "target_session_attrs"}
 
-// Conceal takes the passwords of a store's URL out of a text, where they stand as
-// part of an address.
+// Conceal replaces the passwords of a store's URL in a text, if they appear in it as part of a URL.
 func Conceal(text, raw string) string {
 	if raw == "" {
 		return text

@@ -13,62 +13,69 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Approvals finds the open questions that roles may answer, in the tasks of all owners
-// in the same store. It is the only part of a store that
-// shows something to others than the owner. It has every such question from the
-// commit of its Asked to that of what closes it. Safe for concurrent use.
+// Approvals is the part of a store that finds open questions that are addressed to
+// roles, in the tasks of all owners of an account. It is the only part of a store that returns
+// data of other owners than the caller. A question can be found from the commit of its Asked
+// event until the commit of the event that closes it. Implementations must be safe for concurrent
+// use.
 type Approvals interface {
-	// Questions returns open questions in the order of their tasks' ids, and of a
-	// task as they were asked; more says that there are others behind them.
+	// Questions returns the open questions that f selects, ordered by the id of the root task
+	// and, within a task, in the order in which they were asked. more reports whether there are
+	// further questions after the last one.
 	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
-	// Root returns the key of a root task of an account, which any owner of the account
-	// may own. The caller of Root checks who may answer which of its questions. The error
-	// is ErrNotFound if the account has no such task.
+	// Root returns the key of a root task in an account, whoever in the account owns it. The
+	// caller must check which questions of the task the user may answer. Root returns ErrNotFound
+	// if the account has no such task.
 	Root(ctx context.Context, account, id string) (Key, error)
 }
 
-// QuestionFilter selects open questions that roles may answer.
+// QuestionFilter selects open questions that are addressed to roles.
 type QuestionFilter struct {
-	// Account whose tasks ask. Required.
+	// Account is the account whose tasks are searched. Required.
 	Account string
-	// Roles: those that one of these may answer; EveryRole: all.
+	// Roles selects the questions addressed to at least one of these roles. EveryRole selects the
+	// questions to any role instead.
 	Roles     []string
 	EveryRole bool
-	// Except leaves out the tasks of an owner.
+	// Except is an owner whose tasks are left out. Empty leaves out none.
 	Except string
-	// Root, where set: only of this root, of a scope and below.
+	// Root selects one root task, and Scope a scope in it and all below. An empty Root selects
+	// all tasks.
 	Root, Scope string
-	// Agent, where set: only of roots that were given to it.
+	// Agent selects the root tasks that were sent to this agent. Empty selects all.
 	Agent string
-	// After is the root and the sequence behind which to begin.
+	// After and AfterSeq are the root id and the sequence number of the last question of the
+	// previous page. An empty After selects the first page.
 	After    string
 	AfterSeq int64
-	// Limit is how many at most. Required.
+	// Limit is the maximum number of questions. Required.
 	Limit int
 }
 
-// RoleQuestion is an open question that roles may answer.
+// RoleQuestion is an open question that is addressed to roles.
 type RoleQuestion struct {
-	// Task is the root that asks.
+	// Task is the root task in which the question was asked.
 	Task Key
-	// Agent that the root was given to.
+	// Agent is the id of the agent that the root task was sent to.
 	Agent string
-	// Asked is the event that asked. Shared: read only.
+	// Asked is the event that asked the question. It is shared; do not modify it.
 	Asked *teamv1.Event
 }
 
-// role is how roles are written, in the configuration too.
+// role matches valid names of roles, here and in the configuration.
 var role = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// IsRole reports whether a text can be a role: 1 to 63 of a-z, 0-9, _ and -,
-// beginning with a letter or digit.
+// IsRole reports whether s is a valid name of a role: 1 to 63 of the characters a-z, 0-9, "_" and
+// "-", beginning with a letter or digit.
 func IsRole(s string) bool { return role.MatchString(s) }
 
-// MaxRoles is how many roles a question is found by; of one with more the first count.
+// MaxRoles is the maximum number of roles by which a question can be found. If a question names
+// more, the first MaxRoles are used.
 const MaxRoles = 16
 
-// FindableRoles returns the roles that a question to these is found by. What is no role,
-// which a remote agent may ask, nobody has.
+// FindableRoles returns the roles by which a question to the given roles can be found: without
+// duplicates, invalid names and those above MaxRoles. Invalid names can come from remote agents;
+// nobody has such a role.
 func FindableRoles(asked []string) []string {
 	var list []string
 	for _, r := range asked {
@@ -79,9 +86,9 @@ func FindableRoles(asked []string) []string {
 	return list
 }
 
-// QuestionsFor returns a page of the open questions of other tasks of the caller's
-// account that it may answer by a role. The filter's account, roles and owner are
-// set here.
+// QuestionsFor returns a page of the open questions in tasks of other owners in the caller's
+// account that the caller may answer because of its roles. It sets the Account, Roles, EveryRole
+// and Except of f itself. The second result reports whether there are more.
 func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQuestion, bool, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -98,13 +105,16 @@ func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQue
 	return list, more, nil
 }
 
-// Answer is SendMessage for the answer to a question, and returns at once. Of a task
-// of somebody else in the caller's account it takes the answer to a question that the
-// caller may answer by a role; the task is not shown then: it is nil. Errors: those of
-// SendMessage; UNSUPPORTED_OPERATION for a task that asks nothing; PERMISSION_DENIED for
-// a question of the caller's own task to roles of which it has none; QUESTION_ANSWERED for
-// a question that it might have answered, as long as the task is kept; TASK_NOT_FOUND for
-// all that it may not answer elsewhere.
+// Answer is like SendMessage with the answer to a question, and returns without waiting for the
+// task. It also accepts the answer to a question in a task of another owner in the account, if
+// the caller has one of the roles that the question is addressed to. The task is then not shown:
+// the result is nil.
+//
+// Errors are those of SendMessage and, besides: UNSUPPORTED_OPERATION if the task has no open
+// question; PERMISSION_DENIED if the question in the caller's own task is addressed to roles that
+// the caller does not have; QUESTION_ANSWERED if the caller could have answered the question but
+// another answer came first, as long as the task is stored; and TASK_NOT_FOUND for any other
+// question that the caller may not answer.
 func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.Task, error) {
 	who, s, err := h.checked(ctx, req)
 	if err != nil {
@@ -125,9 +135,9 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	return project.CutHistory(f.Snapshot(details(ctx)), historyOf(req.GetConfiguration())), nil
 }
 
-// answerByRole leaves an answer for a task of somebody else. The error is none where
-// the caller may answer nothing there, and never might: whether there is such a task is
-// not said.
+// answerByRole records an answer for a task of another owner. It returns the error none if the
+// caller may not answer any question of the task, and never could, so that the caller does not
+// learn whether there is such a task.
 func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
 	root, _ := agent.SplitTask(s.message.GetTaskId())
 	var err error
@@ -170,7 +180,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 		return err
 	}
 	_, _, err = h.c.Store.Put(ctx, key, in, digest, nil)
-	h.c.Wake(root) // also after an error: it may be on record
+	h.c.Wake(root) // also after an error: the input may have been recorded
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none
 	}
@@ -180,9 +190,9 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	return nil
 }
 
-// askedOfRoles returns the fold of a task of somebody else in the caller's account, with
-// those of its questions alone that the caller may answer by a role, or might have. The
-// error is none where there is no such task, and where it is damaged.
+// askedOfRoles returns a task of another owner in the caller's account, with only those of its
+// questions that the caller may answer because of its roles, or could have answered. It returns
+// the error none if there is no such task or its record is damaged.
 func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
 	if h.c.Approvals == nil || len(who.Roles) == 0 && !who.EveryRole {
 		return Key{}, nil, none
@@ -207,12 +217,13 @@ func (h *Handler) askedOfRoles(ctx context.Context, who Caller, id string, none 
 	return key, f, nil
 }
 
-// answerKey tells the same answer again from another one, among all that its giver
-// sends. What the giver answered is not at hand once the question is closed.
+// answerKey returns the key that identifies an answer among everything that its sender sends, so
+// that a repeated answer is recognized. It is derived from the task, the question and the
+// message, because the answer that was recorded cannot be read once the question is closed.
 func answerKey(s *send) (string, error) {
 	digest, err := digestOf(s.message.GetTaskId()+"\x00"+s.question, s.message)
 	return "answer/" + hex.EncodeToString(digest), err
 }
 
-// maxQuoted is the number of bytes of an answer that an error repeats.
+// maxQuoted is the maximum number of bytes of an answer that an error repeats.
 const maxQuoted = 256

@@ -6,30 +6,31 @@ import (
 	"strings"
 )
 
-// Caller is who makes a call, as authentication established it.
+// Caller identifies who makes a call. The authentication of the server sets it with WithCaller.
 type Caller struct {
-	// Account is the security boundary.
+	// Account is the security boundary: a caller never sees tasks of another account.
 	Account string
-	// Principal is who acts within it.
+	// Principal is the user or program within the account.
 	Principal string
-	// Manages: it may make, change and delete teams and agents.
+	// Manages permits to create, change and delete teams and agents.
 	Manages bool
-	// Roles that it has: it may answer what tasks of its account ask them.
+	// Roles lists the caller's roles. The caller may answer questions that tasks of its account
+	// address to them.
 	Roles []string
-	// EveryRole: it has all roles that there are.
+	// EveryRole says that the caller has all roles.
 	EveryRole bool
 }
 
-// Owner is what a caller's tasks are kept under: account/principal.
+// Owner returns the name under which the caller's tasks are stored: account/principal.
 func (c Caller) Owner() string { return c.Account + "/" + c.Principal }
 
-// AccountOf is the account of an owner.
+// AccountOf returns the account of an owner, the part before the slash.
 func AccountOf(owner string) string {
 	account, _, _ := strings.Cut(owner, "/")
 	return account
 }
 
-// Has reports whether it has one of these roles.
+// Has reports whether the caller has at least one of the given roles.
 func (c Caller) Has(roles []string) bool {
 	return c.EveryRole && len(roles) > 0 || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
 }
@@ -40,19 +41,19 @@ type (
 	traceKey      struct{}
 )
 
-// WithCaller returns a context of a call by c.
+// WithCaller returns a context for a call made by c.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns who makes the call of ctx.
+// CallerOf returns the caller of ctx. ok is false if none is set.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
 }
 
-// WithExtensions returns a context of a call that activates the protocol
-// extensions of these URIs (A2A-Extensions).
+// WithExtensions returns a context for a call that activates the protocol extensions with these
+// URIs, as in the A2A-Extensions header.
 func WithExtensions(ctx context.Context, uris ...string) context.Context {
 	return context.WithValue(ctx, extensionsKey{}, uris)
 }
@@ -63,11 +64,13 @@ func ExtensionsOf(ctx context.Context) []string {
 	return uris
 }
 
-// WithTrace returns a context with the caller's trace headers, which go on record.
+// WithTrace returns a context with the trace headers of the caller, which are recorded with the
+// task.
 func WithTrace(ctx context.Context, headers map[string]string) context.Context {
 	return context.WithValue(ctx, traceKey{}, headers)
 }
 
+// traceOf returns the headers set by WithTrace.
 func traceOf(ctx context.Context) map[string]string {
 	headers, _ := ctx.Value(traceKey{}).(map[string]string)
 	return headers

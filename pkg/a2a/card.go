@@ -13,18 +13,18 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Bindings of A2A, as cards name them.
+// Names of the protocol bindings in agent cards.
 const (
 	BindingJSONRPC  = "JSONRPC"
 	BindingHTTPJSON = "HTTP+JSON"
 	BindingGRPC     = "GRPC"
 )
 
-// Bindings returns all bindings in the order in which cards list them.
+// Bindings returns all bindings, in the order in which cards list them by default.
 func Bindings() []string { return []string{BindingJSONRPC, BindingHTTPJSON, BindingGRPC} }
 
-// Card returns the public card of an agent, of the default one for an empty
-// tenant. Errors: AGENT_NOT_FOUND, also when there is no default.
+// Card returns the public card of the agent that tenant names. If tenant is empty, that is the
+// default agent. It returns AGENT_NOT_FOUND if there is no such agent, or no default.
 func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
 	id, a, err := h.resolve(ctx, tenant)
 	if err != nil {
@@ -41,14 +41,13 @@ func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, er
 	return h.cards.of(ctx, id, info)
 }
 
-// cards makes the cards of a handler.
+// cards builds the agent cards of a handler.
 type cards struct {
 	c      *Config
-	pushes bool // push notifications are supported
+	pushes bool // whether push notifications are supported
 }
 
-// of returns the card of an agent that says info of itself, with signatures where
-// cards are signed.
+// of returns the card of the agent with this id and description, signed if Config.Sign is set.
 func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av1.AgentCard, error) {
 	card := b.unsigned(ctx, id, info)
 	if b.c.Sign == nil {
@@ -60,8 +59,8 @@ func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av
 	return card, nil
 }
 
-// unsigned makes a card of an agent's info. Id and name are where the agent is
-// served, not what it calls itself.
+// unsigned returns the card without signatures. The id is the one under which the agent is
+// served, which need not be the one in info.
 func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
 	card := &a2av1.AgentCard{
 		Name: info.GetName(), Description: info.GetDescription(), Version: b.c.Version,
@@ -94,11 +93,12 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 	return card
 }
 
+// yes returns a pointer to b, for optional fields.
 func yes(b bool) *bool { return &b }
 
-// interfaces returns the bindings of an agent as its card lists them. The tenant of
-// HTTP+JSON is part of the URL, because some clients ignore the field and would reach
-// the default agent.
+// interfaces returns the interfaces of an agent for its card. The HTTP+JSON interface has the
+// tenant in the URL only, because some clients ignore the tenant field and would reach the
+// default agent.
 func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
 	if at := b.c.Interfaces.GRPC; at != "" {
@@ -122,8 +122,8 @@ func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterfac
 	return list
 }
 
-// skills are the agent's own and its members'. A card must name at least one:
-// an agent without any is one itself.
+// skills returns the skills of an agent for its card. A card must have at least one skill, so for
+// an agent without skills it returns one that stands for the agent itself.
 func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
 	var list []*a2av1.AgentSkill
 	for _, s := range info.GetSkills() {
@@ -157,8 +157,8 @@ func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
 	return []*a2av1.AgentSkill{{Id: id, Name: name, Description: description, Tags: []string{tag}}}
 }
 
-// facts are an agent's metadata as the extension's parameters: for a team type,
-// mode and member_count.
+// facts returns the metadata of an agent as the parameters of the team-run extension. For a team
+// these are type, mode and member_count. It returns nil if there are none.
 func facts(info *teamv1.AgentInfo) *structpb.Struct {
 	if len(info.GetMetadata()) == 0 {
 		return nil

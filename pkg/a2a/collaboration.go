@@ -12,39 +12,43 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Start is a collaboration to begin: a task with a brief.
+// Start describes a collaboration to start: a task of a team, with a brief.
 type Start struct {
-	// Agent is the team's id.
+	// Agent is the id of the team.
 	Agent string
-	// Message is what the team is given; its id makes the start unique, as that of
-	// SendMessage does.
+	// Message is the message to the team. Its id makes the start idempotent, as for SendMessage.
+	// It must not name a task.
 	Message *a2av1.Message
-	// Brief is what everybody who works on it may read.
+	// Brief is the description of the collaboration that all its agents may read.
 	Brief *teamv1.Brief
-	// Limits bound this collaboration besides those of the team; nil is none.
+	// Limits apply to this collaboration in addition to those of the team. Nil means no further
+	// limits.
 	Limits *teamv1.Limits
-	// Deadline is when it must have ended; zero is never.
+	// Deadline is the time by which the collaboration must have ended. Zero means no deadline;
+	// see also the maximum duration in Brief.
 	Deadline time.Time
-	// Concurrent is how many collaborations of the team may run at once, 1 at least.
+	// Concurrent is the maximum number of collaborations of the team that may run at the same
+	// time, including this one. Values below 1 count as 1.
 	Concurrent int
-	// Entry is the catalog entry that defines the team; empty if it is not in a catalog.
+	// Entry is the catalog entry that defines the team. It is empty if the team is not in a
+	// catalog.
 	Entry string
 }
 
 // Stop says how a task is to be stopped.
 type Stop struct {
-	// Force cuts what runs; not set: it is waited for, and nothing more begins.
+	// Force cancels running work. If it is false, running work finishes and nothing new begins.
 	Force bool
-	// SavePartial keeps the artifacts of the task. Not set: it has none from then on;
-	// everything else is shown as before.
+	// SavePartial keeps the artifacts of the task. If it is false, the task shows no artifacts
+	// from then on; all else is shown as before.
 	SavePartial bool
-	// Reason in words, for the record.
+	// Reason is a text for the record.
 	Reason string
 }
 
-// Start begins a collaboration and returns at once. Errors: those of SendMessage,
-// COLLABORATION_IN_PROGRESS if Concurrent collaborations of the team are running, and
-// AGENT_NOT_FOUND if its catalog entry has been deleted.
+// Start starts a collaboration and returns without waiting for it. Errors are those of
+// SendMessage and, besides: COLLABORATION_IN_PROGRESS if s.Concurrent collaborations of the team
+// are running, and AGENT_NOT_FOUND if the catalog entry has been deleted.
 func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -70,7 +74,8 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	return h.journals.fold(ctx, in.key, "")
 }
 
-// deadline is when the collaboration must have ended; nil is never.
+// deadline returns the earlier of the deadline and the end of the maximum duration, or nil if
+// there is neither.
 func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 	at := s.Deadline
 	if most := s.Brief.GetMaxDuration().AsDuration(); most > 0 && (at.IsZero() || now.Add(most).Before(at)) {
@@ -82,23 +87,25 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(at)
 }
 
-// Pause has a task begin nothing more until Resume. What runs goes on to its
-// end, also at peers, and so do tasks of their own that it has begun. It returns when
-// that is on record, for which it waits some seconds at most for what is about to begin,
-// and no cancel waits for it; a task that is paused, stops or has ended is returned as it
-// is. Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a part of a task.
+// Pause prevents all steps of a task from beginning until Resume is called. Running steps finish,
+// also those of remote agents, and detached tasks continue. Pause returns when the pause has been
+// recorded; before that, it waits at most a few seconds for steps that are about to begin.
+// Meanwhile the task can be canceled. If the task is paused, is being stopped or has ended, it is
+// returned unchanged. Errors: TASK_NOT_FOUND, and UNSUPPORTED_OPERATION if the id is that of a
+// delegation within a task.
 func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_PAUSE)
 }
 
-// Resume has a task go on that was paused: the time that it stood still does not
-// count. One that is not is returned as it is. Errors: as of Pause.
+// Resume continues a paused task. The time of the pause does not count towards the timeout of the
+// task. A task that is not paused is returned unchanged. Errors are those of Pause.
 func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_RESUME)
 }
 
-// turn puts a pause or its end on record, once: it is the n-th of the task. One that
-// was left for the task before and is not on record yet, as nobody drives it, counts.
+// turn sends the task a pause or resume command, unless it is in that state already. Pauses and
+// resumes of a task alternate and are numbered, and each number is used only once. A command that
+// was sent before but is not recorded yet, because no process drives the task, counts as well.
 func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*Fold, error) {
 	f, err := h.whole(ctx, id)
 	if err != nil {
@@ -118,14 +125,14 @@ func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Comman
 		case !left:
 			return f, nil
 		default:
-			n-- // the last one that was left is this one: it is waited for
+			n-- // the last command sent is the wanted one: wait for it
 		}
 		return h.command(ctx, f, turnKey(f, n), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.Switches() > n })
 	}
 	return f, nil
 }
 
-// turned reports whether the turn of a task after n was left for it.
+// turned reports whether the pause or resume with the number n was sent to the task.
 func (h *Handler) turned(ctx context.Context, f *Fold, n int) (bool, error) {
 	who, _ := CallerOf(ctx)
 	_, err := h.c.Store.Sent(ctx, who.Owner(), "", turnKey(f, n))
@@ -138,13 +145,14 @@ func (h *Handler) turned(ctx context.Context, f *Fold, n int) (bool, error) {
 	return true, nil
 }
 
-// turnKey is the key of the turn of a task after n, among all that the owner sends.
+// turnKey returns the key of the pause or resume with the number n, among everything that the
+// owner sends.
 func turnKey(f *Fold, n int) string { return "turn/" + f.Root() + "/" + strconv.Itoa(n) }
 
-// Stop ends a task: its outcome is CANCELED, and the record says that it was stopped.
-// It waits for the end as CancelTask does. A task that has
-// ended is returned as it is; of several stops the first says what is shown, and
-// each that is forced cuts what runs. Errors: as of Pause.
+// Stop ends a task with the outcome CANCELED and records that it was stopped. It waits for the
+// end, like CancelTask. A task that has ended is returned unchanged. If a task is stopped several
+// times, the first stop decides what is shown of it, and any stop with Force cancels running
+// work. Errors are those of Pause.
 func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
 	f, err := h.whole(ctx, id)
 	if err != nil || f.Terminal() {
@@ -159,7 +167,8 @@ func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
 	}, (*Fold).Terminal)
 }
 
-// whole returns a task of the caller that is no part of another one.
+// whole returns a root task of the caller, or an error if the id is that of a delegation within a
+// task.
 func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
 	f, err := h.owned(ctx, "", id)
 	if err != nil {

@@ -11,74 +11,73 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Conversations keeps what runs remember of the context that they belong to. Without
-// it a context id is echoed and means nothing more. An error of it fails no run. Safe
-// for concurrent use.
+// Conversations is the part of a store that stores the conversation of each context:
+// what agents were asked, what they answered and their state. Without it (Config.Conversations), a
+// context id is returned to the client but has no further effect. An error of its methods never
+// fails a run. Implementations must be safe for concurrent use.
 //
-// Entries have their place in the conversation, from 1, in the order in which
-// exchanges were committed. A run reads up to the place that was the last when it
-// was accepted, so a replay reads what the run has read. At least the last
-// KeptEntries of each path are kept; a conversation that nothing was added to for
-// the retention time is deleted.
+// Entries of a conversation are numbered from 1, in the order in which the exchanges were
+// committed. A run reads entries up to the position that was the last one when the run was
+// accepted, so that a replay reads the same. At least the last KeptEntries of each path are kept.
+// A conversation to which nothing was added for the retention time is deleted.
 type Conversations interface {
-	// Position returns the place of the last entry; 0 for a conversation that
-	// there is none of.
+	// Position returns the number of the last entry, or 0 if there is no such conversation.
 	Position(ctx context.Context, t Thread) (int64, error)
-	// Recall returns what the agent at a path knows of a conversation up to a
-	// place: its last agent.HistoryLength entries, and the keys it has set. What it
-	// returns is shared: read only. ErrDataLoss.
+	// Recall returns what the agent at path knows of a conversation up to the position upTo: the
+	// last agent.HistoryLength entries and the state. The result is shared; do not modify it. It
+	// returns ErrDataLoss if the record is damaged.
 	Recall(ctx context.Context, t Thread, path string, upTo int64) (Recollection, error)
-	// Remember adds an exchange, all of it or nothing. A task adds once: adding
-	// again changes nothing. The exchange is not kept by reference.
+	// Remember adds an exchange to a conversation, completely or not at all. It is idempotent: a
+	// task adds only one exchange. It does not keep references to e.
 	Remember(ctx context.Context, t Thread, e Exchange) error
 }
 
-// KeptEntries is how many entries a path of a conversation has at most; the
-// oldest go first.
+// KeptEntries is the maximum number of entries of a path that are kept. The oldest are deleted
+// first.
 const KeptEntries = 1000
 
-// Unread as a teamv1.Conversation's history: its place could not be read when the run
-// was accepted.
+// Unread is the value of Conversation.history in the record of a run whose position could not be
+// read when the run was accepted.
 const Unread = -1
 
-// Thread names a conversation. Two owners who use the same context id have
-// nothing in common.
+// Thread names a conversation. The same context id names different conversations for different
+// owners.
 type Thread struct {
-	// Owner is account/principal.
+	// Owner is the owner of the conversation, as account/principal.
 	Owner string
-	// ContextID is A2A's.
+	// ContextID is the context id of A2A.
 	ContextID string
 }
 
 // Recollection is what the agent at a path knows of a conversation.
 type Recollection struct {
-	// History: what it was asked and what it answered, oldest first.
+	// History holds what the agent was asked and answered, oldest first.
 	History []*a2av1.Message
-	// State: the keys that it has set.
+	// State holds the values that the agent has set, by key.
 	State map[string]*structpb.Value
 }
 
-// Exchange is what a run adds to its conversation.
+// Exchange is what a run adds to its conversation when it ends.
 type Exchange struct {
-	// Task is the run's root.
+	// Task is the id of the root task.
 	Task string
-	// By says what each agent adds, in the order in which they ended; one that
-	// worked twice is there twice.
+	// By holds what each agent adds, in the order in which the agents ended. An agent that worked
+	// twice appears twice.
 	By []Contribution
 }
 
 // Contribution is what one agent adds to a conversation.
 type Contribution struct {
-	// Path of the agent.
+	// Path is the path of the agent.
 	Path string
-	// Messages are new entries, oldest first.
+	// Messages holds the new entries, oldest first.
 	Messages []*a2av1.Message
-	// State are keys that were set; null takes a key away.
+	// State holds changed values by key. A null value deletes the key.
 	State map[string]*structpb.Value
 }
 
-// Merged returns a conversation's state with changes applied: a null takes its
-// key away. Neither is changed.
+// Merged returns state with changes applied; a null value deletes its key. Neither argument is
+// modified.
 func Merged(state, changes map[string]*structpb.Value) map[string]*structpb.Value {
 	merged := make(map[string]*structpb.Value, len(state)+len(changes))
 	for k, v := range state {
@@ -94,12 +93,12 @@ func Merged(state, changes map[string]*structpb.Value) map[string]*structpb.Valu
 	return merged
 }
 
-// placeTime bounds how long the place of a conversation is waited for: a run can do
-// without.
+// placeTime is the maximum time to wait for the position of a conversation, since a run can do
+// without it.
 const placeTime = 5 * time.Second
 
-// conversation is what a new run of an agent reads of the context that its
-// message names. A context that is new has nothing to read.
+// conversation returns what a new run of an agent reads of its conversation. kept may be nil. fresh
+// says that the context is new, so that there is nothing to read.
 func conversation(ctx context.Context, kept Conversations, a agent.Agent, t Thread, fresh bool) *teamv1.Conversation {
 	v := &teamv1.Conversation{ContextId: t.ContextID}
 	if kept == nil || fresh || !agent.Remembers(a) {
@@ -109,7 +108,7 @@ func conversation(ctx context.Context, kept Conversations, a agent.Agent, t Thre
 	defer cancel()
 	n, err := kept.Position(ctx, t)
 	if err != nil {
-		n = Unread // the run tells
+		n = Unread // the run reports that its history could not be read
 	}
 	v.History = n
 	return v

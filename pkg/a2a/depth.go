@@ -9,8 +9,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// CheckDepth returns the error of an event of an agent with data that nests deeper than
-// nesting.MaxLevels, which clients could not read; nil for all others.
+// CheckDepth returns an error if an event of an agent has data nested deeper than
+// nesting.MaxLevels, which clients could not decode. It returns nil for all other events.
 func CheckDepth(ev *teamv1.Event) error {
 	var parts []*a2av1.Part
 	var metadata *structpb.Struct

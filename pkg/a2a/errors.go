@@ -11,7 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Reasons of the protocol's own errors (A2A 1.0.1). Wire texts; never change one.
+// Reasons of the errors that A2A 1.0 defines, in section 3.3.2. Clients depend on them, so they
+// never change.
 const (
 	ReasonTaskNotFound                 = "TASK_NOT_FOUND"
 	ReasonTaskNotCancelable            = "TASK_NOT_CANCELABLE"
@@ -24,29 +25,30 @@ const (
 	ReasonVersionNotSupported          = "VERSION_NOT_SUPPORTED"
 )
 
-// Error is an error of the protocol, or a bad request with every fault in it.
-// Reason, Message, Violations and Details cross every border; Err stays inside.
+// Error is an error that the protocol defines, or an invalid request with all its violations. All
+// fields but Err are sent to clients.
 type Error struct {
 	// Reason is one of the constants above, or agent.ReasonInvalidRequest.
 	Reason string
-	// Code is its class.
+	// Code is the class of the error.
 	Code agent.Code
-	// Message is for the caller.
+	// Message is for users: what is wrong and what to do.
 	Message string
-	// Violations name what is wrong with the request, field by field.
+	// Violations lists the invalid fields of a request.
 	Violations []Violation
-	// Details are data for the caller.
+	// Details holds more information for users, by key.
 	Details map[string]string
-	// RetryAfter is how long to wait at least before the call is repeated; 0 says nothing.
+	// RetryAfter is the minimum time to wait before the call is repeated. 0 means that nothing is
+	// known about that.
 	RetryAfter time.Duration
-	// Err is the cause; never shown to a caller.
+	// Err is the cause. It is never shown to users.
 	Err error
 }
 
-// Violation is one fault of a request.
+// Violation describes one invalid field of a request.
 type Violation = agent.Violation
 
-// Error returns the reason, the message and the cause: for logs, not for callers.
+// Error returns the reason, the message and the cause. The text is for logs, not for users.
 func (e *Error) Error() string {
 	s := e.Reason + ": " + e.Message
 	if e.Err != nil {
@@ -55,17 +57,17 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is an Error with the same reason.
+// Is reports whether target is an *Error with the same reason.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Reason == e.Reason
 }
 
-// Protocol reports whether the error is one of the protocol's own, so that its
-// domain is a2a-protocol.org.
+// Protocol reports whether the protocol defines the error. The domain in its error details is
+// then a2a-protocol.org.
 func (e *Error) Protocol() bool {
 	switch e.Reason {
 	case ReasonTaskNotFound, ReasonTaskNotCancelable, ReasonPushNotificationNotSupported, ReasonUnsupportedOperation,
@@ -76,7 +78,7 @@ func (e *Error) Protocol() bool {
 	return false
 }
 
-// Public returns what crosses every border, as an error of pkg/agent: all but the cause.
+// Public returns e as an *agent.Error, without the cause.
 func (e *Error) Public() *agent.Error {
 	return &agent.Error{
 		Reason: e.Reason, Code: e.Code, Message: e.Message, Violations: e.Violations, Details: e.Details,
@@ -84,12 +86,12 @@ func (e *Error) Public() *agent.Error {
 	}
 }
 
-// TaskNotFound is the error for a task that does not exist, or is not the caller's.
+// TaskNotFound returns the error for a task that does not exist or belongs to another owner.
 func TaskNotFound(id string) *Error {
 	return &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: fmt.Sprintf("there is no task %q", clip(id))}
 }
 
-// TaskNotCancelable is the error for the cancel of a task that has ended.
+// TaskNotCancelable returns the error for canceling a task that has ended in this state.
 func TaskNotCancelable(id string, state a2av1.TaskState) *Error {
 	return &Error{
 		Reason: ReasonTaskNotCancelable, Code: agent.CodeFailedPrecondition,
@@ -97,8 +99,8 @@ func TaskNotCancelable(id string, state a2av1.TaskState) *Error {
 	}
 }
 
-// PushNotificationNotSupported is the error of every call about webhooks where
-// there are none: they are switched off, or the store keeps none.
+// PushNotificationNotSupported returns the error for all calls about push notifications if they
+// are turned off or there are no Config.Pushes.
 func PushNotificationNotSupported() *Error {
 	return &Error{
 		Reason: ReasonPushNotificationNotSupported, Code: agent.CodeFailedPrecondition,
@@ -106,12 +108,13 @@ func PushNotificationNotSupported() *Error {
 	}
 }
 
-// UnsupportedOperation is the error for what cannot be done to this task or agent.
+// UnsupportedOperation returns the error for an operation that is not possible for this task or
+// agent.
 func UnsupportedOperation(format string, args ...any) *Error {
 	return &Error{Reason: ReasonUnsupportedOperation, Code: agent.CodeFailedPrecondition, Message: fmt.Sprintf(format, args...)}
 }
 
-// VersionNotSupported is the error for a call in another version of the protocol.
+// VersionNotSupported returns the error for a call in another version of the protocol.
 func VersionNotSupported(version string) *Error {
 	return &Error{
 		Reason: ReasonVersionNotSupported, Code: agent.CodeFailedPrecondition,
@@ -120,8 +123,8 @@ func VersionNotSupported(version string) *Error {
 	}
 }
 
-// ExtensionSupportRequired is the error for a call that does not activate an
-// extension of the protocol that cards say is required.
+// ExtensionSupportRequired returns the error for a call that does not activate the protocol
+// extension with this URI, although agent cards say that it is required.
 func ExtensionSupportRequired(uri string) *Error {
 	return &Error{
 		Reason: ReasonExtensionSupportRequired, Code: agent.CodeFailedPrecondition,
@@ -130,15 +133,15 @@ func ExtensionSupportRequired(uri string) *Error {
 	}
 }
 
-// Faults gathers what is wrong with a request: all of it is answered together.
+// Faults collects the violations of a request, so that one error reports all of them.
 type Faults []Violation
 
-// Add adds what is wrong with a field.
+// Add adds a violation for a field. The description is formatted from format and args.
 func (f *Faults) Add(field, format string, args ...any) {
 	*f = append(*f, Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 }
 
-// Err is INVALID_REQUEST with all of them; nil where there are none.
+// Err returns an INVALID_REQUEST error with all violations, or nil if there are none.
 func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil
@@ -146,7 +149,7 @@ func (f Faults) Err() error {
 	return Invalid(f...)
 }
 
-// Invalid is the error for a request with faults: all of them, in order.
+// Invalid returns the INVALID_REQUEST error for a request with these violations.
 func Invalid(faults ...Violation) *Error {
 	texts := make([]string, len(faults))
 	for i, f := range faults {
@@ -158,10 +161,11 @@ func Invalid(faults ...Violation) *Error {
 	}
 }
 
-// clip bounds what an error repeats of a request.
+// clip shortens a text from a request to the length that an error repeats.
 func clip(s string) string { return clipTo(s, 128) }
 
-// clipTo is the beginning of a text, in whole characters, of so many bytes at most.
+// clipTo returns the first most bytes of s and, if that shortens it, an ellipsis. Invalid UTF-8
+// is replaced.
 func clipTo(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\uFFFD")
@@ -169,11 +173,13 @@ func clipTo(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "\uFFFD") + "…"
 }
 
+// stateName returns the name of a state without the prefix TASK_STATE_.
 func stateName(s a2av1.TaskState) string {
 	return strings.TrimPrefix(s.String(), "TASK_STATE_")
 }
 
-// mayNot is the error for an answer to roles that its giver has not.
+// mayNot returns the error for an answer to a question that is addressed to roles the caller does
+// not have.
 func mayNot(q *teamv1.Question) error {
 	roles := strings.Join(q.GetRoles(), ", ")
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
@@ -181,8 +187,9 @@ func mayNot(q *teamv1.Question) error {
 		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
 }
 
-// questionAnswered is the error for a second answer, for a caller that may read the
-// task, or might have given the first.
+// questionAnswered returns the error for a second answer to a question. The caller must be
+// permitted to read the task or to have given the first answer, because the error repeats that
+// answer.
 func questionAnswered(first *teamv1.Answered) error {
 	text := clipTo(agent.Text(first.GetMessage()), maxQuoted)
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonQuestionAnswered,
@@ -190,13 +197,14 @@ func questionAnswered(first *teamv1.Answered) error {
 		With("question", clip(first.GetQuestion())).With("answered_by", clip(first.GetBy())).With("answer", text)
 }
 
+// pushNotFound returns the error for a push configuration that the task does not have.
 func pushNotFound(task, id string) *Error {
 	e := TaskNotFound(task)
 	e.Message = "task " + strconv.Quote(clip(task)) + " has no push configuration " + strconv.Quote(clip(id))
 	return e
 }
 
-// tooManyPushes is the error of one configuration more than there may be.
+// tooManyPushes returns the error for one push configuration more than permitted.
 func tooManyPushes(most int, of string) error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"%s has %d push configurations, as many as there may be; delete one, or replace it by its id", of, most).With("max_push_configs", strconv.Itoa(most))

@@ -11,10 +11,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// isFor reports whether the caller may see the extended card.
 func (e ExtendedCard) isFor(c Caller) bool {
 	return len(e.For) == 0 || slices.Contains(e.For, c.Account) || slices.Contains(e.For, c.Owner())
 }
 
+// extended returns the extended cards of an agent.
 func (b cards) extended(id string) []ExtendedCard {
 	if b.c.Extended == nil {
 		return nil
@@ -22,10 +24,10 @@ func (b cards) extended(id string) []ExtendedCard {
 	return b.c.Extended(id)
 }
 
-// GetExtendedAgentCard returns the public card with what the first extended card
-// for the caller adds. Errors: UNAUTHENTICATED without a caller;
-// UNSUPPORTED_OPERATION where the agent has none, as its public card says;
-// EXTENDED_AGENT_CARD_NOT_CONFIGURED where it has none for the caller.
+// GetExtendedAgentCard returns the public card of an agent with the additions of the first
+// extended card that is for the caller; see A2A 1.0, section 3.1.11. Errors: UNAUTHENTICATED if
+// there is no caller; UNSUPPORTED_OPERATION if the agent has no extended cards, as its public
+// card says; EXTENDED_AGENT_CARD_NOT_CONFIGURED if none of them is for the caller.
 func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -50,7 +52,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	return h.cards.of(ctx, id, extend(info, all[i]))
 }
 
-// extend is an agent's info with what an extended card adds.
+// extend returns a copy of info with the additions of an extended card.
 func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
 	info = proto.CloneOf(info)
 	if e.Description != "" {
@@ -67,8 +69,8 @@ func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
 	return info
 }
 
-// ExtendedCardNotConfigured is the error for a caller for whom an agent has no
-// extended card, while it has one for others.
+// ExtendedCardNotConfigured returns the error for a caller that none of the agent's extended
+// cards is for.
 func ExtendedCardNotConfigured(id string) error {
 	return &Error{
 		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
@@ -78,8 +80,9 @@ func ExtendedCardNotConfigured(id string) error {
 
 type baseKey struct{}
 
-// WithBase returns a context of a call that reached the server by another base URL
-// than Interfaces says: cards name that one for REST and JSON-RPC. Empty is none.
+// WithBase returns a context for a call that reached the server under another base URL than that
+// in Interfaces. Cards returned to this call have that URL for the REST and JSON-RPC interfaces.
+// An empty url changes nothing.
 func WithBase(ctx context.Context, url string) context.Context {
 	if url == "" {
 		return ctx
@@ -87,6 +90,7 @@ func WithBase(ctx context.Context, url string) context.Context {
 	return context.WithValue(ctx, baseKey{}, url)
 }
 
+// baseOf returns the URL set by WithBase, or "".
 func baseOf(ctx context.Context) string {
 	url, _ := ctx.Value(baseKey{}).(string)
 	return url

@@ -8,10 +8,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Begin puts a task on record that follows from a run: one that the run detaches, or
-// one that tells of its end. acc says all of it but its pins and its conversation,
-// which are added to it; its owner is not asked. A task id that is known begins nothing,
-// also with another message. Errors: AGENT_NOT_FOUND, else the store's.
+// Begin creates a task that results from a run: a detached task, or the task that reports the end
+// of a detached task to the agent that started it. acc describes the task, except for its pins
+// and its conversation, which Begin adds. Permissions are not checked; the owner in acc is used.
+// Begin is idempotent: if there is a task with this id, it does nothing, even if the message
+// differs. Errors: AGENT_NOT_FOUND, and errors of the store.
 func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	a, err := h.Find(ctx, acc.GetAgent())
 	if err != nil {
@@ -29,15 +30,15 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 		return err
 	}
 	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
-	h.c.Wake(acc.GetTaskId())                     // also after an error: it may be on record
-	if err != nil && !errors.Is(err, ErrReused) { // with other words, when the end came twice
+	h.c.Wake(acc.GetTaskId())                     // also after an error: the task may have been recorded
+	if err != nil && !errors.Is(err, ErrReused) { // with another text, if the end was reported twice
 		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
 	}
 	return nil
 }
 
-// Outcome returns how a root task of an owner ended, with its reply as a message; nil
-// while it has not. Errors: TASK_NOT_FOUND, the store's.
+// Outcome returns how a root task has ended, including its reply message. It returns nil and no
+// error if the task has not ended. Errors: TASK_NOT_FOUND, and errors of the store.
 func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
 	f, err := h.journals.fold(ctx, k, "")
 	if err != nil || f.Ended() == nil {

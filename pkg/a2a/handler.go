@@ -1,6 +1,7 @@
-// Package a2a is the task handler: what A2A means, over any agent. It creates
-// tasks, leaves inputs for those who drive their runs, and reads journals; it
-// knows neither teams nor bindings, nor who drives.
+// Package a2a implements the operations of A2A 1.0, section 3, and those of the Agent service,
+// for any agent. It creates tasks, sends them inputs and reads their journals. It does not run
+// agents: the engine does, and both communicate through the Store. The package does not depend on
+// teams or on protocol bindings.
 package a2a
 
 import (
@@ -18,113 +19,118 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Agents are the agents that a handler serves; the agent manager is one.
+// Agents is the set of agents that a handler serves. The agent manager implements it.
 type Agents interface {
 	// Get returns an agent, or an *agent.Error with the reason AGENT_NOT_FOUND.
 	Get(id string) (agent.Agent, error)
-	// IDs returns all ids, sorted.
+	// IDs returns the ids of all agents, sorted.
 	IDs() []string
 }
 
-// Pinner is what Agents can be besides: agents whose definitions change while
-// they are served. A run then goes on with the one it began with, also in
-// another process. Without it a run is always driven by the agent that Get returns.
-// Safe for concurrent use.
+// Pinner is an optional interface of Agents whose definitions may change while they are served.
+// It ties a run to the revisions with which it began, also if another process continues it. If
+// Agents does not implement it, a run always uses the agent that Get returns. Implementations
+// must be safe for concurrent use.
 type Pinner interface {
-	// Pins returns the revisions that a run of the agent begins with, its own
-	// among them, once Pinned can find them again: they are on record. The answer
-	// is shared: read only. Errors: as of Get, else the store's.
+	// Pins returns the current revisions of the agent and of all agents that it uses. They must
+	// be stored before Pins returns, so that Pinned can find them. The result is shared; do not
+	// modify it. Errors are those of Get and of the store.
 	Pins(ctx context.Context, id string) (*teamv1.Pins, error)
-	// Pinned returns an agent at the revision that a run began with; release says
-	// that the run is not driven any more. An *agent.Error ends the run: the
-	// revision cannot be had any more, INTERRUPTED. Any other error is tried again.
+	// Pinned returns the agent at the revision in pins. The caller must call release when it has
+	// stopped driving the run. If the error is an *agent.Error, the revision is no longer
+	// available, and the run ends as INTERRUPTED; after any other error the call is repeated
+	// later.
 	Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
 }
 
-// Finder is what Agents can be besides: agents that are added while they are served,
-// also in another process, of which this one may not have heard yet. Safe for
-// concurrent use.
+// Finder is an optional interface of Agents to which agents may be added while they are served,
+// by this process or by another one. Implementations must be safe for concurrent use.
 type Finder interface {
-	// Find is Get for the id of a call: it looks for one that Get does not know.
-	// Errors: as of Get, else why it could not look.
+	// Find is like Get, but also looks for an agent that this process does not know yet. Errors
+	// are those of Get, or why the search failed.
 	Find(ctx context.Context, id string) (agent.Agent, error)
 }
 
-// Config of a Handler. Agents and Store are required.
+// Config configures a Handler. Agents and Store are required.
 type Config struct {
-	// Agents that are served; a Pinner is asked for the pins of each new task,
-	// a Finder for the agents of calls.
+	// Agents is the set of agents to serve. If it implements Pinner, each new task is tied to the
+	// current revisions; if it implements Finder, calls also reach agents that were added
+	// elsewhere. Required.
 	Agents Agents
-	// Store keeps the tasks.
+	// Store stores tasks, journals and inboxes. Required.
 	Store Store
-	// Overview, Approvals, Conversations and Pushes are further parts of the store, usually
-	// the same value as Store. Without Overview (nil) tasks are not listed side by side for
-	// monitors and collaborations; without Approvals only the owner of a task may answer its
-	// questions; without Conversations a context id has no effect on runs; without Pushes
-	// push notifications are not supported.
+	// Overview, Approvals, Conversations and Pushes are further parts of the store, usually the
+	// same value as Store. Each may be nil: without Overview the tasks of an owner are not listed
+	// for monitors and collaborations; without Approvals only the owner of a task may answer its
+	// questions; without Conversations a context id has no effect on runs; without Pushes push
+	// notifications are not supported.
 	Overview      Overview
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
-	// Wake tells the engine that a run is due.
+	// Wake tells the engine that the run of this root task has work to do. It may be called more
+	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)
-	// DefaultAgent answers calls without a tenant; empty: the only agent there
-	// is, or none.
+	// DefaultAgent is the id of the agent for calls without a tenant. If it is empty, these calls
+	// go to the only agent; if there are several, they are rejected.
 	DefaultAgent string
-	// Interfaces are where the agents are reached, for their cards.
+	// Interfaces holds the addresses for agent cards.
 	Interfaces Interfaces
-	// Version of the program, for cards and records.
+	// Version is the version of the program, for agent cards and records. The default is "dev".
 	Version string
-	// Security is what cards say about how to authenticate; nil is nothing.
+	// Security holds the security schemes for agent cards, by name. Nil means that cards have
+	// none.
 	Security map[string]*a2av1.SecurityScheme
-	// Sign puts signatures on a card; unset: cards are not signed.
+	// Sign adds signatures to a card. If it is nil, cards are not signed.
 	Sign func(*a2av1.AgentCard) error
-	// Extended returns the extended cards of an agent, the first for a caller being
-	// the caller's; unset: there are none.
+	// Extended returns the extended cards of an agent. The first one that is for the caller is
+	// used. If it is nil, there are no extended cards.
 	Extended func(id string) []ExtendedCard
-	// Clock tells the time; unset is time.Now.
+	// Clock returns the current time. The default is time.Now.
 	Clock func() time.Time
-	// CancelWait is how long CancelTask waits for the end; 0 is 10 s.
+	// CancelWait is the maximum time for which CancelTask, Stop, Pause and Resume wait for their
+	// effect. The default is 10 seconds.
 	CancelWait time.Duration
-	// Streams bounds the streams that are open.
+	// Streams limits the open streams.
 	Streams Streams
-	// RequireTeamRun has cards say that the team-run extension is required; who
-	// serves the handler refuses calls without it.
+	// RequireTeamRun makes agent cards say that the team-run extension is required. The server
+	// then rejects calls without it; the Handler does not.
 	RequireTeamRun bool
-	// ForgetMessageIDs treats every message as new, even if its id was sent before;
-	// otherwise a repeated message gets the answer of the first one. Keys of the Agent
-	// service are remembered in both cases.
+	// ForgetMessageIDs treats each message as new, even if a message with the same id was sent
+	// before. If it is false, a repeated message gets the answer of the first one. The keys of
+	// the Agent service are remembered in either case.
 	ForgetMessageIDs bool
-	// RefuseWhileWorking refuses messages to a task that asks for nothing; without it
-	// they are recorded, and seen by its agent at its next decision.
+	// RefuseWhileWorking rejects messages to a task that does not wait for input. If it is false,
+	// they are recorded, and the agent reads them before its next decision.
 	RefuseWhileWorking bool
 }
 
-// Interfaces are addresses for cards.
+// Interfaces holds the addresses under which agents are reached, for agent cards.
 type Interfaces struct {
-	// HTTP is the base URL of REST and JSON-RPC, without a slash at the end.
+	// HTTP is the base URL of REST and JSON-RPC, without a trailing slash. Empty means that they
+	// are not served.
 	HTTP string
-	// GRPC is host:port.
+	// GRPC is the host:port of gRPC. Empty means that it is not served.
 	GRPC string
-	// Shown lists the bindings that cards name, the preferred one first; empty means
+	// Shown lists the bindings in agent cards, the preferred one first. Empty means those of
 	// Bindings.
 	Shown []string
 }
 
-// ExtendedCard is what an agent's card says besides to some callers.
+// ExtendedCard is what the card of an agent says in addition, to some callers.
 type ExtendedCard struct {
-	// For names whom it is for: accounts, and callers as account/principal. Empty
-	// is everybody who is known.
+	// For lists the accounts, and the callers as account/principal, that may see the card. Empty
+	// means all authenticated callers.
 	For []string
-	// Description in place of the public one; empty is that.
+	// Description replaces the public description unless it is empty.
 	Description string
-	// Skills besides the public ones; one with the id of a public one takes its place.
+	// Skills are added to the public skills. A skill with the id of a public one replaces it.
 	Skills []*teamv1.Skill
 }
 
-// Handler answers the calls of A2A and of the Agent service, for all bindings.
-// Every call has a Caller in its context. Errors are *Error and *agent.Error;
-// any other is internal. Safe for concurrent use.
+// Handler implements the operations of A2A and of the Agent service, for all bindings. Each call
+// needs a Caller in its context; see WithCaller. Errors are *Error and *agent.Error; any other
+// error is internal and must not be shown to users. It is safe for concurrent use.
 type Handler struct {
 	c        Config
 	cards    cards
@@ -133,7 +139,7 @@ type Handler struct {
 	seats    *seats
 }
 
-// NewHandler returns a handler.
+// NewHandler returns a handler for c, with defaults for the fields that are not set.
 func NewHandler(c Config) *Handler {
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -153,7 +159,7 @@ func NewHandler(c Config) *Handler {
 	return h
 }
 
-// caller returns who calls.
+// caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.
 func caller(ctx context.Context) (Caller, error) {
 	c, ok := CallerOf(ctx)
 	if !ok {
@@ -162,7 +168,8 @@ func caller(ctx context.Context) (Caller, error) {
 	return c, nil
 }
 
-// resolve returns the agent that a tenant names; an empty one the default agent.
+// resolve returns the agent that tenant names and its id. An empty tenant means the default
+// agent.
 func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Agent, error) {
 	id := tenant
 	if id == "" {
@@ -182,7 +189,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	return id, a, nil
 }
 
-// Find returns an agent by the id of a call. Errors: see Finder.
+// Find returns the agent with this id. Errors are those of Finder.Find, or of Agents.Get if
+// Agents does not implement Finder.
 func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 	if f, ok := h.c.Agents.(Finder); ok {
 		return f.Find(ctx, id)
@@ -190,8 +198,8 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 	return h.c.Agents.Get(id)
 }
 
-// storeError is a store's error for the caller. id is the task that it is about, empty if
-// it is about none or many.
+// storeError returns an error of the store as the caller of the API sees it. id is the task
+// concerned; it is empty if there is none or if there are many.
 func storeError(id string, err error) error {
 	var answered *AnsweredError
 	switch {
@@ -230,10 +238,10 @@ func storeError(id string, err error) error {
 	return fmt.Errorf("store: %w", err)
 }
 
-// busyAgain is how long who begins a collaboration of a busy team waits before the next try.
+// busyAgain is the time to wait before a collaboration of a busy team is started again.
 const busyAgain = 5 * time.Second
 
-// newID returns a fresh task, context or message id.
+// newID returns a new id for a task, a context or a message.
 func newID() string {
 	id, err := uuid.NewV7()
 	if err != nil {

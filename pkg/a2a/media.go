@@ -11,10 +11,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// defaultModes are the media types of agents that say nothing of theirs.
+// defaultModes are the media types on the card of an agent that does not specify any.
 var defaultModes = []string{"text/plain", "application/json"}
 
-// modes are what a card says: it must name some.
+// modes returns own or, if it is empty, the default. A card must name at least one media type.
 func modes(own []string) []string {
 	if len(own) == 0 {
 		return defaultModes
@@ -22,9 +22,9 @@ func modes(own []string) []string {
 	return own
 }
 
-// checkMedia refuses parts of media types that an agent says it does not take, and
-// a caller that takes none of what it answers with (protocol 3.3.2). An agent that
-// says nothing takes everything.
+// checkMedia returns CONTENT_TYPE_NOT_SUPPORTED if the message has a part of a media type that
+// the agent does not accept, or if the client accepts none that the agent produces; see A2A 1.0,
+// section 3.3.2. An agent that does not specify media types accepts everything.
 func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) error {
 	var faults []Violation
 	for i, p := range m.GetParts() {
@@ -50,8 +50,8 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 	return e
 }
 
-// mediaType is a part's media type without parameters; where it says none, that of
-// its kind.
+// mediaType returns the media type of a part in lower case and without parameters. If the part
+// has none, it returns the default for its kind of content.
 func mediaType(p *a2av1.Part) string {
 	if media, _, _ := strings.Cut(p.GetMediaType(), ";"); strings.TrimSpace(media) != "" {
 		return strings.ToLower(strings.TrimSpace(media))
@@ -65,7 +65,8 @@ func mediaType(p *a2av1.Part) string {
 	return "application/octet-stream"
 }
 
-// fits reports whether a media type is one of those, which may end with /*.
+// fits reports whether media matches an entry of list. Entries may end in "/*", and "*/*" matches
+// all.
 func fits(media string, list []string) bool {
 	return slices.ContainsFunc(list, func(one string) bool {
 		one, _, _ = strings.Cut(strings.ToLower(one), ";")

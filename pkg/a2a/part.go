@@ -9,9 +9,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Part returns the first part of a task of the caller, artifacts first, for which is
-// returns true. A value of metadata counts as a part, see MetadataPart. TASK_NOT_FOUND if
-// the task does not exist or has no such part.
+// Part returns the first part of a task of the caller for which is returns true. It looks at
+// artifacts first, then at messages, then at values of metadata, which count as parts; see
+// MetadataPart. It returns TASK_NOT_FOUND if there is no such task or no such part.
 func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error) {
 	f, err := h.owned(ctx, tenant, id)
 	if err != nil {
@@ -44,7 +44,8 @@ func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Pa
 	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; read the task again"}
 }
 
-// MetadataPart returns a value of metadata as a part, so that it can be read by a URL.
+// MetadataPart returns a value of metadata as a data part, so that it can be downloaded from a
+// URL like other parts.
 func MetadataPart(v *structpb.Value) *a2av1.Part {
 	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// pins are what a new run of an agent is tied to.
+// pins returns the program version and the revisions that a new run of an agent is tied to.
 func (c *Config) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	pins := &teamv1.Pins{Code: c.Version}
 	p, ok := c.Agents.(Pinner)
@@ -24,7 +24,7 @@ func (c *Config) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	return pins, nil
 }
 
-// pinTeam ties a detached run to the team that its agent works for, besides.
+// pinTeam also ties a detached run to the revisions of the team for which its agent works.
 func (c *Config) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	id := acc.GetDetached().GetTeam()
 	if id == "" {
@@ -33,7 +33,7 @@ func (c *Config) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	pins, err := c.pins(ctx, id)
 	var gone *agent.Error
 	switch {
-	case errors.As(err, &gone): // it works without
+	case errors.As(err, &gone): // the run works without its team
 		return nil
 	case err != nil:
 		return err

@@ -15,18 +15,19 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// Masked stands for a secret that is set: secrets are never shown. Sent
-// back with the id of the configuration it means: as before, for the same host and port.
+// Masked replaces secrets of push configurations in responses. If a client sends it in a
+// configuration with an existing id, the stored secret is kept, provided that scheme, host and
+// port of the URL are unchanged.
 const Masked = "***"
 
-// maxDead bounds the notifications that were given up and are shown of a task.
+// maxDead is the maximum number of abandoned notifications that are shown for a task.
 const maxDead = 100
 
-// CreateTaskPushNotificationConfig has a receiver told about what happens to a
-// task of the caller from now on; of one that has ended, once, how it is. A
-// configuration with the id of one that is there takes its place, and goes on
-// where that stood. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
-// TASK_NOT_FOUND, INSUFFICIENT_RESOURCES when there are too many.
+// CreateTaskPushNotificationConfig registers a webhook that is notified of changes to a task of
+// the caller from now on; see A2A 1.0, section 3.1.7. If the task has ended, it is notified once
+// of the final state. A configuration with an existing id replaces the previous one and continues
+// where that one stopped. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
+// TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES if there are too many configurations.
 func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
 	if h.c.Pushes == nil {
 		return nil, PushNotificationNotSupported()
@@ -56,8 +57,8 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 	return masked(conf), nil
 }
 
-// pushFor is a configuration of a task as it is put on record. field is where it
-// stands in the request.
+// pushFor returns a configuration of a task in the form that is stored. field is its place in the
+// request, for errors.
 func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
 	k := Key{who.Owner(), f.ID()}
 	old, err := h.c.Pushes.Push(ctx, k, conf.GetId())
@@ -75,8 +76,10 @@ func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.
 	return p, nil
 }
 
-// unmask puts the secrets back that a caller has seen masked: only for whom they
-// were meant, since who may change an address need not know them.
+// unmask replaces masked secrets in conf with those of old. It does so only if both
+// configurations have the same scheme, host and port, because a caller that may change the URL
+// need not know the secrets. It returns an error otherwise. field is the place of conf in the
+// request.
 func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	var c checker
 	same := originOf(conf.GetUrl()) == originOf(old.GetUrl())
@@ -98,7 +101,7 @@ func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	return c.Err()
 }
 
-// masked is a configuration as it is shown.
+// masked returns a copy of c with its secrets masked.
 func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConfig {
 	c = proto.CloneOf(c)
 	if c.GetToken() != "" {
@@ -110,8 +113,8 @@ func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConf
 	return c
 }
 
-// pushTask checks a call about the configurations of a task of the caller, and
-// returns the task's key.
+// pushTask validates a call about the push configurations of a task of the caller, and returns
+// the key of the task.
 func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string) (Key, error) {
 	if h.c.Pushes == nil {
 		return Key{}, PushNotificationNotSupported()
@@ -128,9 +131,9 @@ func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string)
 	return Key{who.Owner(), task}, nil
 }
 
-// GetTaskPushNotificationConfig returns a configuration, its secrets masked.
-// Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST, TASK_NOT_FOUND, also
-// where the task has no such configuration.
+// GetTaskPushNotificationConfig returns a push configuration with its secrets masked; see A2A
+// 1.0, section 3.1.8. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST, and
+// TASK_NOT_FOUND, also if the task has no such configuration.
 func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
 	var c checker
 	c.needID("id", req.GetId())
@@ -148,9 +151,9 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 	return masked(p.Config), nil
 }
 
-// ListTaskPushNotificationConfigs returns a page of the configurations of a task,
-// by id, their secrets masked. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED,
-// INVALID_REQUEST, TASK_NOT_FOUND.
+// ListTaskPushNotificationConfigs returns a page of the push configurations of a task, ordered by
+// id and with their secrets masked; see A2A 1.0, section 3.1.9. Errors:
+// PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST, TASK_NOT_FOUND.
 func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
 	var c checker
 	size := c.pageSize("pageSize", req.GetPageSize())
@@ -177,14 +180,18 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	return resp, nil
 }
 
-// A page token says behind which configuration the next page begins: it leads
-// nowhere but into the list of the caller's own task.
+// pushTokenMark is the prefix of decoded page tokens. A page token holds the id of the last
+// configuration of the page. It needs no protection, because it is used only in the list of the
+// caller's own task.
 const pushTokenMark = "push:"
 
+// pushToken returns the page token for the page that follows the configuration with this id.
 func pushToken(id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(pushTokenMark + id))
 }
 
+// openPushToken returns the id in a page token, or "" for an empty token. ok is false if the
+// token is invalid.
 func openPushToken(token string) (after string, ok bool) {
 	if token == "" {
 		return "", true
@@ -197,9 +204,9 @@ func openPushToken(token string) (after string, ok bool) {
 	return after, idPattern.MatchString(after)
 }
 
-// DeleteTaskPushNotificationConfig ends a configuration. One that the task does
-// not have is no error. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
-// TASK_NOT_FOUND.
+// DeleteTaskPushNotificationConfig deletes a push configuration; see A2A 1.0, section 3.1.10. It
+// succeeds if the task has no such configuration. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED,
+// INVALID_REQUEST, TASK_NOT_FOUND.
 func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
 	var c checker
 	c.needID("id", req.GetId())
@@ -213,7 +220,7 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 	return &emptypb.Empty{}, nil
 }
 
-// withPushes adds to a task how far the receivers of its owner were told.
+// withPushes adds to the metadata of a task the delivery status of its push configurations.
 func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
 	if h.c.Pushes == nil {
 		return nil
@@ -237,7 +244,8 @@ func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
 	return nil
 }
 
-// pushStatus is how far a receiver was told, for its owner.
+// pushStatus returns the delivery status of a push configuration. dead holds the abandoned
+// notifications of the task.
 func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
 	s := &teamv1.PushStatus{
 		Id: p.Config.GetId(), Seq: max(p.Seen, 0), Tries: int32(min(p.Tries, 1<<20)), Error: p.Error, Failing: p.Failing, Ended: p.Ended, //nolint:gosec // bounded
@@ -252,7 +260,8 @@ func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
 	return s
 }
 
-// Outbox returns what a configuration is still to be told.
+// Outbox returns the notifications that a push configuration has not received yet. The caller
+// must close the Outbox. Outbox returns TASK_NOT_FOUND if the run is not visible as a task.
 func (h *Handler) Outbox(ctx context.Context, p Push) (*feed.Outbox, error) {
 	o, err := h.feeds.Outbox(ctx, h.feedKey(ctx, p.Task), p.Seen, p.Part)
 	if errors.Is(err, feed.ErrNotVisible) {

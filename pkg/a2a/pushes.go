@@ -13,40 +13,42 @@ import (
 
 // Limits of push configurations.
 const (
-	// MaxPushTask is how many configurations a task may have.
+	// MaxPushTask is the maximum number of configurations of a task.
 	MaxPushTask = 16
-	// MaxPushOwner is how many an owner may have that may still be told something.
+	// MaxPushOwner is the maximum number of configurations of an owner that may still receive
+	// notifications.
 	MaxPushOwner = 1000
 )
 
 // Errors of Pushes.
 var (
-	// ErrPushTask: the task has as many configurations as it may have.
+	// ErrPushTask means that the task has MaxPushTask configurations.
 	ErrPushTask = errors.New("too many push configurations of the task")
-	// ErrPushOwner: the owner has.
+	// ErrPushOwner means that the owner has MaxPushOwner configurations.
 	ErrPushOwner = errors.New("too many push configurations of the owner")
-	// ErrPushLost: the configuration is not the claim's any more: it was replaced,
-	// deleted, or claimed by somebody else.
+	// ErrPushLost means that a claim is no longer valid: the configuration was replaced, deleted
+	// or claimed by another process.
 	ErrPushLost = errors.New("the push configuration was taken over")
 )
 
-// Push is a configuration as a store keeps it, with how far its receiver was told.
+// Push is a push configuration as it is stored, with the state of its delivery.
 type Push struct {
-	// Task is the task that it is about, a root or a child.
+	// Task is the root task or delegation that the configuration is for.
 	Task Key
-	// Config holds secrets and is never shown as it is. Its id is unique within the
-	// task. Shared: read only.
+	// Config is the configuration, including its secrets, which must never be shown. Its id is
+	// unique within the task. It is shared; do not modify it.
 	Config *a2av1.TaskPushNotificationConfig
-	// Version of the protocol that the receiver is told in; empty is ProtocolVersion.
+	// Version is the version of the protocol in which notifications are sent. Empty means
+	// ProtocolVersion.
 	Version string
 	PushState
 }
 
-// Origin is whom the configuration's calls go to: scheme, host and port, the same
-// for all spellings.
+// Origin returns the receiver's scheme, host and port in a normal form, so that equal receivers
+// have equal origins.
 func (p Push) Origin() string { return originOf(p.Config.GetUrl()) }
 
-// originOf is whom calls of an address go to; empty of what is none.
+// originOf returns the origin of a URL, or "" if it cannot be parsed.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -63,103 +65,115 @@ func originOf(address string) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// TaskFirst as PushState.Seen: the receiver is told the task as it is, then what follows.
+// TaskFirst is the value of PushState.Seen with which the first notification is the task as it
+// is, followed by its further changes.
 const TaskFirst = -1
 
-// PushState is how far a receiver was told.
+// PushState is the state of the delivery of a configuration's notifications.
 type PushState struct {
-	// Seen is the sequence of the last event that was dealt with.
+	// Seen is the sequence number of the last event whose notifications have all been delivered
+	// or abandoned, or TaskFirst.
 	Seen int64
-	// Part is how many notifications of the next event were dealt with already.
+	// Part is the number of notifications of the next event that have been delivered or
+	// abandoned.
 	Part int
-	// Tries is how often the next notification was tried in vain.
+	// Tries is the number of failed attempts to deliver the next notification.
 	Tries int
-	// Since is when the first of these tries was made.
+	// Since is the time of the first of these attempts.
 	Since time.Time
-	// Failing: a notification was given up and none was taken since.
+	// Failing says that a notification was abandoned and none has been delivered since.
 	Failing bool
-	// Error is why the last try failed, for the owner; empty after a success.
+	// Error describes, for the owner, why the last attempt failed. It is empty after a success.
 	Error string
-	// Ended: nothing comes any more.
+	// Ended says that there will be no more notifications.
 	Ended bool
 }
 
-// PushClaim is the right to tell a receiver for a while, fenced by its epoch.
+// PushClaim is the exclusive right to deliver a configuration's notifications for a limited time.
 type PushClaim struct {
 	Push
-	// Epoch of the claim; no other one of the task and the configuration's id has it,
-	// whether it was replaced or deleted and made again.
+	// Epoch identifies the claim. It is never used again for a configuration of this task with
+	// this id, even if the configuration is replaced, or deleted and created again.
 	Epoch int64
-	// Until is when the claim lapses, by the store's clock.
+	// Until is the time at which the claim expires, by the clock of the store.
 	Until time.Time
 }
 
-// DeadPush is a notification that was given up.
+// DeadPush is a notification that was abandoned after too many failed attempts.
 type DeadPush struct {
 	// Config is the id of the configuration.
 	Config string
-	// Seq is that of its event, Part its number among the notifications of the event.
+	// Seq is the sequence number of the event, and Part the number of the notification among
+	// those of the event.
 	Seq  int64
 	Part int
-	// Tries is how many there were.
+	// Tries is the number of attempts.
 	Tries int
-	// Error is why the last one failed.
+	// Error describes why the last attempt failed.
 	Error string
-	// At is when it was given up.
+	// At is the time at which the notification was abandoned.
 	At time.Time
 }
 
-// PushThen is what comes after a step of a claim.
+// PushThen says what happens to a claim after a step.
 type PushThen int
 
-// What comes after a step.
+// The possible effects of a step on its claim.
 const (
-	// PushHold keeps the claim; PushStep.At is when it lapses.
+	// PushHold extends the claim until PushStep.At.
 	PushHold PushThen = iota
-	// PushDue gives the claim up: the configuration is due at PushStep.At.
+	// PushDue releases the claim. The configuration is due again at PushStep.At.
 	PushDue
-	// PushIdle gives it up until something happens behind PushState.Seen.
+	// PushIdle releases the claim. The configuration is due again when there is an event after
+	// PushState.Seen.
 	PushIdle
 )
 
-// PushStep is what a holder puts on record.
+// PushStep is the progress that the holder of a claim records.
 type PushStep struct {
 	PushState
-	// Dead is a notification that is given up; nil is none.
+	// Dead is a notification that has been abandoned. Nil means none.
 	Dead *DeadPush
 	Then PushThen
 	At   time.Time
 }
 
-// Pushes keeps the push configurations of tasks. A configuration is due when
-// it is made, and when an event is put on record of a task with an idle one, in
-// the same transaction; with its task it is deleted. Safe for concurrent use.
+// Pushes is the part of a store that stores push configurations and the state of
+// their delivery. Without it (Config.Pushes), push notifications are not supported. A
+// configuration is due when it has been created. If it is idle, it becomes due in the transaction
+// that records an event of its task. It is deleted with its task. Implementations must be safe
+// for concurrent use.
 type Pushes interface {
-	// PutPush keeps a configuration, in the place of the one with its id: the
-	// receiver is then told what the one before had not dealt with. Of the state a
-	// new one takes Seen. ErrNotFound, ErrPushTask, ErrPushOwner.
+	// PutPush stores a configuration. If there is one with the same id, it is replaced, and the
+	// receiver gets the notifications that the previous one had not received. For a new
+	// configuration only the field Seen of the state is used. Errors: ErrNotFound, ErrPushTask,
+	// ErrPushOwner.
 	PutPush(ctx context.Context, p Push) error
-	// Push returns a configuration of a task. ErrNotFound, ErrDataLoss.
+	// Push returns a configuration of a task. Errors: ErrNotFound, ErrDataLoss.
 	Push(ctx context.Context, k Key, id string) (Push, error)
-	// ListPushes returns up to limit configurations of a task, by id, behind an id,
-	// without those that are damaged. ErrNotFound when there is no such task.
+	// ListPushes returns up to limit configurations of a task, ordered by id and beginning after
+	// the id after. Damaged configurations are left out. It returns ErrNotFound if there is no
+	// such task.
 	ListPushes(ctx context.Context, k Key, after string, limit int) ([]Push, error)
-	// DeletePush deletes a configuration and what was given up of it; one that is
-	// not there is no error. ErrNotFound when there is no such task.
+	// DeletePush deletes a configuration and its abandoned notifications. It does nothing if
+	// there is no such configuration. It returns ErrNotFound if there is no such task.
 	DeletePush(ctx context.Context, k Key, id string) error
-	// DeadPushes returns the notifications of a task that were given up, the latest
-	// first, at most limit, and how many there are.
+	// DeadPushes returns up to limit abandoned notifications of a task, the latest first, and
+	// their total number.
 	DeadPushes(ctx context.Context, k Key, limit int) (list []DeadPush, total int, err error)
 
-	// ClaimPushes takes up to limit configurations that are due, of all owners, for
-	// a lease. next is when to ask again at the latest; zero is when told.
+	// ClaimPushes claims up to limit configurations that are due, of all owners, each for the
+	// duration of lease. next is the time at which the caller should call again at the latest; if
+	// it is zero, the caller waits for PushWake.
 	ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []PushClaim, next time.Time, err error)
-	// HoldsPush reports whether a claim is still its holder's.
+	// HoldsPush reports whether a claim is still valid.
 	HoldsPush(ctx context.Context, c PushClaim) (bool, error)
-	// SettlePush puts a step on record. ErrPushLost.
+	// SettlePush records a step of the holder of a claim. It returns ErrPushLost if the claim is
+	// no longer valid.
 	SettlePush(ctx context.Context, c PushClaim, s PushStep) error
-	// PushWake receives when something may be due that was not. A hint.
+	// PushWake returns a channel that receives a value when a configuration may have become due.
+	// A value is only a hint.
 	PushWake() <-chan struct{}
-	// Now is the time by which things are due.
+	// Now returns the time of the clock that decides what is due.
 	Now() time.Time
 }

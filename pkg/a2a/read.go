@@ -14,39 +14,42 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// pageEvents is how many events are read from the store at once.
+// pageEvents is the maximum number of events that are read from the store at once.
 const pageEvents = 256
 
 // journals reads the journals of a store.
 type journals struct {
 	store Store
-	poll  time.Duration // how often a silent journal is looked at
+	poll  time.Duration // interval at which a journal is read again if no wake-up arrives
 }
 
-// reader tails a journal by its cursor.
+// reader reads the journal of a root task from a position and waits for further events. It is not
+// safe for concurrent use.
 type reader struct {
 	from   journals
-	key    Key // of the root
+	key    Key // key of the root task
 	cursor int64
 	wake   <-chan struct{}
 	stop   func()
 }
 
-// read returns a reader of a root's journal that begins behind a sequence.
+// read returns a reader of the journal of a root task, beginning after the sequence number after.
+// The caller must call its stop function.
 func (j journals) read(key Key, after int64) *reader {
 	r := &reader{from: j, key: key, cursor: after}
 	r.wake, r.stop = j.store.Watch(key.ID)
 	return r
 }
 
-// item is an event, and whether it was the last one on record when it was read:
-// what it says of the task's state is how things stand.
+// item is an event. current says that it was the last one in the journal when it was read, so
+// that the state of the task after it was the current state.
 type item struct {
 	*teamv1.Event
 	current bool
 }
 
-// events yields what is on record and then what comes, until ctx ends.
+// events yields the events in the journal, and then further events as they are recorded, until
+// ctx ends. The last item is then the cause of ctx as an error.
 func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for {
@@ -74,7 +77,7 @@ func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 	}
 }
 
-// wait returns when there may be more on record.
+// wait returns when there may be new events, or the cause of ctx when ctx ends.
 func (r *reader) wait(ctx context.Context) error {
 	poll := time.NewTimer(r.from.poll)
 	defer poll.Stop()
@@ -87,7 +90,7 @@ func (r *reader) wait(ctx context.Context) error {
 	return nil
 }
 
-// fold reads what is on record of a root and folds it for a scope.
+// fold reads all events of a root task and applies them to a Fold of the scope.
 func (j journals) fold(ctx context.Context, root Key, scope string) (*Fold, error) {
 	f := NewFold(root.ID, scope)
 	var cursor int64
@@ -106,7 +109,8 @@ func (j journals) fold(ctx context.Context, root Key, scope string) (*Fold, erro
 	}
 }
 
-// owned returns the fold of a task of the caller.
+// owned returns the task with this id if it belongs to the caller, is visible and is served by
+// the tenant. Otherwise it returns TASK_NOT_FOUND.
 func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	var c checker
 	c.task(tenant, id)
@@ -128,7 +132,8 @@ func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	return f, nil
 }
 
-// notFoundAs names the id the caller asked for, not its root.
+// notFoundAs replaces the id in a TASK_NOT_FOUND error with the one that the caller sent, which
+// may be that of a delegation and not of the root task.
 func notFoundAs(err error, id string) error {
 	if IsNotFound(err) {
 		return TaskNotFound(id)
@@ -136,46 +141,49 @@ func notFoundAs(err error, id string) error {
 	return err
 }
 
-// IsNotFound reports whether an error says that there is no such task.
+// IsNotFound reports whether err is or wraps a TASK_NOT_FOUND error.
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == ReasonTaskNotFound
 }
 
-// IsDamaged reports whether an error says that what is on record of a task cannot be
+// IsDamaged reports whether err is or wraps a DATA_LOSS error: the record of a task cannot be
 // read.
 func IsDamaged(err error) bool {
 	var e *agent.Error
 	return errors.As(err, &e) && e.Reason == agent.ReasonDataLoss
 }
 
-// details reports whether the caller wants to see every step.
+// details reports whether the call has activated the team-run extension, so that the response
+// includes the details of the run.
 func details(ctx context.Context) bool {
 	return slices.Contains(ExtensionsOf(ctx), TeamRunURI)
 }
 
-// progress tells how far a send has come.
+// progress is the state of a wait for a task to deal with a message.
 type progress struct {
 	fold    *Fold
-	inbound int64 // the inbox row waited for; 0 when it is on record
+	inbound int64 // number of the input that has not been recorded as received; 0 if there is none
 }
 
-// take folds an event. It reports whether the task has come to where a blocking
-// send returns: it has ended, or asks for something after the message was taken.
+// take applies an event and reports whether a blocking SendMessage returns after it: the task has
+// ended, or waits for input or authentication after it has received the message. See A2A 1.0,
+// section 3.2.2.
 func (p *progress) take(ev item) bool {
 	p.note(ev.Event)
 	p.fold.Apply(ev.Event)
 	return p.fold.Terminal() || ev.current && p.inbound == 0 && taskstate.Interrupted(p.fold.State())
 }
 
+// note clears inbound if ev records that the input was received.
 func (p *progress) note(ev *teamv1.Event) {
 	if p.inbound != 0 && p.inbound == project.Consumed(ev) {
 		p.inbound = 0
 	}
 }
 
-// follow waits until a sent message has been dealt with; at once returns as soon
-// as the task can be shown.
+// follow waits until the task has dealt with a message; see progress.take. If atOnce is set, it
+// does not wait.
 func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error) {
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
@@ -195,10 +203,12 @@ func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error
 	return p.fold, nil
 }
 
-// goesOn is what becomes of a task that is not waited for any more.
+// goesOn is the text for waitError if the task continues after the wait.
 const goesOn = "goes on"
 
-// waitError is the error of a wait that was given up; becomes says what becomes of the task.
+// waitError returns the error of a wait that ended before the task. If the deadline of the call
+// has passed, it is WAIT_TIMEOUT, and becomes says what happens to the task; other errors are
+// returned unchanged.
 func waitError(id, becomes string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
@@ -207,7 +217,7 @@ func waitError(id, becomes string, err error) error {
 	return err
 }
 
-// source is the store as feeds read it, with the errors of callers.
+// source implements feed.Source with a Store. It returns errors as callers of the API see them.
 type source struct{ Store }
 
 // Events implements feed.Source.

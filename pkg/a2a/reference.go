@@ -9,13 +9,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// maxReference bounds, in bytes, what is shown of each side of a referenced task.
+// maxReference is the maximum number of bytes of the request, and of the result, of a referenced
+// task that an agent is shown.
 const maxReference = 8 << 10
 
-// referenced returns what the tasks were about that a message refers to, oldest
-// reference first: what was asked and what came of it. A task of the same
-// conversation is left out where the agent remembers that anyway. The error is
-// TASK_NOT_FOUND for one that does not exist or is not the owner's.
+// referenced returns the requests and results of the tasks that a message refers to, in the order
+// of the references. A task of the message's own conversation is left out if the agent remembers
+// conversations. It returns TASK_NOT_FOUND if a task does not exist or belongs to another owner.
 func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
 	var shown []*a2av1.Message
 	for i, id := range m.GetReferenceTaskIds() {
@@ -34,8 +34,8 @@ func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message
 	return shown, nil
 }
 
-// about is a task in two messages: its request and its result. Of one that has no
-// result it is the text of its status.
+// about returns a task as two messages: its request, and its result or, if it has none, the text
+// of its status.
 func about(t *a2av1.Task) []*a2av1.Message {
 	var asked, came string
 	for _, m := range t.GetHistory() {

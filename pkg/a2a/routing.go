@@ -8,12 +8,13 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// RoutingURI names the extension by which an agent of another server takes part
-// in a swarm: a message carries a team.v1.RoutingRequest as metadata, the status
-// of the answer a team.v1.RoutingReply.
+// RoutingURI is the URI of the extension with which an agent on another server takes part in a
+// swarm. The metadata of a message has a team.v1.RoutingRequest under this key, and that of the
+// status in the answer a team.v1.RoutingReply.
 const RoutingURI = project.RoutingURI
 
-// routes reports whether an agent can hand over: one that a model answers for.
+// routes reports whether an agent can hand control over to another one, because a model decides
+// for it.
 func routes(info *teamv1.AgentInfo) bool {
 	switch m := info.GetMetadata(); {
 	case m["type"] == "model", m["mode"] == "coordinator", m["mode"] == "swarm":
@@ -22,8 +23,8 @@ func routes(info *teamv1.AgentInfo) bool {
 	return false
 }
 
-// transfersOf are the members of the caller's that a message lets the agent hand
-// over to.
+// transfersOf returns the agents of the caller to which the message permits the agent to hand
+// control over. It returns nil if there are none or the metadata is invalid.
 func transfersOf(m *a2av1.Message) []*teamv1.TransferTarget {
 	v := m.GetMetadata().GetFields()[RoutingURI].GetStructValue()
 	if v == nil {

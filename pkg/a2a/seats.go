@@ -10,35 +10,37 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Streams are the limits of streams.
+// Streams limits the number of open streams, and says when streams check for events and end.
 type Streams struct {
-	// PerTask is how many may be open of one task, its delegations included; 0 is 64.
+	// PerTask is the maximum number of open streams of a task, including those of its
+	// delegations. The default is 64.
 	PerTask int
-	// PerOwner is how many an owner may have open; 0 is 1,000.
+	// PerOwner is the maximum number of open streams of an owner. The default is 1000.
 	PerOwner int
-	// Poll is how often a silent journal is looked at, in case that nobody said
-	// that something came; 0 is a minute.
+	// Poll is the interval at which a journal is read if no notification of new events arrives.
+	// The default is a minute.
 	Poll time.Duration
-	// Close is where a stream of a task that has not ended is closed.
+	// Close says in which states a stream ends before the task does. The default is CloseAtInput.
 	Close StreamClose
 }
 
-// StreamClose is where a stream of a task that has not ended is closed. The
-// protocol says both that it may be and that it stays open.
+// StreamClose says in which states of a task that has not ended a stream of it ends. A2A 1.0 is
+// not unambiguous about this; compare sections 3.1.2, 3.1.6 and 7.6.1.
 type StreamClose int
 
-// Rules of closing.
+// The rules for ending streams.
 const (
-	// CloseAtInput closes where the task asks for input, and leaves open where it
-	// wants authentication: it may go on by itself.
+	// CloseAtInput ends streams when the task is in the state INPUT_REQUIRED. In the state
+	// AUTH_REQUIRED they stay open, because the task may continue without a message from the
+	// client.
 	CloseAtInput StreamClose = iota
-	// CloseAtInterrupt closes there too.
+	// CloseAtInterrupt ends streams in both states.
 	CloseAtInterrupt
-	// CloseAtEnd closes at the end of the task alone.
+	// CloseAtEnd ends streams only when the task has ended.
 	CloseAtEnd
 )
 
-// at reports whether a stream is closed at a state of its task, which has not ended.
+// at reports whether streams end in a state, which is not a final one.
 func (c StreamClose) at(s a2av1.TaskState) bool {
 	switch c {
 	case CloseAtInput:
@@ -50,6 +52,7 @@ func (c StreamClose) at(s a2av1.TaskState) bool {
 	return false
 }
 
+// withDefaults returns s with the defaults for fields that are 0.
 func (s Streams) withDefaults() Streams {
 	if s.PerTask == 0 {
 		s.PerTask = 64
@@ -63,22 +66,22 @@ func (s Streams) withDefaults() Streams {
 	return s
 }
 
-// seats count the streams that are open, by owner and by root.
+// seats counts the open streams of owners and root tasks. It is safe for concurrent use.
 type seats struct {
-	most Streams // PerTask and PerOwner are set
+	most Streams // PerTask and PerOwner are not 0
 
 	mu    sync.Mutex
-	taken map[Key]int // of an owner under an empty id; guarded by mu
+	taken map[Key]int // an owner's streams have an empty ID; guarded by mu
 }
 
-// seat is a stream that is counted. One goroutine at a time.
+// seat is the place of one open stream in the counts. It is not safe for concurrent use.
 type seat struct {
 	of   *seats
 	keys []Key
 }
 
-// take counts a stream once more, at most so many times under a key. It reports
-// whether there was room.
+// take adds the stream to the count of k, unless that has reached most. It reports whether it
+// did.
 func (s *seat) take(k Key, most int) bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -93,7 +96,7 @@ func (s *seat) take(k Key, most int) bool {
 	return true
 }
 
-// leave ends the count.
+// leave removes the stream from all counts. Further calls do nothing.
 func (s *seat) leave() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -105,7 +108,8 @@ func (s *seat) leave() {
 	s.keys = nil
 }
 
-// sit counts a stream of an owner. leave must be called.
+// sit counts a stream of an owner. It returns INSUFFICIENT_RESOURCES if the owner has too many.
+// The caller must call leave.
 func (s *seats) sit(owner string) (*seat, error) {
 	st := &seat{of: s}
 	most := s.most.PerOwner
@@ -115,7 +119,7 @@ func (s *seats) sit(owner string) (*seat, error) {
 	return nil, tooMany("you have %d open streams, as many as there may be; close one, or get your tasks instead", most)
 }
 
-// at counts the stream for a task, too.
+// at also counts the stream for the root task of k.
 func (s *seat) at(k Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)
 	most := s.of.most.PerTask
@@ -125,15 +129,16 @@ func (s *seat) at(k Key) error {
 	return tooMany("the task has %d open streams, as many as there may be; close one, or get the task instead", most).With("task_id", k.ID)
 }
 
-// atTeam counts the stream for a team, too.
+// atTeam also counts the stream for a team.
 func (s *seat) atTeam(owner, team string) error {
 	most := s.of.most.PerTask
-	if s.take(Key{owner, "team/" + team}, most) { // no id of a task
+	if s.take(Key{owner, "team/" + team}, most) { // not the id of any task
 		return nil
 	}
 	return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
 }
 
+// tooMany returns the error for too many streams. format is formatted with most.
 func tooMany(format string, most int) *agent.Error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, format, most).With("max_streams", strconv.Itoa(most))
 }

@@ -18,38 +18,41 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// sent is a message on record: the task it began or was left for.
+// sent is a message that has been recorded, and the task that it belongs to.
 type sent struct {
 	key Key
-	// inbound is the inbox row of a follow-up; 0 for a task that began with the message.
+	// inbound is the number of the message in the inbox of a task that existed before, or 0 if
+	// the message created the task.
 	inbound int64
-	// existed: the message had been sent before, or goes to a task that was there.
+	// existed says that the message was sent before, or that the task existed before.
 	existed bool
 }
 
-// send is a message on its way to a task.
+// send is a validated message that has not been recorded yet.
 type send struct {
 	tenant   string
 	message  *a2av1.Message
 	metadata *structpb.Struct
-	key      string // makes the message unique for its owner and agent; empty: a repeat is a new message
-	question string // of the task, that is answered
-	answer   bool   // it answers a question, or is refused
+	key      string // identifies the message for its owner and agent; if empty, repeats are new messages
+	question string // the question of the task that the message answers; may be empty
+	answer   bool   // reject the message if it does not answer a question
 	accepted *teamv1.Accepted
-	push     *a2av1.TaskPushNotificationConfig // nil: nobody is told
-	// concurrent is how many collaborations of the agent may run at once; 0: it is none.
+	push     *a2av1.TaskPushNotificationConfig // nil for no push notifications
+	// concurrent is the maximum number of running collaborations of the agent; 0 if the message
+	// does not start a collaboration.
 	concurrent int
-	entry      string // catalog entry that defines the agent; empty: it is not in a catalog
+	entry      string // catalog entry that defines the agent; empty if it is not in a catalog
 }
 
-// SendMessage gives an agent a message. It waits until the task has ended or
-// asks for something, unless return_immediately is set; the caller going away
-// does not end the task. An agent that may reply directly can answer with a
-// message. Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND,
-// UNSUPPORTED_OPERATION for a task that has ended, MESSAGE_ID_REUSED,
-// QUESTION_ANSWERED for a second answer to a question,
-// PERMISSION_DENIED for the answer to a question to roles that the caller has not,
-// WAIT_TIMEOUT when ctx's deadline comes first.
+// SendMessage sends a message to an agent; see A2A 1.0, section 3.1.1. It waits until the task
+// has ended or waits for input or authentication, unless return_immediately is set. The task
+// continues if the client disconnects. If the agent may reply directly, the response may be a
+// message instead of a task.
+//
+// Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND, UNSUPPORTED_OPERATION if the task has
+// ended, MESSAGE_ID_REUSED, QUESTION_ANSWERED for a second answer to a question,
+// PERMISSION_DENIED for the answer to a question that is addressed to roles the caller does not
+// have, and WAIT_TIMEOUT if the deadline of ctx passes before.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	s, err := h.accept(ctx, req)
 	if err != nil {
@@ -66,6 +69,7 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Task{Task: project.CutHistory(f.Snapshot(details(ctx)), historyOf(conf))}}, nil
 }
 
+// historyOf returns the history length that the client asked for, or nil if it did not.
 func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
 	if conf == nil {
 		return nil
@@ -73,7 +77,7 @@ func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
 	return conf.HistoryLength
 }
 
-// accept checks a message and puts it on record.
+// accept validates a message and records it.
 func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (sent, error) {
 	who, s, err := h.checked(ctx, req)
 	if err != nil {
@@ -82,7 +86,7 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 	return h.put(ctx, who, s)
 }
 
-// checked returns a message that is well formed, and who sends it.
+// checked validates a message and returns it together with its sender.
 func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
 	var c checker
 	c.send(req)
@@ -123,7 +127,8 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	return who, s, nil
 }
 
-// put begins a task with the message, or leaves it for the task it names.
+// put creates a task with the message, or adds the message to the inbox of the task that it
+// names.
 func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	n := proto.Size(s.message) + proto.Size(s.metadata) + proto.Size(s.accepted.GetCollaboration())
 	for _, m := range s.accepted.GetHistory() {
@@ -148,7 +153,8 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, err
 	}
 	acc := s.accepted
-	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0 // behind what it remembers
+	// The referenced tasks follow what the agent remembers.
+	acc.Branch = acc.GetBranch() || len(acc.GetHistory()) == 0 && len(references) > 0
 	acc.History = append(acc.GetHistory(), references...)
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
 	if acc.Pins, err = h.c.pins(ctx, id); err != nil {
@@ -179,15 +185,16 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	root, existed, err := h.c.Store.Create(ctx, New{
 		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
-	h.c.Wake(root) // also after an error, and of a task that was there: it may be on record with nobody told
+	// Also after an error and for an existing task: it may have been recorded without a wake-up.
+	h.c.Wake(root)
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
 	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
 }
 
-// infoOf is what an agent says of itself; one that cannot say it now says nothing.
-// A team is not asked, since it would ask its members: its answer is always a task.
+// infoOf returns the description of an agent, or nil if it is not available. A team is only asked
+// for its media types, because its Info would call its members; its answer is always a task.
 func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	if t, ok := a.(agent.Moded); ok {
 		in, out := t.Modes()
@@ -203,9 +210,9 @@ func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	return info
 }
 
-// digestOf returns the digest that distinguishes a repetition from another message with
-// the same id. The binding is not part of it. INVALID_REQUEST for a message that cannot
-// be encoded.
+// digestOf returns a digest of the content of a message. It distinguishes a repeated message from
+// a different one with the same id, and does not depend on the binding. It returns
+// INVALID_REQUEST if the message cannot be encoded.
 func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	all := []byte(id + "\x00")
 	for _, m := range content {
@@ -219,8 +226,8 @@ func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	return sum[:], nil
 }
 
-// followUp leaves a message for a task: the answer to a question, or something
-// its agent sees at its next decision.
+// followUp adds a message to the inbox of an existing task: the answer to a question, or
+// information that the agent reads before its next decision.
 func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
 	id := s.message.GetTaskId()
 	root, scope := agent.SplitTask(id)
@@ -241,11 +248,12 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
 	}
-	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil { // its agent is at work: what they were about is not shown
+	// References are only validated: an agent that is working is not shown the referenced tasks.
+	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {
 		return sent{}, err
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
-	again := err == nil && known == root && s.key != "" // then the answer is the earlier one
+	again := err == nil && known == root && s.key != "" // the response is that to the earlier message
 	if !again {
 		if first := f.FirstAnswer(s.question); first != nil && s.question != "" {
 			return sent{}, questionAnswered(first)
@@ -263,15 +271,15 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
 	}
 	n, err := h.leave(ctx, f, who, s, in, digest, again)
-	h.c.Wake(root) // also after an error: it may be on record
+	h.c.Wake(root) // also after an error: the input may have been recorded
 	if err != nil {
 		return sent{}, err
 	}
 	return sent{key: Key{who.Owner(), id}, inbound: n, existed: true}, nil
 }
 
-// takes checks a follow-up as the agent of its task would have it, where that is
-// still served.
+// takes checks whether the agent of a task accepts the media types of a message. If the agent is
+// no longer served, it accepts all.
 func (c *Config) takes(ctx context.Context, id string, s *send) error {
 	a, err := c.Agents.Get(id)
 	if err != nil {
@@ -280,8 +288,8 @@ func (c *Config) takes(ctx context.Context, id string, s *send) error {
 	return checkMedia(infoOf(ctx, a), s.message, s.accepted.GetAcceptedOutputModes())
 }
 
-// inbound is a follow-up as the inbox takes it: an answer when something was
-// asked, else a message.
+// inbound returns the message as an input for the inbox: an answer if the task has an open
+// question, and otherwise a message.
 func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	m := f.Placed(s.message)
 	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
@@ -304,7 +312,7 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	return in, nil
 }
 
-// options are the answers that a question leaves open; none is free text.
+// options returns the permitted answers to a question. An empty list permits any text.
 func options(q *teamv1.Question) []string {
 	var list []string
 	for _, p := range q.GetMessage().GetParts() {
@@ -315,16 +323,18 @@ func options(q *teamv1.Question) []string {
 	return list
 }
 
-// chosen reports whether a message answers a question with one of its options,
-// where it has some.
+// chosen reports whether m answers q with one of its options. If q has no options or is not a
+// closed question, that is always true.
 func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 	list := options(q)
 	closed := q.GetKind() == teamv1.Asked_KIND_APPROVAL || q.GetKind() == teamv1.Asked_KIND_OUTCOME
 	return !closed || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
 }
 
-// question finds the open question that a message answers: the one it names, by
-// its id or its delegation's, or the only one. A child task knows its own only.
+// question returns the open question that a message answers: the one with the id named, the one
+// of the delegation with that id or, if named is empty, the only one. It returns nil if the task
+// has no open question and none is named. Only questions of the task itself and of scopes below
+// it count.
 func question(f *Fold, named string) (*teamv1.Question, error) {
 	fit := f.Named(named)
 	switch {
@@ -344,7 +354,8 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 	return nil, Invalid(Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
 }
 
-// inlinePush is the configuration of a message that begins a task.
+// inlinePush returns the push configuration that a message brings for the task it creates, or
+// nil.
 func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 	if s.push == nil {
 		return nil, nil //nolint:nilnil // there is none
@@ -357,8 +368,9 @@ func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 	return conf, unmask(conf, nil, inlineField)
 }
 
-// leave puts a message for a task on record, with the configuration that comes with
-// it, so that nothing that it brings about is missed. The digest is that of the message.
+// leave adds an input to the inbox of a task. If the message brings a push configuration, that is
+// stored in the same transaction, so that no event is missed. digest is that of the message.
+// again says that the message was sent before; its push configuration is then ignored.
 func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(f.ID())
 	var push *Push

@@ -11,9 +11,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// The Agent service over the same tasks: Process enters where SendMessage does.
+// The methods in this file implement the Agent service. It shares its tasks with A2A: Process
+// creates the same tasks as SendMessage.
 
-// Info describes an agent. Errors: AGENT_NOT_FOUND.
+// Info implements the Agent service's Info: it returns the description of an agent. Errors:
+// AGENT_NOT_FOUND, and those of the agent.
 func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {
 	id, a, err := h.resolve(ctx, req.GetAgentId())
 	if err != nil {
@@ -30,7 +32,8 @@ func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.In
 	return &teamv1.InfoResponse{Info: info}, nil
 }
 
-// HealthCheck says how an agent is. Errors: AGENT_NOT_FOUND.
+// HealthCheck implements the Agent service's HealthCheck: it returns the health of an agent. If
+// the check fails, the agent is unhealthy. Errors: AGENT_NOT_FOUND.
 func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckRequest) (*teamv1.HealthCheckResponse, error) {
 	_, a, err := h.resolve(ctx, req.GetAgentId())
 	if err != nil {
@@ -45,9 +48,10 @@ func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckReques
 	}, nil
 }
 
-// Process gives an agent one message and waits for its answer. A run that did
-// not succeed is an error with the run's reason; one that asks is
-// INPUT_REQUIRED with the task's id and the question.
+// Process implements the Agent service's Process: it sends a message to an agent and waits for
+// the answer. If the run did not succeed, it returns an error with the run's reason. If the agent
+// asks a question, it returns INPUT_REQUIRED, with the id of the task and the question in the
+// details.
 func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*teamv1.ProcessResponse, error) {
 	s, err := h.acceptProcess(ctx, req)
 	if err != nil {
@@ -60,7 +64,7 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 	return processed(f)
 }
 
-// processed is the outcome of a run as Process answers it.
+// processed returns the response of Process for a run that has ended or waits for input.
 func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 	if !f.Terminal() && len(f.Questions()) == 0 {
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.ID())
@@ -80,7 +84,7 @@ func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 	return resp, nil
 }
 
-// acceptProcess checks a call of the Agent service and puts it on record.
+// acceptProcess validates a call of the Agent service and records its message.
 func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest) (sent, error) {
 	var c checker
 	c.id("agentId", req.GetAgentId())
@@ -127,10 +131,14 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	return h.put(ctx, who, s)
 }
 
-// ProcessStream is Process with the events of the run as they are recorded, until it
-// ends or waits for people. It omits owner, pins, conversation, claims and the data
-// that a model's provider wants back. It continues after req.After. It counts as a
-// stream of its caller and of the task: INSUFFICIENT_RESOURCES if too many are open.
+// ProcessStream is like Process, but yields the events of the run as they are recorded, until the
+// run ends or waits for input. The events omit the owner, pins, conversation and claims, and
+// opaque data of model providers. The stream begins after the sequence number req.After. It
+// counts as a stream of the caller and of the task; if there are too many, the error is
+// INSUFFICIENT_RESOURCES.
+//
+// An error that occurs before the first event is the second result. The sequence can be read only
+// once, and reading must begin before ctx ends.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{Field: "request", Description: "is required"})
@@ -190,7 +198,8 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 	}, nil
 }
 
-// Cancel ends a task that Process began, named by its id or its key. Errors:
+// Cancel implements the Agent service's Cancel: it cancels a task that Process created, named by
+// its id or by its key, and waits for the end as CancelTask does. Errors: INVALID_REQUEST,
 // TASK_NOT_FOUND.
 func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv1.CancelResponse, error) {
 	id := req.GetTaskId()
@@ -212,7 +221,7 @@ func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv
 	return &teamv1.CancelResponse{State: f.State(), Spent: f.Ended().GetSpent()}, nil
 }
 
-// byKey finds the task that began with a key.
+// byKey returns the id of the task that was created with the key in req.
 func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, error) {
 	who, err := caller(ctx)
 	if err != nil {

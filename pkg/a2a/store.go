@@ -10,111 +10,118 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// Fold computes a task from its events. A Store applies the events of a run to one to say
-// what Task returns. Not safe for concurrent use.
+// Fold computes a task from its events. A Store applies the events of a run to a Fold in order to
+// return them as a Task. It is not safe for concurrent use.
 type Fold = project.Fold
 
-// NewFold returns the fold of a scope of a root task before its first event. An empty scope
-// is the root itself.
+// NewFold returns the Fold of a scope of a root task before any event. An empty scope is the root
+// task itself.
 func NewFold(root, scope string) *Fold { return project.New(root, scope) }
 
 // Errors of a Store.
 var (
-	// ErrNotFound: no such task for this owner. A foreign task is not found either.
+	// ErrNotFound means that the owner has no such task. The same error is returned for a task of
+	// another owner.
 	ErrNotFound = errors.New("not found")
-	// ErrReused: the message id is known with other content.
+	// ErrReused means that the message id was used before for a message with other content.
 	ErrReused = errors.New("message id reused with other content")
-	// ErrTerminal: the task has ended; nothing more is taken.
+	// ErrTerminal means that the task has ended and accepts no more inputs.
 	ErrTerminal = errors.New("task has ended")
-	// ErrLimit: the journal is full.
+	// ErrLimit means that the journal of the run is full.
 	ErrLimit = errors.New("journal limit reached")
-	// ErrDataLoss: what is on record of a task is damaged; other tasks are not.
+	// ErrDataLoss means that the record of a task is damaged. Other tasks are not affected.
 	ErrDataLoss = errors.New("the record is damaged")
-	// ErrStorage: the store cannot record now; nothing is acknowledged.
+	// ErrStorage means that the store cannot write at the moment. Nothing was recorded.
 	ErrStorage = errors.New("store cannot record")
-	// ErrAnswered means that the question has an answer; an *AnsweredError has it.
+	// ErrAnswered means that the question has been answered before. The error is an
+	// *AnsweredError.
 	ErrAnswered = errors.New("question has an answer")
-	// ErrBusy: as many collaborations of the agent are under way as may be at once.
+	// ErrBusy means that the maximum number of collaborations of the agent are running.
 	ErrBusy = errors.New("collaboration in progress")
-	// ErrDeleted means that the agent of a task to create has been deleted.
+	// ErrDeleted means that the agent of the task to create has been deleted.
 	ErrDeleted = errors.New("agent has been deleted")
 )
 
 // AnsweredError is the error of Put for a second answer to a question.
 type AnsweredError struct {
-	// First is the answer that was recorded first. It is shared: do not modify it.
+	// First is the answer that was recorded first. It is shared; do not modify it.
 	First *teamv1.Answered
 }
 
-// Error returns the text of ErrAnswered: not every caller may see who answered.
+// Error returns the text of ErrAnswered. It does not include the answer, because not all callers
+// may see it.
 func (*AnsweredError) Error() string { return ErrAnswered.Error() }
 
 // Is reports whether target is ErrAnswered.
 func (*AnsweredError) Is(target error) bool { return target == ErrAnswered }
 
-// Key names a task of an owner. There is no access by id alone.
+// Key identifies a task of an owner. A store never looks a task up by its id alone.
 type Key struct {
-	// Owner is account/principal.
+	// Owner is the owner of the task, as account/principal.
 	Owner string
-	// ID is a root's id, or a child's: root~scope.
+	// ID is the id of a root task, or that of a delegation within it: root~scope.
 	ID string
 }
 
-// New is a task to create.
+// New describes a task to create.
 type New struct {
+	// Owner is the owner of the task, as account/principal.
 	Owner string
-	// Accepted is the first event; its task_id is the root's id.
+	// Accepted is the first event of the task. Its TaskId is the id of the root task.
 	Accepted *teamv1.Accepted
-	// MessageID makes the creation unique for its owner and agent as long as message ids
-	// are remembered; empty means that a repeated message creates another task.
+	// MessageID makes Create idempotent for the owner and the agent, for as long as the store
+	// remembers message ids. If it is empty, each call creates a task.
 	MessageID string
-	// Digest of the message and the agent: the same id with another digest is ErrReused.
+	// Digest is a digest of the message and the agent. If the MessageID is known with another
+	// digest, the error is ErrReused.
 	Digest []byte
-	// Push is a configuration that the task begins with; nil is none. Its receiver is
-	// told from the first event on. Only if the store implements Pushes. ErrPushOwner.
+	// Push is a push configuration that is created with the task. Its receiver is notified from
+	// the first event on. Nil means none. It is used only if Config.Pushes is set. The
+	// error is ErrPushOwner if the owner has too many.
 	Push *a2av1.TaskPushNotificationConfig
-	// PushVersion is its Push.Version.
+	// PushVersion is the Version of Push; see the type Push.
 	PushVersion string
-	// Collaborations is how many of the agent's collaborations may run at once, this
-	// one included; 0: it is none. ErrBusy; a message that is known begins nothing,
-	// and is never refused so.
+	// Collaborations is the maximum number of running collaborations of the agent, including this
+	// one. If it would be exceeded, the error is ErrBusy, except for a known MessageID. 0 means
+	// that the task is not a collaboration.
 	Collaborations int
-	// Entry is the catalog entry that defines the agent of a collaboration. It must still
-	// exist, else ErrDeleted. Empty if the agent is not in a catalog.
+	// Entry is the catalog entry that defines the agent of a collaboration. If it no longer
+	// exists, the error is ErrDeleted. It is empty if the agent is not in a catalog.
 	Entry string
 }
 
-// Record is a committed event and where it stands.
+// Record is a committed event with its position in the journal.
 type Record struct {
 	Seq   int64
-	Event *teamv1.Event // shared: read only
+	Event *teamv1.Event // shared; do not modify
 }
 
-// Filter selects tasks of an owner; the zero value selects all.
+// Filter selects tasks of an owner. The zero value selects all.
 type Filter struct {
 	Agent       string
 	ContextID   string
 	State       a2av1.TaskState
 	StatusAfter time.Time // inclusive
 	PageSize    int
-	PageToken   string // of the page before; ErrPageToken when it is none
-	// Fits is given each task of a page in order, once, and may cut it to what is
-	// shown. False ends the page before the task, unless it is the first. Nil: all fit.
+	PageToken   string // NextToken of the previous page; if it is invalid, the error is ErrPageToken
+	// Fits is called once with each task of the page, in order. It may remove from the task what
+	// is not to be returned. If it returns false, the page ends before the task, unless the task
+	// is the first. Nil means that all tasks fit.
 	Fits func(*a2av1.Task) bool
 }
 
-// ErrPageToken: the page token is none of this owner and filter.
+// ErrPageToken means that the page token is invalid, or belongs to another owner or filter.
 var ErrPageToken = errors.New("page token is not valid for this request")
 
-// Page is a page of tasks, newest status first, then by id.
+// Page is a page of tasks, ordered by the time of their status, latest first, and then by id.
 type Page struct {
-	Tasks     []*a2av1.Task // whole tasks, what their lists hold is shared: the handler cuts them to what was asked for
-	NextToken string        // empty on the last page
-	Total     int           // before paging
+	Tasks     []*a2av1.Task // elements of the tasks' lists are shared; do not modify them
+	NextToken string        // token of the next page; empty on the last page
+	Total     int           // number of all tasks that the filter selects
 }
 
-// Add puts a task at the end of the page. False: it does not fit, and the page ends
-// before it.
+// Add appends t to the page. It returns false if t does not fit, in which case the page ends
+// before t.
 func (p *Page) Add(f Filter, t *a2av1.Task) bool {
 	if f.Fits != nil && !f.Fits(t) && len(p.Tasks) > 0 {
 		return false
@@ -123,54 +130,63 @@ func (p *Page) Add(f Filter, t *a2av1.Task) bool {
 	return true
 }
 
-// Store keeps tasks, their journals and their inboxes. Every method that serves
-// a caller takes the owner. Safe for concurrent use.
+// Store stores tasks with their journals and inboxes. All methods that serve a caller take the
+// owner. Implementations must be safe for concurrent use. Implementations must also pass the
+// tests in internal/store/storetest.
 type Store interface {
-	// Create makes a task with its first event, due to run. existed reports that
-	// the owner has sent the message before: root is then the task made from it.
+	// Create creates a task with its first event; its run is then due. If the owner has sent the
+	// message before, existed is true and root is the task that was created then. Otherwise root
+	// is the new task. See New for the errors.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
-	// Sent returns the root that a message id of the owner began or was left for,
-	// within the time that message ids are remembered. agent is the one that the message
-	// was for; it is ignored for a key with a slash. ErrNotFound.
+	// Sent returns the root task that the message with this id created or was sent to, for as
+	// long as the store remembers message ids. agent is the agent that the message was for; it is
+	// ignored if messageID contains a slash. The error is ErrNotFound if there is no such
+	// message.
 	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
-	// Put leaves an input in the inbox of a task and makes it due. existed reports that
-	// the input's key is known. The key of an answer belongs to its sender, whoever owns
-	// the task. A question takes one answer; the store decides this where it records the
-	// input, across all processes. p is a configuration of the task or of a child that is
-	// kept with the input as by Pushes.PutPush, nil if there is none: both are recorded, or
-	// with an error neither, and with an input that is known no configuration is.
-	// ErrNotFound, ErrTerminal, ErrReused, *AnsweredError; with p also those of PutPush.
+	// Put adds an input to the inbox of a task and makes its run due. It returns the number of
+	// the input, and existed if an input with the same key was added before. The key of an answer
+	// is that of its sender, whoever owns the task. A question can have only one answer: the
+	// store enforces that when it records the input, across all processes. p is a push
+	// configuration of the task or of a delegation in it, or nil. It is stored together with the
+	// input, as by Pushes.PutPush, unless the input is known already. Errors: ErrNotFound,
+	// ErrTerminal, ErrReused, *AnsweredError, and with p also those of PutPush; after an error
+	// nothing is stored.
 	Put(ctx context.Context, k Key, in *teamv1.Inbound, digest []byte, p *Push) (n int64, existed bool, err error)
-	// Task returns the A2A task and the sequence it shows, from one read. What
-	// the task's lists hold is shared: read only.
+	// Task returns a task and the sequence number of its last event, from one consistent read.
+	// Elements of the task's lists are shared; do not modify them. Errors: ErrNotFound,
+	// ErrDataLoss.
 	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)
-	// Events returns committed events after a sequence, in order, of the key's
-	// scope and below; at most limit.
+	// Events returns up to limit committed events after the sequence number after, in order:
+	// those of the scope of k and all scopes below. Errors: ErrNotFound, ErrDataLoss.
 	Events(ctx context.Context, k Key, after int64, limit int) ([]Record, error)
 	// List returns a page of the owner's root tasks.
 	List(ctx context.Context, owner string, f Filter) (Page, error)
-	// Watch returns a channel that receives when a root may have new events. A
-	// hint: losing one costs time, never an event. stop must be called.
+	// Watch returns a channel that receives a value when a root task may have new events. A value
+	// is only a hint: values may be lost, so callers also poll. The caller must call stop.
 	Watch(root string) (wake <-chan struct{}, stop func())
 }
 
-// Journal is what the owner of one claimed run holds. Safe for concurrent use.
+// Journal gives the process that has claimed a run access to its events and its inbox. It is safe
+// for concurrent use.
 type Journal interface {
-	// Load returns the events on record that a replay needs, in order.
+	// Load returns the recorded events that a replay needs, in order.
 	Load(ctx context.Context) ([]*teamv1.Event, error)
-	// Append gives each event its place: it sets Seq and Time, those of the end of the run
-	// at the latest before Commit returns. It blocks only while the queue is full.
-	// ErrFenced, ErrLimit.
+	// Append adds events to the journal and sets the Seq and Time of each. For the event that
+	// ends the run, they may be set later, but before Commit returns. The events are not durable
+	// before Commit returns. Append blocks only while its queue is full. Errors: ErrFenced,
+	// ErrLimit.
 	Append(ctx context.Context, e ...*teamv1.Event) error
-	// Commit returns when everything appended is durable and can be read. ErrFenced, ErrStorage.
+	// Commit returns when all events that have been appended are durable and visible to readers.
+	// Errors: ErrFenced, ErrStorage.
 	Commit(ctx context.Context) error
-	// Inbound returns the inbox rows that no event has named yet, in order.
+	// Inbound returns the inputs that no event has recorded yet, in order.
 	Inbound(ctx context.Context) ([]*teamv1.Inbound, error)
-	// Wake receives when the inbox may have changed.
+	// Wake returns a channel that receives a value when the inbox may have changed.
 	Wake() <-chan struct{}
 }
 
-// Claim is the right to run a root task, fenced by its epoch.
+// Claim is the exclusive right to run a root task. Epoch grows with each claim of the run; the
+// store rejects writes under an earlier epoch.
 type Claim struct {
 	Root    string
 	Owner   string
@@ -178,8 +194,9 @@ type Claim struct {
 	Journal Journal
 }
 
-// Park says how a drive ended: Done, or until when it waits; the zero Until
-// waits for an input.
+// Park says how a process gives up a claimed run. Done means that the run has ended. Otherwise
+// the run is due again at Until, or when an input arrives; a zero Until means that it waits for
+// an input only.
 type Park struct {
 	Done  bool
 	Until time.Time

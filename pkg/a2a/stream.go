@@ -9,13 +9,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Update is what a reader of a task is told at once.
+// Update is one message of a stream of a task.
 type Update = feed.Update
 
-// Form is one of the ways in which updates are encoded.
+// Form is an encoding of updates.
 type Form = feed.Form
 
-// The forms of updates.
+// The encodings of updates: JSON and Protocol Buffers.
 const (
 	FormJSON  = feed.FormJSON
 	FormProto = feed.FormProto
@@ -23,25 +23,27 @@ const (
 
 type cursorKey struct{}
 
-// WithCursor returns a context of a SendStreamingMessage that repeats one whose
-// stream broke behind a sequence.
+// WithCursor returns a context for a SendStreamingMessage call that repeats an earlier one, whose
+// stream broke after the sequence number after.
 func WithCursor(ctx context.Context, after int64) context.Context {
 	return context.WithValue(ctx, cursorKey{}, after)
 }
 
-// CursorOf returns the cursor of a repeated send, 0 without one.
+// CursorOf returns the sequence number set by WithCursor, or 0.
 func CursorOf(ctx context.Context) int64 {
 	after, _ := ctx.Value(cursorKey{}).(int64)
 	return after
 }
 
-// SendStreamingMessage is SendMessage with what happens as it happens: first the
-// task, then its updates until it has ended or asks for input; or one message.
-// A repeated send with a cursor (WithCursor) goes on behind that like
-// SubscribeToTask; of a task that has ended and been told to its end it shows
-// the task. An error that comes before anything was told is the second
-// result: besides those of SendMessage INSUFFICIENT_RESOURCES when too many
-// streams are open. The sequence is read once, before ctx ends.
+// SendStreamingMessage is like SendMessage, but yields what happens as it happens: first the task
+// and then its updates, or only a message; see A2A 1.0, section 3.1.2. The stream ends when the
+// task has ended or waits for input; see Streams.Close.
+//
+// A repeated message with a cursor, see WithCursor, continues after the cursor, like
+// SubscribeToTask; if the task has ended and the cursor is at its end, the stream has only the
+// task. If too many streams are open, the error is INSUFFICIENT_RESOURCES; other errors are those
+// of SendMessage. An error that occurs before the first update is the second result. The sequence
+// can be read only once, and reading must begin before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -58,12 +60,14 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessa
 	return t.updates(ctx), nil
 }
 
-// SubscribeToTask shows a task and then its updates until it ends or begins to
-// ask for input. With after, the sequence that the caller has seen, it begins
-// behind that instead of with the task, if all that followed is still there.
-// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a task that has ended and
-// been told to its end, INSUFFICIENT_RESOURCES when too many streams are open.
-// The sequence is read once, before ctx ends.
+// SubscribeToTask yields a task and then its updates, until the task ends or begins to wait for
+// input; see A2A 1.0, section 3.1.6. If after is greater than 0, it is the sequence number of the
+// last event that the client has seen; the stream then begins with the updates after it instead
+// of with the task, if all of them are still available.
+//
+// Errors: TASK_NOT_FOUND, UNSUPPORTED_OPERATION if the task has ended and there are no updates
+// after the cursor, and INSUFFICIENT_RESOURCES if too many streams are open. The sequence can be
+// read only once, and reading must begin before ctx ends.
 func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTaskRequest, after int64) (iter.Seq2[Update, error], error) {
 	var c checker
 	c.task(req.GetTenant(), req.GetId())
@@ -85,15 +89,15 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 	return t.updates(ctx), nil
 }
 
-// tail is a counted stream of a task. One goroutine at a time.
+// tail is an open stream of a task. It is not safe for concurrent use.
 type tail struct {
 	h      *Handler
 	seat   *seat
-	id     string       // of the task
-	reader *feed.Reader // nil before join
+	id     string       // id of the task
+	reader *feed.Reader // nil before join is called
 }
 
-// open counts a stream of an owner. leave must be called.
+// open counts a new stream of an owner. The caller must call leave.
 func (h *Handler) open(owner string) (*tail, error) {
 	s, err := h.seats.sit(owner)
 	if err != nil {
@@ -102,7 +106,7 @@ func (h *Handler) open(owner string) (*tail, error) {
 	return &tail{h: h, seat: s}, nil
 }
 
-// send puts a message on record and begins where its reader shall.
+// send records a message and sets the position at which the stream begins.
 func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	s, err := t.h.accept(ctx, req)
 	if err != nil {
@@ -120,16 +124,16 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	switch {
 	case err != nil:
 		return err
-	case !v.Visible: // it is told from the beginning
+	case !v.Visible: // the stream begins with the first event
 		return r.Restart(ctx)
-	case v.Resumes(after) && (after < v.Last || !v.Over): // else nothing would be told
+	case v.Resumes(after) && (after < v.Last || !v.Over): // else the stream would be empty
 		r.Resume(after)
 		return nil
 	}
 	return r.Begin(ctx, true)
 }
 
-// subscribe begins with a task of the caller, or behind a cursor.
+// subscribe sets the stream to begin with the task, or after the cursor if that is possible.
 func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64) error {
 	if err := t.seat.at(k); err != nil {
 		return err
@@ -150,19 +154,20 @@ func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64)
 	return r.Begin(ctx, false)
 }
 
-// join finds the feeds of a task.
+// join creates the reader of the task's feed. inbound is the number of the input whose receipt
+// the stream waits for, or 0.
 func (t *tail) join(ctx context.Context, k Key, history *int32, inbound int64) *feed.Reader {
 	t.id, t.reader = k.ID, t.h.feeds.Reader(t.h.feedKey(ctx, k), history, inbound)
 	return t.reader
 }
 
-// feedKey names the feed of a task for the caller.
+// feedKey returns the key of the feed of a task, as the caller may see it.
 func (h *Handler) feedKey(ctx context.Context, k Key) feed.Key {
 	root, scope := agent.SplitTask(k.ID)
 	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: details(ctx)}
 }
 
-// leave gives everything back.
+// leave closes the reader and no longer counts the stream.
 func (t *tail) leave() {
 	if t.reader != nil {
 		t.reader.Close()
@@ -170,8 +175,8 @@ func (t *tail) leave() {
 	t.seat.leave()
 }
 
-// updates yields what the reader is told. What it holds is given back at the
-// end, or when ctx ends before it has begun.
+// updates yields the updates of the stream. It calls leave at the end, or when ctx ends before
+// the first update was read.
 func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
 	stop := context.AfterFunc(ctx, t.leave)
 	return func(yield func(Update, error) bool) {

@@ -11,8 +11,9 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 )
 
-// GetTask returns a task of the caller: a root, or a delegation by its id
-// root~scope. Errors: TASK_NOT_FOUND, also for a foreign task.
+// GetTask returns a task of the caller: a root task, or a delegation by its id root~scope; see
+// A2A 1.0, section 3.1.3. Errors: INVALID_REQUEST, and TASK_NOT_FOUND, also for a task of another
+// owner.
 func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 	var c checker
 	c.historyLength("historyLength", req.HistoryLength)
@@ -24,7 +25,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	if req.GetTenant() == "" && !details(ctx) { // the store has it ready
+	if req.GetTenant() == "" && !details(ctx) { // the store can return the task without reading the journal
 		t, _, err := h.c.Store.Task(ctx, Key{who.Owner(), req.GetId()})
 		if err != nil {
 			return nil, storeError(req.GetId(), err)
@@ -44,9 +45,9 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	return project.CutHistory(t, req.HistoryLength), nil
 }
 
-// ListTasks returns a page of the caller's root tasks, newest status first: as many
-// as are asked for and have 3 MiB together, but at least one.
-// Errors: INVALID_REQUEST, AGENT_NOT_FOUND for an unknown tenant.
+// ListTasks returns a page of the caller's root tasks, latest change of status first; see A2A
+// 1.0, section 3.1.4. A page has at most the requested number of tasks and MaxPageBytes, but at
+// least one task. Errors: INVALID_REQUEST, and AGENT_NOT_FOUND if the tenant does not exist.
 func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 	size := defaultPage
 	var c checker
@@ -55,7 +56,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	c.historyLength("historyLength", req.HistoryLength)
 	if req.PageSize != nil {
 		if size = c.pageSize("pageSize", req.GetPageSize()); req.GetPageSize() == 0 {
-			c.pageFault("pageSize", 0) // A2A has 1 to 100
+			c.pageFault("pageSize", 0) // A2A 1.0 permits 1 to 100 here
 		}
 	}
 	if _, known := a2av1.TaskState_name[int32(req.GetStatus())]; !known {
@@ -98,7 +99,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	return resp, nil
 }
 
-// listed cuts a task to what the caller of a list asked for.
+// listed removes from a task what the client did not ask for.
 func listed(t *a2av1.Task, req *a2av1.ListTasksRequest) *a2av1.Task {
 	if !req.GetIncludeArtifacts() {
 		t.Artifacts = nil
@@ -106,10 +107,11 @@ func listed(t *a2av1.Task, req *a2av1.ListTasksRequest) *a2av1.Task {
 	return project.CutHistory(t, req.HistoryLength)
 }
 
-// CancelTask ends a task of the caller and everything below it. It waits for the
-// end up to CancelWait, then answers with the task as it is, cancel_requested in
-// its metadata. A task that is canceled already is returned again. Errors:
-// TASK_NOT_FOUND, TASK_NOT_CANCELABLE, WAIT_TIMEOUT when ctx's deadline comes first.
+// CancelTask cancels a task of the caller and everything below it; see A2A 1.0, section 3.1.5. It
+// waits for the end, at most Config.CancelWait, and then returns the task as it is, with
+// cancel_requested in its metadata. A task that is canceled already is returned again. Errors:
+// TASK_NOT_FOUND, TASK_NOT_CANCELABLE if the task has ended in another way, and WAIT_TIMEOUT if
+// the deadline of ctx passes before.
 func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
 	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
 	if err != nil {
@@ -126,14 +128,15 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 	return project.CutHistory(f.Snapshot(details(ctx)), nil), nil
 }
 
-// cancel leaves the command for the task's owner and waits for its effect.
+// cancel sends the task the command to cancel and waits for its end.
 func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
 	return h.command(ctx, f, "cancel/"+f.Scope(), nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
 }
 
-// command leaves a command for the task's owner and waits until it has had its
-// effect, for CancelWait at most: it is on record then, or in the inbox. The key
-// makes it unique for the task, with a digest among all that the owner sends.
+// command adds a command to the inbox of the task and waits until had returns true or the task
+// has ended, at most Config.CancelWait. After that time the result shows the command as if it had
+// been recorded. key identifies the command within the task or, if digest is not nil, among
+// everything that the owner sends.
 func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byte, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
 	who, _ := CallerOf(ctx)
 	root := Key{who.Owner(), f.Root()}
@@ -164,7 +167,8 @@ func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byt
 	return now, nil
 }
 
-// becomes is what becomes of a task that was given a command.
+// becomes returns what happens, after a command, to a task that is no longer waited for; see
+// waitError.
 func becomes(c *teamv1.Commanded) string {
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_CANCEL:

@@ -10,11 +10,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TeamRunURI names the extension under which tasks and their updates carry a
-// team.v1.TeamRun as metadata.
+// TeamRunURI is the URI of the team-run extension. Tasks and their updates have a team.v1.TeamRun
+// in their metadata under this key.
 const TeamRunURI = project.TeamRunURI
 
-// RunOf returns the TeamRun that metadata carries; nil when there is none.
+// RunOf returns the TeamRun in the metadata, or nil if there is none or it is invalid.
 func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
 	v := metadata.GetFields()[TeamRunURI].GetStructValue()
 	if v == nil {
@@ -31,9 +31,9 @@ func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
 	return r
 }
 
-// Parked returns a task as readers see it while its run is parked: the reason is its
-// status, and a warning of its TeamRun. t is not changed; with an empty reason it is
-// returned as it is.
+// Parked returns a copy of t that shows why its run cannot continue at the moment: the reason is
+// the message of its status and a warning of its TeamRun. It returns t itself if the reason is
+// empty. t is not changed.
 func Parked(t *a2av1.Task, reason string) *a2av1.Task {
 	if reason == "" || t == nil {
 		return t

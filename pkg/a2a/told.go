@@ -7,18 +7,19 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// What monitors share with the streams of A2A: whose a task is, what of a journal
-// may be shown, how it is followed, and how many may do so.
+// The methods in this file are for the monitor and collaboration services, which use the same
+// permissions, journals and limits of streams as the operations of A2A.
 
-// Owned returns a task of the caller: a root, or a child by its id root~scope.
-// Errors: INVALID_REQUEST, TASK_NOT_FOUND, also for a foreign task.
+// Owned returns a task of the caller: a root task, or a delegation by its id root~scope. Errors:
+// INVALID_REQUEST, and TASK_NOT_FOUND, also for a task of another owner.
 func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) {
 	return h.owned(ctx, "", id)
 }
 
-// Tell yields the events of a root behind a sequence: what is on record, then what
-// comes, until ctx ends. The events are shared: read only. Errors: TASK_NOT_FOUND; the
-// cause of ctx's end. The sequence is read once.
+// Tell yields the events of a root task after the sequence number after: those that are recorded,
+// and then further ones as they are recorded, until ctx ends. The events are shared; do not
+// modify them. The sequence ends with an error: TASK_NOT_FOUND, another error of the store, or
+// the cause of ctx. It can be read only once. The caller checks the permission to read the task.
 func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		r := h.journals.read(root, after)
@@ -31,8 +32,8 @@ func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[*te
 	}
 }
 
-// Page returns events of a root that are on record, behind a sequence, and whether
-// there are more.
+// Page returns recorded events of a root task after the sequence number after, and whether there
+// are more.
 func (h *Handler) Page(ctx context.Context, root Key, after int64) (page []Record, more bool, err error) {
 	page, err = h.c.Store.Events(ctx, root, after, pageEvents+1)
 	if err != nil {
@@ -41,20 +42,21 @@ func (h *Handler) Page(ctx context.Context, root Key, after int64) (page []Recor
 	return page[:min(len(page), pageEvents)], len(page) > pageEvents, nil
 }
 
-// Overview returns that of the configuration, nil if it has none.
+// Overview returns the Overview of the configuration, or nil if it has none.
 func (h *Handler) Overview() Overview { return h.c.Overview }
 
-// StoreError is an error of a store as a caller sees it.
+// StoreError returns an error of the store as the callers of the API see it. id is the task
+// concerned, for messages.
 func StoreError(id string, err error) error { return storeError(id, err) }
 
-// Agents are those that the handler serves.
+// Agents returns the agents that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }
 
-// Caller returns who calls. The error is UNAUTHENTICATED if ctx does not say it.
+// Caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.
 func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
 
-// SitAtTask counts a stream of a task and of its owner. leave must be called.
-// INSUFFICIENT_RESOURCES when there are as many as there may be.
+// SitAtTask counts a stream of a task and its owner. The caller must call leave when the stream
+// ends. The error is INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
 	s, err := h.seats.sit(k.Owner)
 	if err != nil {
@@ -67,7 +69,7 @@ func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
 	return s.leave, nil
 }
 
-// SitAtTeam is SitAtTask for a stream of a team.
+// SitAtTeam is like SitAtTask, for a stream of a team.
 func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
 	s, err := h.seats.sit(owner)
 	if err != nil {

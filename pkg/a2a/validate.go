@@ -11,30 +11,31 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// MaxPageBytes is how much of a list goes into one answer, as encoded: gRPC clients take
-// 4 MiB unless they are told to take more.
+// MaxPageBytes is the maximum size of the entries of a list in one response, encoded as Protocol
+// Buffers. gRPC clients accept 4 MiB by default.
 const MaxPageBytes = 3 << 20
 
-// Limits of what is accepted. Each is answered with a violation that names it.
+// Limits of requests. A request that exceeds one gets an error that names the limit.
 const (
 	maxParts    = 100
-	maxList     = 32       // reference task ids, extensions, output modes
-	maxEntry    = 256      // bytes of one of them
-	maxMetadata = 64 << 10 // bytes
-	maxKeys     = 256      // of metadata
+	maxList     = 32       // entries of a list: reference task ids, extensions, output modes
+	maxEntry    = 256      // bytes of one entry
+	maxMetadata = 64 << 10 // bytes of metadata
+	maxKeys     = 256      // keys of metadata
 	maxPage     = 100
 	defaultPage = 50
-	maxMessage  = 2 << 20 // bytes: what one event may hold
+	maxMessage  = 2 << 20 // bytes; an event must hold the whole message
 )
 
-// PageSize is how many entries a page of a list has: size, 1 to 100, or 50 for 0. A
-// fault names the field.
+// PageSize validates the size of a page: it returns size if it is 1 to 100, and 50 if it is 0.
+// Otherwise it returns an error that names the field.
 func PageSize(field string, size int32) (int, error) {
 	var c checker
 	n := c.pageSize(field, size)
 	return n, c.Err()
 }
 
+// pageSize is like PageSize, but adds violations to c.
 func (c *checker) pageSize(field string, size int32) int {
 	switch {
 	case size == 0:
@@ -45,24 +46,25 @@ func (c *checker) pageSize(field string, size int32) int {
 	return int(size)
 }
 
+// pageFault adds the violation for an invalid page size.
 func (c *checker) pageFault(field string, size int32) {
 	c.Add(field, "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
 }
 
-// idPattern is what ids of callers may look like.
+// idPattern matches ids that clients may send.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
 
-// checker gathers violations, so that a caller sees all of them at once.
+// checker collects the violations of a request, so that the client sees all of them at once.
 type checker struct{ Faults }
 
-// id checks an id that may be empty.
+// id checks an optional id.
 func (c *checker) id(field, id string) {
 	if id != "" && !idPattern.MatchString(id) {
 		c.Add(field, "must have 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
 	}
 }
 
-// needID checks an id that must be there.
+// needID checks a required id.
 func (c *checker) needID(field, id string) {
 	if id == "" {
 		c.Add(field, "is required")
@@ -71,20 +73,20 @@ func (c *checker) needID(field, id string) {
 	c.id(field, id)
 }
 
-// task checks what names a task.
+// task checks the tenant and the id of a task.
 func (c *checker) task(tenant, id string) {
 	c.needID("id", id)
 	c.id("tenant", tenant)
 }
 
-// count checks how many values there are.
+// count checks the number of entries of a list.
 func (c *checker) count(field string, values []string) {
 	if len(values) > maxList {
 		c.Add(field, "has %d entries; at most %d are taken", len(values), maxList)
 	}
 }
 
-// list checks how many values there are, and how long each is.
+// list checks the number of entries of a list and the length of each.
 func (c *checker) list(field string, values []string) {
 	c.count(field, values)
 	for i, v := range values {
@@ -94,13 +96,13 @@ func (c *checker) list(field string, values []string) {
 	}
 }
 
-// What a caller of the Agent service may show an agent.
+// Limits of what a caller of the Agent service may pass to an agent.
 const (
-	maxShown     = 100 // messages of history
-	maxTransfers = 64  // members to hand over to
+	maxShown     = 100 // messages of the history
+	maxTransfers = 64  // agents to which control may be handed
 )
 
-// shown checks what a call shows of what was said before, and to whom it may hand over.
+// shown checks the history and the transfer targets of a request.
 func (c *checker) shown(req *teamv1.ProcessRequest) {
 	if n := len(req.GetHistory()); n > maxShown {
 		c.Add("history", "has %d messages; at most %d are taken", n, maxShown)
@@ -114,20 +116,22 @@ func (c *checker) shown(req *teamv1.ProcessRequest) {
 	}
 }
 
-// unsupported refuses what cannot be heeded, where there is some of it.
+// unsupported adds a violation if a field that is not supported has n entries and n is greater
+// than 0.
 func (c *checker) unsupported(field string, n int) {
 	if n > 0 {
 		c.Add(field, "is not supported yet; leave it out")
 	}
 }
 
+// historyLength checks an optional history length.
 func (c *checker) historyLength(field string, n *int32) {
 	if n != nil && *n < 0 {
 		c.Add(field, "is %d; it must be 0 or more, or left out", *n)
 	}
 }
 
-// message checks the message of a send.
+// message checks the message of a send request.
 func (c *checker) message(m *a2av1.Message) {
 	if m == nil {
 		c.Add("message", "is required")
@@ -161,6 +165,7 @@ func (c *checker) references(m *a2av1.Message) {
 	}
 }
 
+// parts checks the parts of a message.
 func (c *checker) parts(parts []*a2av1.Part) {
 	switch {
 	case len(parts) == 0:
@@ -190,8 +195,7 @@ func (c *checker) parts(parts []*a2av1.Part) {
 	}
 }
 
-// metadata checks the size of metadata, and that what is meant for this server
-// can be understood.
+// metadata checks the size of metadata, and that a TeamRun in it is valid.
 func (c *checker) metadata(field string, s *structpb.Struct) {
 	if len(s.GetFields()) > maxKeys {
 		c.Add(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)

@@ -14,14 +14,15 @@ const (
 	maxPushSecret = 4 << 10
 )
 
-// schemePattern is what an authentication scheme looks like: a token of HTTP.
+// schemePattern matches authentication schemes of HTTP, which are tokens of at most 64 characters
+// (RFC 9110, section 11.1).
 var schemePattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 
-// secretPattern is what can stand in a header as it is.
+// secretPattern matches values that can be sent in a header unchanged.
 var secretPattern = regexp.MustCompile(`^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$`)
 
-// push checks a push configuration. prefix is where it stands in the request. No
-// fault repeats what may be secret.
+// push checks a push configuration. prefix is its place in the request. Violations do not repeat
+// values that may be secret.
 func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
 	c.id(prefix+"tenant", p.GetTenant())
 	c.id(prefix+"id", p.GetId())
@@ -38,7 +39,7 @@ func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
 	}
 }
 
-// receiver checks the address that is told.
+// receiver checks the URL of the receiver of notifications.
 func (c *checker) receiver(field, raw string) {
 	if raw == "" {
 		c.Add(field, "is required; send an address such as https://example.com/hook")
@@ -65,7 +66,7 @@ func (c *checker) receiver(field, raw string) {
 	}
 }
 
-// secret checks what is sent in a header.
+// secret checks a value that is sent in a header.
 func (c *checker) secret(field, s string) {
 	switch {
 	case s == "":
@@ -76,7 +77,7 @@ func (c *checker) secret(field, s string) {
 	}
 }
 
-// inlinePush checks the push configuration of a send.
+// inlinePush checks the push configuration in a send request.
 func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNotificationConfig) {
 	c.push(inlineField, p)
 	if id := p.GetTaskId(); id != "" && id != req.GetMessage().GetTaskId() {
@@ -87,5 +88,5 @@ func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNot
 	}
 }
 
-// inlineField is where the configuration stands in a send.
+// inlineField is the place of a push configuration in a send request.
 const inlineField = "configuration.taskPushNotificationConfig."

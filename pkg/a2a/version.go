@@ -4,19 +4,19 @@ import (
 	"context"
 )
 
-// ProtocolVersion is the version of A2A that is spoken.
+// ProtocolVersion is the version of A2A that the handler implements.
 const ProtocolVersion = "1.0"
 
 type versionKey struct{}
 
-// WithVersion returns a context of a call in another version of the protocol than
+// WithVersion returns a context for a call in a version of the protocol other than
 // ProtocolVersion.
 func WithVersion(ctx context.Context, version string) context.Context {
 	return context.WithValue(ctx, versionKey{}, version)
 }
 
-// pushVersion is the version that a receiver is told in that the call of ctx names;
-// empty is ProtocolVersion.
+// pushVersion returns the version of the protocol in which the receiver of a push configuration
+// is notified: that of the call which creates the configuration. Empty means ProtocolVersion.
 func pushVersion(ctx context.Context) string {
 	if v := VersionOf(ctx); v != ProtocolVersion {
 		return v
@@ -24,8 +24,7 @@ func pushVersion(ctx context.Context) string {
 	return ""
 }
 
-// VersionOf returns the version of the protocol that the call of ctx is made in:
-// what a caller leaves behind, such as a webhook, is served in it.
+// VersionOf returns the version of the protocol in which the call of ctx was made.
 func VersionOf(ctx context.Context) string {
 	if v, ok := ctx.Value(versionKey{}).(string); ok {
 		return v

@@ -1,8 +1,8 @@
-// Package agent holds what everything else stands on: the Agent contract, the
-// Run that an agent works in, models and tools, and the errors they return.
+// Package agent defines the contracts that all other packages build on: the Agent interface, the
+// Run that an agent works in, models, tools and middlewares, and the errors they return.
 //
-// An agent is anything that describes itself, processes a message, and says how
-// it is: a Go func, a model with tools, a process on another machine, a team.
+// An agent is anything that describes itself, processes a message and reports its health: a Go
+// function, a model with tools, an agent on another server, or a team of agents.
 package agent
 
 import (
@@ -13,62 +13,77 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Agent is what a team, the task handler and the Agent service work with.
-// All methods are safe for concurrent use.
+// Agent is anything that can answer a message. Users of this module implement it to add their own
+// agents; teams, the task handler and the Agent service call it. All methods must be safe for
+// concurrent use.
 type Agent interface {
-	// Info describes the agent. It may ask others, and ends with ctx. The result is shared:
-	// read only.
+	// Info returns the agent's description: its id, name, skills and media types. It may call
+	// other servers and must return when ctx ends. Callers share the result and must not modify
+	// it.
 	Info(ctx context.Context) (*teamv1.AgentInfo, error)
 
-	// Process works on one call. req.Recorded holds, in order, what this very
-	// call has put on record before, of its own scope and below, with answers
-	// in place: Process yields only what follows. Events of the driver (the
-	// call's own Accepted, Started, Retried, Waiting, Ended, Claimed) are not
-	// among them.
+	// Process works on one call and yields the events of the work. It is called by the driver of
+	// a run, or by the team whose member the agent is; "the caller" below is either of them.
 	//
-	// Yield returning true means that the event has its place in the journal:
-	// Seq and Time are set. Commit makes it durable; an agent commits before it
-	// touches anything outside.
+	// req.Recorded holds the events that this same call has already recorded, in order, for its
+	// own scope and all scopes below it, including the answers to its questions. It is empty on
+	// the first call. Process yields only the events that follow those in req.Recorded. Events
+	// that the caller records about the call itself (Accepted, Started, Retried, Waiting, Ended
+	// and Claimed) are not included. An agent that ignores req.Recorded starts from the beginning
+	// after a crash.
 	//
-	// The sequence ends with a Reply event; without one after a question (Asked)
-	// or a pause; or with an error, best an *Error. It stops when the caller
-	// breaks or ctx ends, and leaves no goroutine. After a break, ErrShutdown or
-	// ErrFenced it yields nothing more; after ErrCanceled or a deadline only the
-	// Ended events of its open steps.
+	// If yield returns true, the event has been added to the journal, and its Seq and Time are
+	// set. It is not durable yet: an agent calls Commit before it has an effect outside of the
+	// process, such as a request to another server.
 	//
-	// An agent that ignores Recorded runs again from the start after a crash.
+	// The sequence ends in one of three ways. It yields a Reply event last. It yields an error
+	// last, preferably an *Error; any other error reaches users as INTERNAL without its text. Or
+	// it yields neither, after an Asked event (the agent waits for an answer) or because the run
+	// is paused; the agent is then called again later, with what it yielded in req.Recorded.
+	//
+	// The sequence must stop when the caller breaks out of the loop and when ctx ends, and must
+	// leave no goroutines behind. The cause of ctx decides what may still be yielded: nothing
+	// after ErrShutdown, ErrFenced or a break; after ErrCanceled or a timeout only the Ended
+	// events of steps that are still open.
 	Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error]
 
-	// HealthCheck says how the agent is, member by member. A failing
-	// agent is an unhealthy Health; an error means that it could not be asked.
+	// HealthCheck reports the health of the agent and, for a team, of each member. An agent that
+	// does not work is a Health whose Healthy is false; an error means that the check itself
+	// could not be made.
 	HealthCheck(ctx context.Context) (*teamv1.Health, error)
 }
 
-// Describer is what an Agent can be besides: one that knows its Info without asking anybody.
-// Teams ask it once, and share what they put on record of it.
+// Describer is an optional interface of an Agent that can return its Info without calling other
+// servers. A team asks such a member for KnownInfo and reuses what it has derived from the Info
+// as long as the pointer is the same; it asks other members for Info each time.
 type Describer interface {
 	Agent
-	// KnownInfo returns what Info returns: the same pointer as long as nothing in it has
-	// changed. nil means that only Info can say.
+	// KnownInfo returns what Info would return, without blocking. It returns the same pointer as
+	// long as the description is unchanged, so that callers can compare pointers. It returns nil
+	// if the description is not known without a call of Info. Callers must not modify the result.
 	KnownInfo() *teamv1.AgentInfo
 }
 
-// IDPattern is what an agent's or a team's id looks like.
+// IDPattern is the regular expression for the id of an agent or team. ValidID also rejects
+// reserved words.
 const IDPattern = `[a-z0-9][a-z0-9_-]{0,62}`
 
+// idRegexp matches a whole id.
 var idRegexp = regexp.MustCompile(`^` + IDPattern + `$`)
 
-// reserved words route elsewhere in URLs and cannot be ids.
+// reserved holds words that are path segments of the server's own URLs and therefore cannot be
+// ids.
 var reserved = map[string]bool{
 	"tasks": true, "rpc": true, "v1": true, "message": true, "extendedagentcard": true,
 	"healthz": true, "readyz": true, "metrics": true, "docs": true, "assets": true,
 }
 
-// ValidID reports whether id can name an agent or a team.
+// ValidID reports whether id matches IDPattern and is not a reserved word.
 func ValidID(id string) bool { return idRegexp.MatchString(id) && !reserved[id] }
 
-// Healthy is the health of an agent with no members that works.
+// Healthy returns the Health of a working agent without members.
 func Healthy() *teamv1.Health { return &teamv1.Health{Healthy: true, Usable: true} }
 
-// Unhealthy is the health of an agent that does not work, and why.
+// Unhealthy returns the Health of an agent that does not work. The detail is the reason, for
+// people.
 func Unhealthy(detail string) *teamv1.Health { return &teamv1.Health{Detail: detail} }

@@ -7,19 +7,20 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Counter is one of the counts that limits bound, each apart.
+// Counter is something that a limit bounds the number of.
 type Counter int
 
-// The counters, with the limit that bounds each.
+// The counters. Each comment names the limit in the configuration that bounds the counter.
 const (
-	CountSteps       Counter = iota // max_steps: decisions that dispatch members
-	CountTurns                      // max_turns: turns of models
-	CountDelegations                // max_delegations: delegations of leaders
-	CountHandoffs                   // max_handoffs: hand-offs of swarms
+	CountSteps       Counter = iota // max_steps: decisions that start members
+	CountTurns                      // max_turns: model turns
+	CountDelegations                // max_delegations: delegations by leaders
+	CountHandoffs                   // max_handoffs: hand-offs in swarms
 	counters
 )
 
-// counterLimits say how a counter stands in limits and in errors.
+// counterLimits holds, for each counter, the name of its limit and the reason of the error that
+// reports it as exceeded.
 var counterLimits = [counters]struct{ name, reason string }{
 	CountSteps:       {"max_steps", ReasonMaxIterations},
 	CountTurns:       {"max_turns", ReasonMaxIterations},
@@ -27,11 +28,12 @@ var counterLimits = [counters]struct{ name, reason string }{
 	CountHandoffs:    {"max_handoffs", ReasonMaxHandoffs},
 }
 
-// Counts are values of all counters. As a limit, 0 is none.
+// Counts holds one value for each counter: either how often something happened, or the limits on
+// that. As a limit, 0 means no limit.
 type Counts [counters]int64
 
-// CountsOf are the counters that limits set themselves; the defaults bind only
-// the run of the agent that they are the defaults of.
+// CountsOf returns the limits that l sets explicitly. Defaults are not included, because they
+// apply only to the agent itself and not to the agents below it.
 func CountsOf(l *teamv1.Limits) Counts {
 	return Counts{
 		CountSteps: int64(l.GetMaxSteps()), CountTurns: int64(l.GetMaxTurns()),
@@ -39,7 +41,7 @@ func CountsOf(l *teamv1.Limits) Counts {
 	}
 }
 
-// Within are the counts that bind where both do: the smaller one of each.
+// Within returns, for each counter, the stricter of the two limits c and other.
 func (c Counts) Within(other Counts) Counts {
 	for i, n := range other {
 		if n > 0 && (c[i] == 0 || n < c[i]) {
@@ -49,18 +51,22 @@ func (c Counts) Within(other Counts) Counts {
 	return c
 }
 
-// Allowance is a node of the counters that hold for the work of one process: what
-// the limits of an agent set binds everything below it, on this server. A
-// nil Allowance is no limit. Safe for concurrent use.
+// Allowance limits the counters for one agent and everything below it. Allowances form a tree: a
+// count is added to a node and all nodes above it, and must be within the limits of all of them.
+// An Allowance exists only in memory and covers the work in one process; after a crash it is
+// built again from the journal, see CountsOn. A nil *Allowance has no limit. It is safe for
+// concurrent use.
 type Allowance struct {
 	parent *Allowance
-	mu     *sync.Mutex // of all nodes of a root
-	setBy  string      // path of the agent whose limits these are
+	mu     *sync.Mutex // shared by all nodes of the tree
+	setBy  string      // path of the agent that set the limits
 	limit  Counts
-	used   Counts // of the node and below; guarded by mu
+	used   Counts // by this node and all below; guarded by mu
 }
 
-// Child returns a node below a, of which used is gone already.
+// Child returns a new node below a, or a root if a is nil. setBy is the path of the agent that
+// set the limits, and used is what has been counted for the new node before; the nodes above are
+// not changed.
 func (a *Allowance) Child(setBy string, limit, used Counts) *Allowance {
 	c := &Allowance{parent: a, mu: new(sync.Mutex), setBy: setBy, limit: limit, used: used}
 	if a != nil {
@@ -71,20 +77,21 @@ func (a *Allowance) Child(setBy string, limit, used Counts) *Allowance {
 
 type allowanceKey struct{}
 
-// WithAllowance returns a context whose work is bound by a.
+// WithAllowance returns a context whose work is limited by a.
 func WithAllowance(ctx context.Context, a *Allowance) context.Context {
 	return context.WithValue(ctx, allowanceKey{}, a)
 }
 
-// AllowanceOf returns what binds the work of ctx; nil is no limit.
+// AllowanceOf returns the Allowance that limits the work of ctx, or nil if there is no limit.
 func AllowanceOf(ctx context.Context) *Allowance {
 	a, _ := ctx.Value(allowanceKey{}).(*Allowance)
 	return a
 }
 
-// Take counts one of each in a and every node above, or nothing. The error has
-// the reason of the counter that is used up, which limit it is, its value, and who
-// set it; see Binds.
+// Take adds one to each of the given counters, in a and all nodes above. If that exceeds a limit,
+// it changes nothing and returns an *Error. The error has the reason of the exceeded limit, and
+// its Details have the name of the limit, its value, and the path of the agent that set it; see
+// Binds.
 func (a *Allowance) Take(each ...Counter) error {
 	if a == nil || len(each) == 0 {
 		return nil
@@ -106,7 +113,7 @@ func (a *Allowance) Take(each ...Counter) error {
 	return nil
 }
 
-// Used is what is gone of a, of the node and everything below.
+// Used returns what has been counted for a and everything below it.
 func (a *Allowance) Used() Counts {
 	if a == nil {
 		return Counts{}
@@ -116,6 +123,7 @@ func (a *Allowance) Used() Counts {
 	return a.used
 }
 
+// usedUp returns the error for a counter of a that has reached its limit.
 func (a *Allowance) usedUp(c Counter) *Error {
 	name, value := counterLimits[c].name, count(a.limit[c])
 	return Errorf(CodeInternal, counterLimits[c].reason,
@@ -123,12 +131,13 @@ func (a *Allowance) usedUp(c Counter) *Error {
 		With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, a.setBy)
 }
 
-// CountsOn counts what is on record of a call: what has begun of it, and below it.
+// CountsOn returns what the recorded events of a call count for: all steps of the call and below
+// it that have begun. Each step counts once, however often it was attempted.
 func CountsOn(recorded []*teamv1.Event) Counts {
 	var sum Counts
 	type decided struct {
 		step  *teamv1.Step
-		round *bool // whether the decision counts as a step already
+		round *bool // whether the decision was counted as a step
 	}
 	waiting := map[string]decided{}
 	for _, ev := range recorded {
@@ -143,7 +152,7 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 			if !ok {
 				continue
 			}
-			delete(waiting, ev.GetScope()) // a further attempt counts nothing
+			delete(waiting, ev.GetScope()) // further attempts are not counted
 			for _, c := range AppendCounters(nil, d.step, !*d.round) {
 				sum[c]++
 				*d.round = *d.round || c == CountSteps
@@ -153,8 +162,9 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 	return sum
 }
 
-// AppendCounters appends what the beginning of a step counts as. first: no other member
-// of its decision has begun.
+// AppendCounters appends the counters that increase when step begins. first says that no other
+// member that was started by the same decision has begun, so that the decision itself counts as a
+// step.
 func AppendCounters(each []Counter, step *teamv1.Step, first bool) []Counter {
 	switch step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
@@ -162,7 +172,7 @@ func AppendCounters(each []Counter, step *teamv1.Step, first bool) []Counter {
 	case teamv1.Step_KIND_TRANSFER:
 		each = append(each, CountHandoffs)
 	case teamv1.Step_KIND_DELEGATE:
-		if step.GetCallId() != "" { // by a leader's call
+		if step.GetCallId() != "" { // a tool call of a leader
 			each = append(each, CountDelegations)
 		}
 	case teamv1.Step_KIND_STEP:

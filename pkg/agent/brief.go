@@ -14,7 +14,8 @@ import (
 
 type briefKey struct{}
 
-// WithBrief returns a context of work on a collaboration; nil is none.
+// WithBrief returns a context for work on the collaboration that b describes. It returns ctx if b
+// is nil.
 func WithBrief(ctx context.Context, b *teamv1.Brief) context.Context {
 	if b == nil {
 		return ctx
@@ -22,16 +23,17 @@ func WithBrief(ctx context.Context, b *teamv1.Brief) context.Context {
 	return context.WithValue(ctx, briefKey{}, b)
 }
 
-// BriefOf returns the brief of the collaboration that ctx works on, for Go funcs;
-// nil: it is none. Shared: read only.
+// BriefOf returns the brief of the collaboration that ctx works on, for agents that are Go
+// functions. It returns nil if ctx does not work on a collaboration. Callers must not modify the
+// result.
 func BriefOf(ctx context.Context) *teamv1.Brief {
 	b, _ := ctx.Value(briefKey{}).(*teamv1.Brief)
 	return b
 }
 
-// BriefText is a brief as models and other servers' agents read it, a text of its
-// own beside the task; empty without one. The same brief gives
-// the same text.
+// BriefText returns the brief as text for models and for agents on other servers. They get it in
+// addition to the task. It returns "" if b is nil. The same brief always gives the same text, so
+// that repeated requests are identical.
 func BriefText(b *teamv1.Brief) string {
 	if b == nil {
 		return ""
@@ -56,8 +58,8 @@ func BriefText(b *teamv1.Brief) string {
 	return t.String()
 }
 
-// ValueText is a value as text: a string as it is, anything else as JSON; empty
-// where there is none.
+// ValueText returns a value as text: a string as it is, any other value as JSON, and "" for null
+// or nil.
 func ValueText(v *structpb.Value) string {
 	switch k := v.GetKind().(type) {
 	case nil, *structpb.Value_NullValue:

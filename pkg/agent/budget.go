@@ -10,28 +10,29 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Cost is what models cost: what is limited, reserved and spent of a budget.
+// Cost is an amount of tokens and money. It is used for limits, for reservations and for what was
+// spent.
 type Cost struct {
-	// Tokens read and written.
+	// Tokens is the number of input and output tokens.
 	Tokens int64
-	// Micros are millionths of a USD.
+	// Micros is an amount of money in millionths of a USD.
 	Micros int64
 }
 
-// Unlimited stands in a limit for no limit.
+// Unlimited is the value of a field of Cost that stands for a limit and is not limited.
 const Unlimited = math.MaxInt64
 
-// NoLimit limits nothing.
+// NoLimit returns the Cost that, as a limit, does not limit anything.
 func NoLimit() Cost { return Cost{Unlimited, Unlimited} }
 
-// CostOf is what was spent as a budget counts it. What makes no sense, such as a
-// peer's negative count, is nothing.
+// CostOf returns the tokens and the money of s, as a budget counts them. Negative values, which a
+// faulty peer might report, count as 0.
 func CostOf(s *teamv1.Spent) Cost {
 	return Cost{plus(max(s.GetInputTokens(), 0), max(s.GetOutputTokens(), 0)), max(s.GetCostMicros(), 0)}
 }
 
-// LimitOf is the part of limits that is a budget: max_tokens, and max_cost in
-// whole millionths of a USD.
+// LimitOf returns the limits of l that concern the budget: max_tokens, and max_cost rounded to
+// millionths of a USD. What l does not set is Unlimited.
 func LimitOf(l *teamv1.Limits) Cost {
 	c := NoLimit()
 	if l != nil && l.MaxTokens != nil {
@@ -43,10 +44,11 @@ func LimitOf(l *teamv1.Limits) Cost {
 	return c
 }
 
-// microsOf are USD in millionths, rounded to whole ones; more than there are numbers is no limit.
+// microsOf converts USD to millionths of a USD, rounded to the nearest. Amounts that exceed an
+// int64 become Unlimited; NaN and negative amounts become 0.
 func microsOf(usd float64) int64 {
 	switch m := math.Round(usd * 1e6); {
-	case !(m > 0): // NaN too
+	case !(m > 0): // also NaN
 		return 0
 	case m >= math.MaxInt64:
 		return Unlimited
@@ -55,7 +57,7 @@ func microsOf(usd float64) int64 {
 	}
 }
 
-// plus adds what is not negative and stops at the greatest number.
+// plus returns a+b, or math.MaxInt64 if that overflows. Neither may be negative.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -63,15 +65,17 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
+// plus returns the sum of c and d, at most math.MaxInt64 each.
 func (c Cost) plus(d Cost) Cost {
 	return Cost{plus(c.Tokens, d.Tokens), plus(c.Micros, d.Micros)}
 }
 
-// minus is what is left of c, never less than nothing; no limit stays none.
+// minus returns what remains of c after d, at least 0. An unlimited amount remains unlimited.
 func (c Cost) minus(d Cost) Cost {
 	return Cost{less(c.Tokens, d.Tokens), less(c.Micros, d.Micros)}
 }
 
+// less returns a-b, at least 0. If a is Unlimited, it returns Unlimited.
 func less(a, b int64) int64 {
 	if a == Unlimited {
 		return Unlimited
@@ -79,13 +83,16 @@ func less(a, b int64) int64 {
 	return max(a-b, 0)
 }
 
+// min returns the smaller amount of c and d, for tokens and for money separately.
 func (c Cost) min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
+
+// max returns the larger amount of c and d, for tokens and for money separately.
 func (c Cost) max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
 
-// Covers reports whether d is no more than c.
+// Covers reports whether c is at least d, in tokens and in money.
 func (c Cost) Covers(d Cost) bool { return d.Tokens <= c.Tokens && d.Micros <= c.Micros }
 
-// over is what one of n has of c.
+// over returns the n-th part of c. An unlimited amount remains unlimited.
 func (c Cost) over(n int64) Cost {
 	if c.Tokens != Unlimited {
 		c.Tokens /= n
@@ -96,41 +103,42 @@ func (c Cost) over(n int64) Cost {
 	return c
 }
 
-// Budget is a node of the budgets that hold for the work of one root: tokens and
-// money, which bind everything below the node. What will be spent is
-// reserved in every node above before the work begins, and settled after it, so
-// that siblings working at the same time cannot spend more than there is. A nil
-// Budget is no limit. Safe for concurrent use.
+// Budget limits the tokens and the money that an agent and everything below it may spend. Budgets
+// form a tree, which belongs to one root task: what is spent below a node is counted in the node
+// and all nodes above. Before work begins, its maximum cost is reserved in all these nodes; after
+// it has ended, Settle replaces the reservation with what was really spent. Steps that run in
+// parallel therefore cannot together exceed a limit. A nil *Budget has no limit. It is safe for
+// concurrent use.
 type Budget struct {
 	tree   *tree
 	parent *Budget
-	setBy  string // path of the agent whose limits these are; empty: the caller's
+	setBy  string // path of the agent that set the limit; empty for the caller of the run
 	limit  Cost
-	share  int64 // how many work side by side on what the parent has
+	share  int64 // number of siblings that share the parent's budget
 
-	reserved bool // its limit is reserved in the parent, which is asked no more
-	kept     bool // reserved for later: nobody waits for it to be given back
+	reserved bool // the limit is reserved in the parent, so nodes above are not checked
+	kept     bool // reserved for later work; Acquire does not wait for its release
 	settled  bool // guarded by tree.mu
 
-	spent Cost // of the node and below; guarded by tree.mu
-	held  Cost // by what is under way below; guarded by tree.mu
-	keeps Cost // of that, what is kept for later; guarded by tree.mu
+	spent Cost // settled for this node and below; guarded by tree.mu
+	held  Cost // reserved for work below that has not been settled; guarded by tree.mu
+	keeps Cost // the part of held with kept set; guarded by tree.mu
 }
 
-// tree is what all nodes of a run share.
+// tree holds what all nodes of a tree of budgets share.
 type tree struct {
 	mu    sync.Mutex
-	freed chan struct{} // closed when something is given back; nil while nobody waits; guarded by mu
+	freed chan struct{} // closed at the next release; nil if nothing waits; guarded by mu
 }
 
-// NewBudget returns a root. setBy is the path of the agent that sets the limit,
-// empty for a caller; spent is what is spent already.
+// NewBudget returns the root of a tree of budgets. setBy is the path of the agent that set the
+// limit, or empty if the caller of the run did. spent is what was spent before.
 func NewBudget(setBy string, limit, spent Cost) *Budget {
 	return &Budget{tree: &tree{}, setBy: setBy, limit: limit, share: 1, spent: spent}
 }
 
-// Child returns a node below b with a limit of its own; a root where b is nil.
-// Spent is what the child has spent before, which b has on its books already.
+// Child returns a new node below b with its own limit, or a root if b is nil. spent is what was
+// spent by the child before; it must be included in what b has spent already.
 func (b *Budget) Child(setBy string, limit, spent Cost) *Budget {
 	if b == nil {
 		return NewBudget(setBy, limit, spent)
@@ -138,8 +146,9 @@ func (b *Budget) Child(setBy string, limit, spent Cost) *Budget {
 	return &Budget{tree: b.tree, parent: b, setBy: setBy, limit: limit, share: 1, spent: spent}
 }
 
-// Among returns a node for one of n that work side by side: what it reserves as
-// its part leaves the others theirs.
+// Among returns a node for one of n steps that run in parallel. A reservation made in it with
+// Want.Part set takes at most the n-th part of what is available. It returns b if b is nil or n
+// is less than 2.
 func (b *Budget) Among(n int) *Budget {
 	if b == nil || n < 2 {
 		return b
@@ -149,44 +158,49 @@ func (b *Budget) Among(n int) *Budget {
 
 type budgetKey struct{}
 
-// WithBudget returns a context whose work is bound by b.
+// WithBudget returns a context whose work is limited by b.
 func WithBudget(ctx context.Context, b *Budget) context.Context {
 	return context.WithValue(ctx, budgetKey{}, b)
 }
 
-// BudgetOf returns what binds the work of ctx; nil is no limit.
+// BudgetOf returns the Budget that limits the work of ctx, or nil if there is no limit.
 func BudgetOf(ctx context.Context) *Budget {
 	b, _ := ctx.Value(budgetKey{}).(*Budget)
 	return b
 }
 
-// Want says how much is to be reserved.
+// Want says how much Acquire reserves. Least must be at most Enough, and Enough at most Most.
 type Want struct {
-	// Least is what there must be.
+	// Least is the minimum. If it cannot be reserved, and would not be available after others
+	// release their reservations, Acquire fails.
 	Least Cost
-	// Enough is worth waiting for while others hold something that they may give
-	// back; where nobody does, Least will do. It is at least Least.
+	// Enough is the amount for which Acquire waits, as long as others hold reservations that they
+	// may release. If there are none, it settles for Least.
 	Enough Cost
-	// Most is what is taken where there is so much. It is at least Enough.
+	// Most is the maximum, which is reserved if it is available.
 	Most Cost
-	// Part takes no more than a fair part of what the siblings share.
+	// Part limits the reservation to a fair part of what is available to all siblings; see Among.
 	Part bool
-	// Keep: it is reserved for later, and nobody waits for it to be given back.
+	// Keep says that the reservation is for later work, so that Acquire does not wait for its
+	// release.
 	Keep bool
-	// Instead is a reservation that is given back for it; not on an error.
+	// Instead is a reservation that is released in exchange for the new one. If Acquire fails, it
+	// is kept.
 	Instead *Budget
 }
 
-// Reserve takes c out of b and every node above, or nothing. The error is
-// BUDGET_EXCEEDED with the limit in the way, its value, and who set it. What is
-// returned is a budget of its own that holds c, until Settle.
+// Reserve reserves c in b and all nodes above, or nothing. It does not wait. If c is not
+// available, the error has the reason BUDGET_EXCEEDED and, in its Details, the limit that was
+// reached, its value and who set it. The result is a budget of its own with the limit c, which
+// the caller must end with Settle.
 func (b *Budget) Reserve(c Cost) (*Budget, error) {
 	r, _, err := b.take(Want{Least: c, Enough: c, Most: c})
 	return r, err
 }
 
-// Acquire is Reserve of as much as there is of what is wanted. It waits, until
-// ctx ends, as long as others hold what they may give back.
+// Acquire reserves as much of w as is available; see Want. It waits while others hold
+// reservations that they may release, until ctx ends; then it returns the cause of ctx. Otherwise
+// it is like Reserve.
 func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 	for {
 		r, freed, err := b.take(w)
@@ -201,7 +215,8 @@ func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 	}
 }
 
-// take reserves. With an error there may be a channel: the end of what can be waited for.
+// take reserves w or returns an error. If the returned channel is not nil, the error is
+// temporary: the caller may wait until the channel is closed and try again.
 func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	if b == nil {
 		return nil, nil, nil
@@ -232,8 +247,8 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	return r, nil, nil
 }
 
-// Room returns BUDGET_EXCEEDED where c is not left, also when all is given back
-// that is reserved for what is under way.
+// Room returns a BUDGET_EXCEEDED error if c would not be available even after all temporary
+// reservations were released. It reserves nothing.
 func (b *Budget) Room(c Cost) error {
 	if b == nil {
 		return nil
@@ -246,8 +261,9 @@ func (b *Budget) Room(c Cost) error {
 	return nil
 }
 
-// left is what can be reserved now, what could be once all that others hold is
-// given back, and what is a fair part of that. The caller holds the lock.
+// left returns three amounts: free can be reserved now, later could be reserved if all temporary
+// reservations were released, and part is the fair part of later for one of the siblings. The
+// caller holds tree.mu.
 func (b *Budget) left() (free, later, part Cost) {
 	free, later, part = NoLimit(), NoLimit(), NoLimit()
 	share := int64(1)
@@ -264,8 +280,7 @@ func (b *Budget) left() (free, later, part Cost) {
 	return free, later, part
 }
 
-// hold marks what b reserves as held in all that it is reserved in. The caller
-// holds the lock.
+// hold adds the reservation b to all nodes that it is reserved in. The caller holds tree.mu.
 func (b *Budget) hold() {
 	for n := range b.above {
 		c := n.limited(b.limit)
@@ -276,8 +291,8 @@ func (b *Budget) hold() {
 	}
 }
 
-// drop is the end of hold, once; it reports whether this was it. The caller
-// holds the lock.
+// drop undoes hold and marks b as settled. It returns false if b is not a reservation or is
+// settled already. The caller holds tree.mu.
 func (b *Budget) drop() bool {
 	if b == nil || !b.reserved || b.settled {
 		return false
@@ -293,13 +308,13 @@ func (b *Budget) drop() bool {
 	return true
 }
 
-// above goes through the nodes that b is reserved in, the nearest first.
+// above iterates over the nodes that b is reserved in, from the nearest upwards.
 func (b *Budget) above(yield func(*Budget) bool) {
 	for n := b.parent; n != nil && yield(n) && !n.reserved; n = n.parent {
 	}
 }
 
-// limited is the part of c that b limits: of the rest nothing is held.
+// limited returns c without the amounts that b does not limit: those are not counted as held.
 func (b *Budget) limited(c Cost) Cost {
 	if b.limit.Tokens == Unlimited {
 		c.Tokens = 0
@@ -310,9 +325,10 @@ func (b *Budget) limited(c Cost) Cost {
 	return c
 }
 
-// Settle gives back what b holds and puts on the books what was spent: what is
-// given, or what was settled below b where that is more; also what exceeds the
-// reservation. A second call changes nothing, and so does one of what is no reservation.
+// Settle ends the reservation b: it releases the reserved amount and adds what was spent to all
+// nodes above. That is spent, or the sum of what was settled below b if that is more; it may
+// exceed the reservation. Further calls do nothing, and neither do calls on a budget that is not
+// a reservation.
 func (b *Budget) Settle(spent Cost) {
 	if b == nil || !b.reserved {
 		return
@@ -329,7 +345,7 @@ func (b *Budget) Settle(spent Cost) {
 	b.tree.tell()
 }
 
-// tell wakes who waits for something to be given back. The caller holds the lock.
+// tell wakes all calls of Acquire that wait for a release. The caller holds t.mu.
 func (t *tree) tell() {
 	if t.freed != nil {
 		close(t.freed)
@@ -337,7 +353,7 @@ func (t *tree) tell() {
 	}
 }
 
-// wait returns what is closed when something is given back. The caller holds the lock.
+// wait returns a channel that is closed at the next release. The caller holds t.mu.
 func (t *tree) wait() <-chan struct{} {
 	if t.freed == nil {
 		t.freed = make(chan struct{})
@@ -345,7 +361,7 @@ func (t *tree) wait() <-chan struct{} {
 	return t.freed
 }
 
-// Reserved is what b holds; of what is no reservation its limit.
+// Reserved returns the amount that b reserves; for a budget that is not a reservation, its limit.
 func (b *Budget) Reserved() Cost {
 	if b == nil {
 		return NoLimit()
@@ -353,10 +369,11 @@ func (b *Budget) Reserved() Cost {
 	return b.limit
 }
 
-// Envelope is what b may spend, as another server is told it; nil is no limit.
+// Envelope returns what b may spend, in the form that is sent to other servers. Nil means no
+// limit.
 func (b *Budget) Envelope() *teamv1.Limits { return LimitsOf(b.Reserved()) }
 
-// LimitsOf writes a cost as limits; nil is no limit.
+// LimitsOf returns c as limits. It returns nil if c limits nothing.
 func LimitsOf(c Cost) *teamv1.Limits {
 	if c == NoLimit() {
 		return nil
@@ -372,7 +389,7 @@ func LimitsOf(c Cost) *teamv1.Limits {
 	return l
 }
 
-// Left is what can be reserved at this moment.
+// Left returns the amount that can be reserved at the moment.
 func (b *Budget) Left() Cost {
 	if b == nil {
 		return NoLimit()
@@ -383,7 +400,7 @@ func (b *Budget) Left() Cost {
 	return free
 }
 
-// Spent is what b has on its books: of b and everything below, settled.
+// Spent returns what was spent by b and everything below it and has been settled.
 func (b *Budget) Spent() Cost {
 	if b == nil {
 		return Cost{}
@@ -393,19 +410,20 @@ func (b *Budget) Spent() Cost {
 	return b.spent
 }
 
-// Details of the error of a limit that binds what is below it.
+// Keys in the Details of an error that reports an exceeded limit, and a value of DetailSetBy.
 const (
-	// DetailLimit is which limit it is: max_tokens, max_cost, max_steps and so on.
+	// DetailLimit is the key of the limit's name, such as max_tokens, max_cost or max_steps.
 	DetailLimit = "limit"
-	// DetailValue is the limit's value: tokens, USD, or a count.
+	// DetailValue is the key of the limit's value: tokens, USD, or a count.
 	DetailValue = "value"
-	// DetailSetBy is the path of the agent whose limit it is, or SetByCaller.
+	// DetailSetBy is the key of the path of the agent that set the limit, or of SetByCaller.
 	DetailSetBy = "set_by"
-	// SetByCaller: the limit is what the caller has left.
+	// SetByCaller is the value of DetailSetBy if the limit is what the caller's budget has left.
 	SetByCaller = "caller"
 )
 
-// exceeded is the error of what cannot be reserved. The caller holds the lock.
+// exceeded returns the error for an amount that cannot be reserved in b. It names the nearest
+// node whose limit prevents it. The caller holds tree.mu.
 func (b *Budget) exceeded(c Cost) *Error {
 	at, tokens := b, true
 	for n := b; n != nil; n = n.parent {
@@ -432,10 +450,10 @@ func (b *Budget) exceeded(c Cost) *Error {
 		whose, value, unit, gone, need).With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, by)
 }
 
-// Binds reports whether err is that of a budget, or of counted steps, turns or
-// delegations, whose limit holds for the agent at path as a whole: its own, one
-// above, or its caller's. Not set: for the agent it is a failure of a member like
-// others.
+// Binds reports whether err is about a limit that holds for the agent at path as a whole: the
+// agent's own, one above it, or the caller's. The agent then cannot continue. If Binds returns
+// false, err is, for the agent, like any other failure of a member. It considers the limits on
+// the budget, steps, turns and delegations, but not on hand-offs.
 func Binds(err *Error, path string) bool {
 	if err == nil {
 		return false
@@ -449,9 +467,10 @@ func Binds(err *Error, path string) bool {
 	return by == SetByCaller || by != "" && (by == path || strings.HasPrefix(path, by+"/"))
 }
 
+// count formats n as a decimal number.
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
-// dollars writes millionths of a USD as USD.
+// dollars formats an amount of millionths of a USD as USD, without trailing zeros.
 func dollars(micros int64) string {
 	s := strconv.FormatInt(micros%1e6, 10)
 	s = strconv.FormatInt(micros/1e6, 10) + "." + strings.Repeat("0", 6-len(s)) + s

@@ -6,21 +6,26 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Detacher begins tasks that outlive the run that wants them done. Safe
-// for concurrent use.
+// Detacher starts detached tasks: tasks that continue after the run that started them has ended.
+// The server implements it and sets it in Run.Detacher; teams call it for detached delegations.
+// Implementations must be safe for concurrent use.
 type Detacher interface {
-	// Detach begins a task of the run's owner, in its conversation, under the id
-	// that s names. The same id begins one task, however often it is called.
+	// Detach starts the task that s describes, with the id s.TaskId, for the owner of the run and
+	// in the conversation of the run. The task is durable when Detach returns nil. Detach is
+	// idempotent: further calls with the same task id start nothing.
 	Detach(ctx context.Context, s *teamv1.Spawned) error
-	// Detached returns how a task that Detach began has ended, with its message in
-	// place; nil while it has not.
+	// Detached returns how a task started by Detach has ended, including its reply message. It
+	// returns nil and no error if the task has not ended.
 	Detached(ctx context.Context, taskID string) (*teamv1.Ended, error)
 }
 
-// Lender is an Agent whose members take something of it along when their work is a
-// task of its own, as they do below it.
+// Lender is an optional interface of an Agent with members, whose members inherit something from
+// it, such as a model or a retry policy. A member that works in a detached task runs outside of
+// its team; the driver of that task calls Lend so that the member inherits the same as within the
+// team.
 type Lender interface {
-	// Lend returns a context for the work of a member, with what it may take. Safe
-	// for concurrent use.
+	// Lend returns a context derived from ctx that carries what the member with this id inherits.
+	// The driver passes it to the member's Process. Implementations must be safe for concurrent
+	// use.
 	Lend(ctx context.Context, member string) context.Context
 }

@@ -11,24 +11,26 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Causes of a context's end, set with context.WithCancelCause and read with
-// context.Cause. They decide what an agent may still put on record.
+// Causes with which the contexts of runs and steps are canceled; see context.WithCancelCause and
+// context.Cause. They decide which events an agent may still record.
 var (
-	// ErrCanceled: the caller wants the work ended. Open steps are closed.
+	// ErrCanceled means that the caller canceled the work. Open steps are ended in the record.
 	ErrCanceled = errors.New("canceled")
-	// ErrTimeout: the time of the work ran out. Open steps are closed.
+	// ErrTimeout means that the work has exceeded its timeout. Open steps are ended in the
+	// record.
 	ErrTimeout = errors.New("time ran out")
-	// ErrShutdown: this process stops; another one continues. Nothing more is recorded.
+	// ErrShutdown means that this process stops and another one continues the run. Nothing more
+	// may be recorded.
 	ErrShutdown = errors.New("shutting down")
-	// ErrFenced: another owner has the run. Nothing more is recorded.
+	// ErrFenced means that another process owns the run now. Nothing more may be recorded.
 	ErrFenced = errors.New("another owner has the run")
 )
 
-// Code is the class of an error: the values of google.rpc.Code that are used,
-// so that domain code needs no RPC library.
+// Code is the class of an error. The values are those of google.rpc.Code that this module uses.
+// It is a type of its own so that this package does not import gRPC.
 type Code int32
 
-// The classes, as google.rpc.Code numbers them.
+// The error classes, with the numbers of google.rpc.Code.
 const (
 	CodeInvalidArgument    Code = 3
 	CodeDeadlineExceeded   Code = 4
@@ -44,7 +46,7 @@ const (
 	CodeUnauthenticated    Code = 16
 )
 
-// Reasons of errors: the list of requirements 1.8. Wire texts; never change one.
+// Reasons of errors; docs/errors.md explains each. Clients depend on them, so they never change.
 const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
@@ -96,50 +98,55 @@ const (
 	ReasonInternal         = "INTERNAL"
 )
 
-// Error is an error for the caller. Reason and Message cross every border;
-// Err stays inside. Any other error is INTERNAL to a caller.
+// Error is an error whose Reason and Message are meant for users and are sent to clients and
+// other servers. The cause, Err, appears in logs only. Any error that is not an *Error reaches
+// users as INTERNAL without its text. An Error must not be modified once it has been returned;
+// With and Because return copies.
 type Error struct {
-	// Reason is one of the constants above.
+	// Reason identifies the kind of error. It is one of the Reason constants.
 	Reason string
-	// Code is its class; the zero value is INTERNAL.
+	// Code is the class of the error. 0 means CodeInternal.
 	Code Code
-	// Message is for the caller: it names the field or member, what was
-	// expected and what to do next, and nothing internal.
+	// Message is for users. It names the field or member concerned, says what was expected and
+	// what to do, and contains nothing internal.
 	Message string
-	// Retry: the same call may succeed later.
+	// Retry says that the same call may succeed later.
 	Retry bool
-	// Fresh: the outcome of the attempt is known (a 429, a 500, a failed remote
-	// task), so that a repetition is a new effect with a new key. Not set: it is
-	// not known (a broken connection, a timeout) and the key stays.
+	// Fresh says that the outcome of the failed attempt is known, as after an HTTP 429 or 500
+	// response or a failed remote task. A retry is then a new call with a new key. If it is
+	// false, the outcome is unknown, as after a broken connection or a timeout, and a retry uses
+	// the same key.
 	Fresh bool
-	// RetryAfter is how long to wait at least before the call is repeated; 0 is unknown.
+	// RetryAfter is the minimum time to wait before a retry. 0 means unknown.
 	RetryAfter time.Duration
-	// Details are data for the caller.
+	// Details holds more information for users, by key. Nil means none.
 	Details map[string]string
-	// Violations name what is wrong with the request, field by field. Proto leaves them out.
+	// Violations lists the invalid fields of a request. Proto does not include them.
 	Violations []Violation
-	// Spent is what it cost all the same; nil is nothing, or not known.
+	// Spent is what the failed call cost. Nil means nothing or unknown.
 	Spent *teamv1.Spent
-	// Receipt says of work that was to be ended elsewhere what became of it.
+	// Receipt says, for work on another server that was canceled, whether it has ended. Nil means
+	// that there was no such work.
 	Receipt *teamv1.Receipt
-	// Err is the cause; never shown to a caller.
+	// Err is the cause. It is never shown to users. It may be nil.
 	Err error
 }
 
-// Violation is one fault of a request.
+// Violation describes one invalid field of a request.
 type Violation struct {
-	// Field is the path of the field as JSON names it: message.parts[0].text.
+	// Field is the path of the field in JSON notation, such as message.parts[0].text.
 	Field string
 	// Description says what was expected.
 	Description string
 }
 
-// Errorf returns an Error whose Message is made of format and args.
+// Errorf returns an Error whose Message is formatted from format and args, as by fmt.Sprintf. %w
+// is not supported; see Because.
 func Errorf(code Code, reason, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error returns the reason, the message and the cause: for logs, not for callers.
+// Error returns the reason, the message and the cause. The text is for logs, not for users.
 func (e *Error) Error() string {
 	s := e.Reason
 	if e.Message != "" {
@@ -149,16 +156,16 @@ func (e *Error) Error() string {
 		return s
 	}
 	cause := e.Err.Error()
-	if strings.HasPrefix(cause, s) { // it is the same, with less beside it
+	if strings.HasPrefix(cause, s) { // e repeats its cause, which says more
 		return cause
 	}
 	return s + ": " + cause
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// With returns a copy of e with one more detail.
+// With returns a copy of e with one more entry in Details. e is not changed.
 func (e *Error) With(key, value string) *Error {
 	c := *e
 	c.Details = maps.Clone(e.Details)
@@ -169,15 +176,16 @@ func (e *Error) With(key, value string) *Error {
 	return &c
 }
 
-// Because returns a copy of e with a cause that stays inside.
+// Because returns a copy of e with err as its cause. e is not changed.
 func (e *Error) Because(err error) *Error {
 	c := *e
 	c.Err = err
 	return &c
 }
 
-// AsError returns err as an *Error. What is none, and no known end of a
-// context, is INTERNAL with a text that shows nothing.
+// AsError returns the *Error that err is or wraps. The causes defined in this package and the
+// errors of contexts get their own reasons; any other error becomes INTERNAL, with err as its
+// cause and a message that reveals nothing. It returns nil if err is nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -196,7 +204,7 @@ func AsError(err error) *Error {
 	return &Error{Reason: ReasonInternal, Code: CodeInternal, Message: "internal error", Err: err}
 }
 
-// Proto returns the part of e that may go on record and over the wire.
+// Proto returns the part of e that is recorded and sent to clients. It returns nil if e is nil.
 func (e *Error) Proto() *teamv1.Error {
 	if e == nil {
 		return nil
@@ -208,7 +216,7 @@ func (e *Error) Proto() *teamv1.Error {
 	return &teamv1.Error{Reason: e.Reason, Message: e.Message, Code: int32(code), Retry: e.Retry, Details: e.Details}
 }
 
-// FromProto returns the Error that p records.
+// FromProto returns the Error that p represents, or nil if p is nil.
 func FromProto(p *teamv1.Error) *Error {
 	if p == nil {
 		return nil

@@ -2,11 +2,10 @@ package agent
 
 import "unicode/utf8"
 
-// maxQuoted is how many bytes of a text a message quotes.
+// maxQuoted is the maximum length, in bytes, of text that Quote returns without the ellipsis.
 const maxQuoted = 256
 
-// Quote returns a text as messages quote it: the beginning of a long one, with an
-// ellipsis.
+// Quote returns s for use in a message. If s is long, it returns the beginning and an ellipsis.
 func Quote(s string) string {
 	if len(s) <= maxQuoted {
 		return s
@@ -14,7 +13,7 @@ func Quote(s string) string {
 	return Excerpt(s, maxQuoted) + "…"
 }
 
-// Excerpt returns the beginning of a text, at most n bytes, with whole characters.
+// Excerpt returns the beginning of s: at most n bytes, and no partial UTF-8 sequence at the end.
 func Excerpt(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -12,38 +12,41 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Func is an agent made of a Go func. The zero value of every field but ID and
-// Call is usable. It must not be copied or changed while it is in use.
+// Func is an Agent that calls a Go function. Only ID and Call are required. It must not be copied
+// or changed while it is in use.
 type Func struct {
-	// ID of the agent. Required.
+	// ID is the id of the agent; see ValidID. Required.
 	ID string
-	// Name for people; default: the ID.
+	// Name is the name for people. The default is the ID.
 	Name string
-	// Description says what the agent does.
+	// Description says what the agent does, for people and models.
 	Description string
-	// InputModes are the media types that it takes; nil takes everything.
+	// InputModes lists the media types of parts that the agent accepts. Nil means that they are
+	// not restricted.
 	InputModes []string
-	// OutputModes are the media types that it answers with; nil says nothing.
+	// OutputModes lists the media types of parts that the agent produces. Nil means that they are
+	// unknown.
 	OutputModes []string
-	// Skills it offers.
+	// Skills lists what the agent can do, as in its agent card.
 	Skills []*teamv1.Skill
-	// MayReplyDirectly: a message may be answered without a task.
+	// MayReplyDirectly says that the agent may answer with a message instead of a task.
 	MayReplyDirectly bool
-	// Call does the work. It runs once per attempt and should end with ctx;
-	// when it does not, it is left behind and its late result is dropped. A
-	// returned *Error reaches the caller; of any other only that it happened.
+	// Call does the work and returns the answer. It runs once for each attempt, and concurrently
+	// for concurrent calls. It should return when ctx ends; if it does not, it keeps running but
+	// its result is discarded. Users see the Reason and Message of an *Error; of any other error
+	// they learn only that it happened. A panic is reported as AGENT_PANIC. Required.
 	Call func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error)
-	// Health says how it is; default: healthy.
+	// Health returns the health of the agent. If it is nil, the agent is healthy.
 	Health func(ctx context.Context) (*teamv1.Health, error)
-	// Log gets what callers must not see: panics with their stack.
+	// Log receives what users must not see: panics and their stack traces. Nil turns logging off.
 	Log *zap.Logger
 
-	info atomic.Pointer[teamv1.AgentInfo] // made when it is first asked for
+	info atomic.Pointer[teamv1.AgentInfo] // created on first use
 }
 
 var _ Describer = (*Func)(nil)
 
-// Info implements Agent. The fields must not be changed after the first call.
+// Info implements Agent. The fields of f must not be changed after the first call.
 func (f *Func) Info(context.Context) (*teamv1.AgentInfo, error) { return f.KnownInfo(), nil }
 
 // KnownInfo implements Describer.
@@ -54,6 +57,7 @@ func (f *Func) KnownInfo() *teamv1.AgentInfo {
 	return f.info.Load()
 }
 
+// describe builds the Info from the fields of f.
 func (f *Func) describe() *teamv1.AgentInfo {
 	name := f.Name
 	if name == "" {
@@ -94,7 +98,8 @@ func (f *Func) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq
 	}
 }
 
-// call runs the func so that it can be left behind when ctx ends.
+// call runs Call in a goroutine and returns when it has, or when ctx ends. In that case the
+// function, if it has begun, continues in the background.
 func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 	if ctx.Done() == nil {
 		return f.protected(ctx, m)
@@ -103,7 +108,7 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 		m   *a2av1.Message
 		err error
 	}
-	var decided atomic.Bool // that it is called, or that it is not
+	var decided atomic.Bool // set by whichever comes first: the start of Call, or the end of ctx
 	done := make(chan result, 1)
 	go func() {
 		if decided.Swap(true) {
@@ -116,12 +121,12 @@ func (f *Func) call(ctx context.Context, m *a2av1.Message) (*a2av1.Message, erro
 	case r := <-done:
 		return r.m, r.err
 	case <-ctx.Done():
-		decided.Store(true) // what has not begun by now must not: the end goes on record
+		decided.Store(true) // Call must not start after this, because the end of the call is recorded
 		return nil, context.Cause(ctx)
 	}
 }
 
-// protected turns a panic of the func into an error.
+// protected runs Call and turns a panic into an error.
 func (f *Func) protected(ctx context.Context, m *a2av1.Message) (_ *a2av1.Message, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -131,7 +136,8 @@ func (f *Func) protected(ctx context.Context, m *a2av1.Message) (_ *a2av1.Messag
 	return f.Call(ctx, m)
 }
 
-// Panicked is the error of an agent that panicked; the panic and its stack go to the log.
+// Panicked returns the error of an agent that panicked with the value r, and logs r with the
+// stack trace. It must be called by the deferred function that recovered r. A nil log is ignored.
 func Panicked(log *zap.Logger, id string, r any) *Error {
 	if log != nil {
 		log.Error("agent panicked", zap.String("agent", id), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))

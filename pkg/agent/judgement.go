@@ -1,21 +1,25 @@
 package agent
 
-// Judgement is what the end of a call says of the agent that was called.
+// Judgement is what the result of a call says about whether the agent that was called works.
+// Circuit breakers use it.
 type Judgement int
 
 // The judgements.
 const (
-	// JudgementNone: nothing. The call was canceled, or ended by a limit above it.
+	// JudgementNone means that the result says nothing about the agent: the call was canceled or
+	// was not made.
 	JudgementNone Judgement = iota
-	// JudgementAnswered: it works, also where the answer was no, or a question.
+	// JudgementAnswered means that the agent works, even if it answered with a refusal or a
+	// question.
 	JudgementAnswered
-	// JudgementFailed: it does not work: it cannot be reached, breaks, or takes too long.
+	// JudgementFailed means that the agent does not work: it cannot be reached, fails or takes
+	// too long.
 	JudgementFailed
 )
 
-// JudgementOf reads the error of a call; nil is an answer. Only failures of the
-// callee count: not what it refuses, what a guardrail stops, a limit of the
-// caller's, a cancel, or a question.
+// JudgementOf returns the judgement for the error of a call. A nil error is an answer. Only
+// failures of the agent itself count as failed; refusals, blocked messages, limits of the caller
+// and questions count as answered, and cancellations as none.
 func JudgementOf(err error) Judgement {
 	e := AsError(err)
 	if e == nil {
@@ -27,7 +31,7 @@ func JudgementOf(err error) Judgement {
 	case ReasonTimeout, ReasonAgentPanic, ReasonInternal, ReasonDelegationFailed:
 		return JudgementFailed
 	case ReasonUnavailable:
-		if e.Code == CodeFailedPrecondition || e.Code == CodeResourceExhausted { // it answered: no
+		if e.Code == CodeFailedPrecondition || e.Code == CodeResourceExhausted { // the agent answered with a refusal
 			return JudgementAnswered
 		}
 		return JudgementFailed

@@ -8,48 +8,51 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// HistoryLength is how many entries of a conversation an agent is shown.
+// HistoryLength is the maximum number of past messages of a conversation that an agent is shown.
 const HistoryLength = 20
 
-// ConversationPrefix begins the keys of a run's context that outlive the run:
-// they are kept with the conversation, for the agent at the path that set them.
+// ConversationPrefix is the prefix of keys in a run's state that are stored with the conversation
+// and thus are available to later runs. They belong to the agent whose path set them.
 const ConversationPrefix = "conversation."
 
-// Memory is what a run reads of the conversation it belongs to, as it was when
-// the run was accepted. Each agent sees its own part, by its path. What cannot be
-// read is empty. Safe for concurrent use; what it returns is read only.
+// Memory gives a run access to its conversation, as it was when the run was accepted. Each agent
+// has its own part of it, identified by the path of the agent; see Path. If something cannot be
+// read, the methods return an empty result. Implementations must be safe for concurrent use.
+// Callers must not modify the results.
 type Memory interface {
-	// History returns the last entries, oldest first, at most HistoryLength: what
-	// the agent at the path was asked and what it answered. The metadata of an
-	// answer lists the delegations behind it under DelegationsKey.
+	// History returns the latest messages that the agent at the path received and answered,
+	// oldest first and at most HistoryLength. The metadata of an answer lists the delegations it
+	// was based on, under DelegationsKey.
 	History(path string) []*a2av1.Message
-	// State returns the keys with ConversationPrefix that the agent at the path has set.
+	// State returns the values that the agent at the path has set under keys with
+	// ConversationPrefix.
 	State(path string) map[string]*structpb.Value
 }
 
-// DelegationsKey is the metadata of a remembered answer that lists who worked for
-// it: a list of objects {member, task, outcome}.
+// DelegationsKey is the key, in the metadata of a remembered answer, of the list of delegations
+// that contributed to it. Each entry is an object with the fields member, task and outcome.
 const DelegationsKey = "delegations"
 
-// Rememberer is what an Agent can be besides: one that remembers. What it was
-// asked and what it answered as the root of a run is kept with the conversation;
-// an agent that is none is not kept, and reads nothing.
+// Rememberer is an optional interface of an Agent that remembers conversations. If the agent is
+// the root of a run, its request and its answer are stored with the conversation, and Run.Memory
+// returns them in later runs. For an agent that does not implement Rememberer nothing is stored
+// and nothing is returned.
 type Rememberer interface {
 	Agent
-	// Remembers reports whether it does. It never changes.
+	// Remembers reports whether the agent remembers conversations. The result must never change.
 	Remembers() bool
 }
 
-// Remembers reports whether an agent is a Rememberer that does.
+// Remembers reports whether a implements Rememberer and its Remembers method returns true.
 func Remembers(a Agent) bool {
 	r, ok := a.(Rememberer)
 	return ok && r.Remembers()
 }
 
-// ConversationID names the conversation of a call to an agent on another server,
-// who knows nothing of the owners here: the same for an owner, a context id and a
-// path, and another one for anybody else. A run without an owner is a plain
-// library's: it is the call's context id.
+// ConversationID returns the context id to use for a call to an agent on another server. That
+// server does not know the owners of this one, so the id must differ between owners: it is
+// derived from the owner, the context id of req and the path of the agent. If the run has no
+// owner, as when a team is used as a library, it is the context id of req.
 func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
 	if r.Owner == "" || req.GetContextId() == "" {
 		return req.GetContextId()
@@ -57,14 +60,16 @@ func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(r.Owner+"\x00"+req.GetContextId()+"\x00"+Path(req))).String()
 }
 
-// Codes of Noted events that the driver of a run and its agents agree on.
+// Codes of Noted events that have a meaning to both the driver of a run and its agents.
 const (
-	// NoteTeamPrepared: a team has put its members on record. Details: members (how
-	// many), mode, and memory where what it is asked and answers is remembered
+	// NoteTeamPrepared means that a team has recorded its members. The details are "members"
+	// (their number), "mode", and "memory" if the team's requests and answers are remembered
 	// under its path.
 	NoteTeamPrepared = "TEAM_PREPARED"
-	// NoteRemembered: the exchange is kept with the conversation.
+	// NoteRemembered means that the request and the answer have been stored with the
+	// conversation.
 	NoteRemembered = "REMEMBERED"
-	// NoteStorage: something that is not critical could not be read or kept.
+	// NoteStorage means that reading or storing data failed, and that the run continues without
+	// it.
 	NoteStorage = "STORAGE"
 )

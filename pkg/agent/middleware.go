@@ -7,98 +7,97 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Middleware looks at messages on their way: at what an agent is given and what
-// it answers, at what a team gives a member and what the member answers. It may
-// change the message or stop it. Safe for concurrent use.
+// Middleware inspects messages: the input and output of an agent, and what a team sends to and
+// receives from its members. It may change a message or block it. Implementations must be safe
+// for concurrent use.
 //
-// What it did is put on record. After a crash, what is on record is not asked
-// again; what was not on record yet is, with the same Key.
+// Each verdict is recorded. After a crash, a recorded verdict is used again without another call;
+// if none was recorded, Check is called again with the same Passing.Key.
 type Middleware interface {
-	// Name is shown on record, in warnings and in errors. Required, the same on
-	// every call.
+	// Name returns the name that appears in the record, in warnings and in errors. It is required
+	// and must be the same on every call.
 	Name() string
-	// Check looks at one message. It should end with ctx; when it does not, it is
-	// left behind and what it says then is dropped. An error, and a panic, is a
-	// failure of the middleware, which its Guard decides on: of an *Error the
-	// message is shown, any other goes to the log alone.
+	// Check inspects one message and returns a verdict. It should return when ctx ends; if it
+	// does not, it is no longer waited for, and its verdict is discarded. An error or a panic is
+	// a failure of the middleware, and Guard.OnFailure decides what it means for the message. The
+	// Message of an *Error is shown to users; any other error appears in the log only.
 	Check(ctx context.Context, p *Passing) (Verdict, error)
 }
 
-// Passing is a message on its way.
+// Passing is a message that is being inspected, with its circumstances.
 type Passing struct {
-	// Stage is which message it is.
+	// Stage says whether the message is an input, an output, a delegation or a result; see
+	// Guards.
 	Stage teamv1.Checked_Stage
-	// Agent is the path of the agent or team that has the middleware.
+	// Agent is the path of the agent or team that the middleware belongs to; see Path.
 	Agent string
-	// Member is the id of the member that is given the message or has answered
-	// with it; empty for the agent's own input and output.
+	// Member is the id of the member that receives the message or has answered with it. It is
+	// empty for the agent's own input and output.
 	Member string
-	// Message is the middleware's own copy.
+	// Message is a copy of the message that the middleware may modify.
 	Message *a2av1.Message
-	// History is what a member is shown besides of what was said before, oldest
-	// first; a copy too. Empty at the other stages.
+	// History is a copy of the earlier messages that a member is shown in addition to Message,
+	// oldest first. It is set only for a delegation.
 	History []*a2av1.Message
-	// Key is the same when the look is repeated after a crash.
+	// Key identifies the inspection. It is the same if the inspection is repeated after a crash.
 	Key string
 }
 
-// Verdict is what a middleware makes of a message. The zero value lets it pass
-// as it is.
+// Verdict is the decision of a middleware about a message. The zero value passes the message on
+// unchanged.
 type Verdict struct {
-	// Message as it is from here on: its parts, metadata and extensions count. Nil
-	// is as it was.
+	// Message replaces the message; its parts, metadata and extensions are used, its other fields
+	// are ignored. Nil leaves the message unchanged.
 	Message *a2av1.Message
-	// History is what a member is shown besides, from here on. Nil is as it was.
+	// History replaces the earlier messages that a member is shown. Nil leaves them unchanged.
 	History []*a2av1.Message
-	// Block stops the message, for this reason, in words for whom the message came
-	// from: what is wrong with it and what to do. Empty lets it pass.
+	// Block is the reason for which the message is blocked. It is shown to the sender of the
+	// message and says what is wrong with it and what to do. If it is empty, the message passes.
 	Block string
 }
 
-// FailurePolicy is what the failure of a middleware means.
+// FailurePolicy decides what happens to a message if a middleware fails.
 type FailurePolicy int
 
-// The policies.
+// The failure policies. The zero value is Continue.
 const (
-	// Continue lets the message pass as it was: the failure is logged and put on
-	// record as a warning.
+	// Continue passes the message on unchanged. The failure is logged and recorded as a warning.
 	Continue FailurePolicy = iota
-	// Abort stops the message: the run fails, or the delegation that it was for.
+	// Abort blocks the message: the run fails, or the delegation that the message belongs to.
 	Abort
 )
 
-// Guard is a middleware in its place.
+// Guard is a middleware together with how it is applied.
 type Guard struct {
-	// Middleware that looks. Required.
+	// Middleware inspects the messages. Required.
 	Middleware Middleware
-	// OnFailure is what its failure means; default: Continue.
+	// OnFailure decides what a failure of the middleware means. The default is Continue.
 	OnFailure FailurePolicy
-	// Pure: it has no effects, and the same message always gives the same verdict.
-	// What was put on record before need not be durable for it.
+	// Pure promises that the middleware has no effects and always returns the same verdict for
+	// the same message. It is then called without first making earlier events durable.
 	Pure bool
 }
 
-// Guards are the middlewares of an agent or team, each list in its order.
-// While one looks, its scope does nothing else.
+// Guards lists the middlewares of an agent or team, each list in the order of application. While
+// a middleware inspects a message, the agent or team does nothing else.
 type Guards struct {
-	// Input looks at what the agent is given, before anything else happens, and at
-	// what people say while it works. What it stops ends the run with
-	// GUARDRAIL_BLOCKED.
+	// Input inspects what the agent receives, before any work begins, and further messages from
+	// users during the work. A blocked message ends the run with GUARDRAIL_BLOCKED.
 	Input []Guard
-	// Output looks at what the agent answers, before anybody else sees it:
-	// the text of an agent with some is not streamed, and its task shows
-	// nothing else of what members said. It stays in the tasks of the members.
+	// Output inspects what the agent answers, before anybody else sees it. If there is any, the
+	// agent's text is not streamed, and the agent's task does not show what members said. The
+	// tasks of the members still show it.
 	Output []Guard
-	// Delegation looks at what a team gives a member, before the member begins: the
-	// task with the results of others, and the history that the member is shown.
-	// What it stops ends the delegation, REJECTED.
+	// Delegation inspects what a team sends to a member, before the member begins: the task
+	// including results of other members, and the history that the member is shown. A blocked
+	// message ends the delegation with the outcome REJECTED.
 	Delegation []Guard
-	// Result looks at what a member has answered, before the team reads it: text of
-	// members is then not streamed. A task that goes on by itself answers nobody here.
+	// Result inspects what a member has answered, before the team reads it. If there is any, the
+	// text of members is not streamed. Results of detached tasks are not inspected here.
 	Result []Guard
 }
 
-// Blocked is the error of a message that a guardrail stops.
+// Blocked returns the error GUARDRAIL_BLOCKED, for a message that a middleware blocks.
 func Blocked(format string, args ...any) *Error {
 	return Errorf(CodeFailedPrecondition, ReasonGuardrailBlocked, format, args...)
 }

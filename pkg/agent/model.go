@@ -8,107 +8,113 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Model answers turns. Implementations are in pkg/model; the loop that calls
-// them is in pkg/team, which also repeats failed calls: a Model makes one
-// attempt. Safe for concurrent use.
+// Model is a language model of one provider. Implementations are in pkg/model. The loop that
+// calls them is in pkg/team, which also repeats failed calls; a Model therefore makes a single
+// attempt per call. Implementations must be safe for concurrent use.
 type Model interface {
-	// Name is the model's name at its provider.
+	// Name returns the provider's name of the model.
 	Name() string
-	// Generate makes one turn. It yields pieces of text as they come and the
-	// whole Turn last; or an *Error, with Retry and Fresh set as the provider's
-	// answer allows. It ends with ctx or when the caller breaks, closing its
-	// connection.
+	// Generate requests one turn: the model's next message. It yields chunks of text as they
+	// arrive, and last a chunk with the whole Turn and what it cost. If the call fails it yields
+	// an *Error last, with Retry and Fresh set from the provider's response; see Error. It closes
+	// its connection and returns when ctx ends or the caller breaks out of the loop. The request
+	// must not be modified.
 	Generate(ctx context.Context, req *ModelRequest) iter.Seq2[ModelChunk, error]
 }
 
-// ModelRequest is what a model sees.
+// ModelRequest is the input of one turn.
 type ModelRequest struct {
-	// Agent is the id of the agent that asks.
+	// Agent is the id of the agent that makes the request.
 	Agent string
-	// Instructions are the system text.
+	// Instructions is the system prompt.
 	Instructions string
-	// Messages are the conversation, oldest first.
+	// Messages holds the conversation so far, oldest first.
 	Messages []ModelMessage
-	// Tools may be called.
+	// Tools lists the tools that the model may call.
 	Tools []ToolSpec
-	// Force names the tool that must be called; empty leaves it to the model.
+	// Force is the name of the tool that the model must call. If it is empty, the model chooses.
 	Force string
-	// Key makes the call unique, for providers that know idempotency keys.
+	// Key identifies the call for providers that support idempotency keys.
 	Key string
-	// MaxOutput is how many tokens the answer may have; 0 is the model's own limit.
+	// MaxOutput is the maximum number of output tokens. 0 means the limit of the model.
 	MaxOutput int64
 }
 
-// ModelMessage is one entry of the conversation.
+// ModelMessage is one message of a conversation with a model.
 type ModelMessage struct {
-	// Role is who speaks.
+	// Role is the author of the message.
 	Role ModelRole
-	// Text is what is said.
+	// Text is the text of the message, or the result of a tool if Role is RoleTool.
 	Text string
-	// ToolCalls are the calls of an assistant's turn.
+	// ToolCalls lists the tool calls that the model requested. Only messages with RoleAssistant
+	// have any.
 	ToolCalls []*teamv1.ToolCall
-	// CallID is the call that a tool's message answers.
+	// CallID is the id of the tool call that a message with RoleTool answers.
 	CallID string
-	// Tool is the name of the tool that a tool's message is of.
+	// Tool is the name of the tool whose result a message with RoleTool holds.
 	Tool string
-	// State is what the provider gave with an assistant's turn; see Turn.state.
+	// State is opaque data that the provider returned with a turn and expects back in the next
+	// request, as in Turn.state.
 	State []byte
 }
 
-// ModelRole is who speaks in a conversation with a model.
+// ModelRole is the author of a message in a conversation with a model.
 type ModelRole string
 
-// The roles.
+// The roles of messages: the user, the model, and a tool that the model called.
 const (
 	RoleUser      ModelRole = "user"
 	RoleAssistant ModelRole = "assistant"
 	RoleTool      ModelRole = "tool"
 )
 
-// ModelChunk is a piece of text, or the whole turn and what it cost.
+// ModelChunk is one item that Generate yields: either a piece of text, or the complete turn with
+// what it cost.
 type ModelChunk struct {
-	// Text is streamed text.
+	// Text is a piece of the turn's text, to be shown while the turn is being generated.
 	Text string
-	// Turn is the whole answer; set in the last chunk only.
+	// Turn is the complete turn, with the whole text. It is set in the last chunk only.
 	Turn *teamv1.Turn
-	// Spent is what the turn cost; set with Turn.
+	// Spent is what the turn cost. It is set together with Turn.
 	Spent *teamv1.Spent
 }
 
-// ToolSpec is a tool as a model sees it.
+// ToolSpec describes a tool to a model.
 type ToolSpec struct {
-	// Name has at most 64 letters, digits, "_" and "-".
+	// Name is at most 64 characters: letters, digits, "_" and "-". See ToolName.
 	Name string
-	// Description tells the model when to call it.
+	// Description tells the model what the tool does and when to call it.
 	Description string
-	// Parameters is a JSON Schema of type object.
+	// Parameters is a JSON Schema for the arguments; its type must be object.
 	Parameters json.RawMessage
-	// Effect says what a second call of it means.
+	// Effect says whether the tool may be called again if the outcome of a call is unknown.
 	Effect Effect
 }
 
-// Effect is what calling a tool twice means. It decides what becomes of a call
-// whose outcome is unknown after a crash.
+// Effect describes what happens if the same tool call is made twice. It decides how a call is
+// handled whose outcome is unknown after a crash.
 type Effect int
 
-// The effects.
+// The effects of tools. The zero value is EffectKeyed.
 const (
-	// EffectKeyed: the tool knows a call by its key and has its effect once. It is called again.
+	// EffectKeyed means that the tool recognizes a repeated call by its key and takes effect
+	// once. After a crash the call is repeated with the same key.
 	EffectKeyed Effect = iota
-	// EffectSafe: it changes nothing. It is called again.
+	// EffectSafe means that the tool changes nothing. After a crash the call is repeated.
 	EffectSafe
-	// EffectUnsafe: people are asked what became of the call.
+	// EffectUnsafe means that a second call may take effect a second time. After a crash the call
+	// is not repeated: people are asked whether it succeeded.
 	EffectUnsafe
 )
 
-// Tool is something a model can call. Safe for concurrent use.
+// Tool is a function that a model can call. Implementations must be safe for concurrent use.
 type Tool interface {
-	// Spec describes the tool.
+	// Spec returns the description of the tool.
 	Spec() ToolSpec
-	// Call runs it. key is the same when a call is repeated after a crash. It
-	// should end with ctx; when it does not, it is left behind and its late result
-	// is dropped.
-	// An error goes back to the model as the tool's result: an *Error with its
-	// message, any other without its text.
+	// Call runs the tool. The arguments are JSON as the model wrote it. The key identifies the
+	// call and is the same if the call is repeated after a crash. Call should return when ctx
+	// ends; if it does not, it is no longer waited for, and its result is discarded. The model
+	// sees an error as the result of the tool: the Message of an *Error, but not the text of any
+	// other error.
 	Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error)
 }

@@ -2,49 +2,52 @@ package agent
 
 import "context"
 
-// MaxDepth bounds how deep agents nest, counted across servers, where a team
-// sets no other limit.
+// MaxDepth is the default maximum depth of nesting: how many levels of teams may lie above an
+// agent, counted across servers.
 const MaxDepth = 5
 
-// Composite is an agent with members of its own.
+// Composite is an optional interface of an Agent that has members, such as a team.
 type Composite interface {
 	Agent
-	// Members returns the ids of its members.
+	// Members returns the ids of the members.
 	Members() []string
 }
 
-// Moded is a Composite that knows without asking its members which media types of
-// parts it takes and answers with; nil says nothing.
+// Moded is an optional interface of a Composite that knows, without calling its members, which
+// media types it accepts and produces.
 type Moded interface {
 	Composite
+	// Modes returns the media types of parts that the agent accepts and of those that it
+	// produces. Nil means unknown.
 	Modes() (input, output []string)
 }
 
 type depthKey struct{}
 
-// Depth returns how many levels of nesting lie above the work of ctx.
+// Depth returns the number of nesting levels above the work of ctx: 0 for the root agent, 1 for
+// its members, and so on, counted across servers.
 func Depth(ctx context.Context) int {
 	n, _ := ctx.Value(depthKey{}).(int)
 	return n
 }
 
-// WithDepth returns a context whose work has n levels above it: a server puts
-// there what a caller sent along.
+// WithDepth returns a context whose work is n levels deep. Servers call it with the depth that a
+// caller sent.
 func WithDepth(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, depthKey{}, n)
 }
 
 type depthLimitKey struct{}
 
-// DepthLimit returns how many levels the work of ctx may be nested by what those
-// above it have set; ok is false where nobody has.
+// DepthLimit returns the smallest depth limit set by a team above the work of ctx. ok is false if
+// none is set.
 func DepthLimit(ctx context.Context) (n int, ok bool) {
 	n, ok = ctx.Value(depthLimitKey{}).(int)
 	return n, ok
 }
 
-// WithDepthLimit returns a context whose work may be nested n levels, or fewer
-// where somebody above has said so. Levels count from the root, across servers.
+// WithDepthLimit returns a context whose work may be nested at most n levels deep, or fewer if
+// ctx has a smaller limit. Levels are counted from the root, across servers.
 func WithDepthLimit(ctx context.Context, n int) context.Context {
 	if above, ok := DepthLimit(ctx); ok && above <= n {
 		return ctx
@@ -52,10 +55,10 @@ func WithDepthLimit(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, depthLimitKey{}, n)
 }
 
-// Enter returns a context one level deeper, for asking the members of id. It
-// ends what asks in circles, on this server and across servers, with
-// MAX_DEPTH_EXCEEDED. Ids of other servers are no identity, so it is
-// the depth that counts: MaxDepth, or more where the limit of ctx allows it.
+// Enter returns a context one level deeper, in which a composite agent with this id calls its
+// members. It returns the error MAX_DEPTH_EXCEEDED if that exceeds MaxDepth, or the limit of ctx
+// if that is greater. It thereby also ends cycles of agents that call each other, on this server
+// or across servers: an id does not identify an agent on another server, so the depth has to do.
 func Enter(ctx context.Context, id string) (context.Context, error) {
 	n, most := Depth(ctx)+1, MaxDepth
 	if limit, ok := DepthLimit(ctx); ok {

@@ -2,28 +2,31 @@ package agent
 
 import "time"
 
-// pause keeps steps from beginning while the run is paused. All of it is guarded
-// by run.mu.
+// pause is the part of a Run that prevents steps from beginning while the run is paused or
+// stopped. All fields are guarded by run.mu.
 type pause struct {
 	paused   bool
-	since    time.Time  // start of the current pause
-	past     Standstill // pauses that have ended
+	since    time.Time  // start of the current pause; valid while paused is set
+	past     Standstill // the pauses that have ended
 	stopped  bool
-	heldBack bool          // who was about to begin does not any more
-	resumed  int           // how often the run has been resumed
-	starting int           // steps that are about to begin
-	started  chan struct{} // closed when none is any more; nil when nobody waits for that
-	shut     chan struct{} // closed while nothing may begin; nil when nobody looks
+	heldBack bool          // steps that have entered must not take effect either; see HoldBack
+	resumed  int           // number of calls of Resume that ended a pause
+	starting int           // steps between Enter and Entered
+	started  chan struct{} // closed when starting reaches 0; nil if nothing waits for that
+	shut     chan struct{} // closed while no step may begin; created on first use
 }
 
-// Pause keeps every step of the run, at any depth, from beginning until Resume:
-// the calls of members, models and tools, and their repetitions. It does not
-// wait. What is about to begin still does: the channel is closed once it has, so that
-// its start is on record before what the caller records then. A caller that cannot
-// wait so long calls HoldBack. Again, it changes nothing.
+// Pause prevents all steps of the run, at any depth, from beginning until Resume is called: calls
+// of members, models and tools, and their retries. Running steps continue. The driver calls Pause
+// when it has been asked to pause the run, before it records that.
 //
-// The timeouts of the run do not advance until Resume, see WithTimeout; those of steps
-// do.
+// Pause does not block. Steps that have called Enter already still begin; begun is closed once
+// they all have called Entered, so that their starts are recorded before anything that the caller
+// records after that. A caller that does not want to wait that long calls HoldBack. If the run is
+// paused already, Pause changes nothing.
+//
+// Timeouts created with WithTimeout do not advance until Resume is called; the timeouts of single
+// steps do.
 func (r *Run) Pause() (begun <-chan struct{}) {
 	now := r.Now()
 	return r.close(func(p *pause) {
@@ -37,16 +40,19 @@ func (r *Run) Pause() (begun <-chan struct{}) {
 	})
 }
 
-// PauseBegan sets the recorded time at which the pause of the run began.
+// PauseBegan sets the time at which the current pause began to the recorded one, in place of the
+// time at which Pause was called.
 func (r *Run) PauseBegan(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pause.since = at
 }
 
-// Stop is a Pause that no Resume ends.
+// Stop is like Pause, but Resume does not end it, and timeouts keep advancing.
 func (r *Run) Stop() (begun <-chan struct{}) { return r.close(func(p *pause) { p.stopped = true }) }
 
+// close changes the pause and makes it take effect. It returns a channel that is closed once all
+// steps that have entered have begun.
 func (r *Run) close(change func(*pause)) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +66,7 @@ func (r *Run) close(change func(*pause)) <-chan struct{} {
 	default:
 		close(p.shut)
 	}
-	r.pokeAll() // who waits for others to end may have nothing that runs
+	r.pokeAll() // a loop that waits for a step to end may wait for one that will not begin
 	if p.starting == 0 {
 		return p.shut
 	}
@@ -70,24 +76,26 @@ func (r *Run) close(change func(*pause)) <-chan struct{} {
 	return p.started
 }
 
-// HoldBack keeps also what was about to begin when the run was paused from having its
-// effect before Resume: its start may be on record behind the pause then.
+// HoldBack makes HeldBack return true until the run is resumed, for steps that had called Enter
+// when the run was paused. Their starts may be recorded after the pause, so they must not take
+// effect. It does nothing if the run is neither paused nor stopped.
 func (r *Run) HoldBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pause.heldBack = r.pause.paused || r.pause.stopped
 }
 
-// HeldBack is asked by who has called Enter right before a step has its effect, after
-// its start is durable: true, and it must not have it before the run is resumed.
+// HeldBack reports whether HoldBack is in effect. A step for which Enter returned true calls it
+// once its start is durable, right before it takes effect. If the result is true, the step must
+// wait until the run is resumed.
 func (r *Run) HeldBack() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pause.heldBack
 }
 
-// Resume ends a Pause and wakes every live loop. at is the recorded end of the pause. A
-// second call changes nothing.
+// Resume ends a pause, lets timeouts advance again and wakes all loops. The time at is the
+// recorded end of the pause. If the run is not paused, Resume does nothing.
 func (r *Run) Resume(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,26 +114,27 @@ func (r *Run) Resume(at time.Time) {
 	r.pokeAll()
 }
 
-// Paused reports whether nothing may begin: the run is paused, or stops.
+// Paused reports whether the run is paused or stopped, so that no step may begin.
 func (r *Run) Paused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pause.paused || r.pause.stopped
 }
 
-// Resumed is how often the run has been resumed.
+// Resumed returns how often the run has been resumed.
 func (r *Run) Resumed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pause.resumed
 }
 
-// PausedSince reports whether the run is paused, or has been at any time since
-// Resumed returned n: what ended meanwhile without an answer may have been held.
+// PausedSince reports whether the run is paused, or was at any time since Resumed returned n. If
+// so, a call that ended without an answer in this time may have been interrupted by the pause.
 func (r *Run) PausedSince(n int) bool { return r.Paused() || r.Resumed() != n }
 
-// Enter is asked before a step's start is put on record. False: the run is paused,
-// and the step must not begin. Else it may, until it calls Entered; see HeldBack.
+// Enter must be called before the start of a step is recorded. If it returns false, the run is
+// paused or stopped and the step must not begin. If it returns true, the step may begin, and the
+// caller must call Entered once its start is durable or has failed; see also HeldBack.
 func (r *Run) Enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,8 +145,8 @@ func (r *Run) Enter() bool {
 	return true
 }
 
-// Entered is called once after each Enter that returned true: the start is on record, or
-// will not be.
+// Entered must be called once for each call of Enter that returned true, when the start of the
+// step is durable or will not be recorded.
 func (r *Run) Entered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +157,8 @@ func (r *Run) Entered() {
 	}
 }
 
-// Shutting returns a channel that is closed once the run is paused.
+// Shutting returns a channel that is closed when the run is paused or stopped. After Resume,
+// callers must call Shutting again for the next pause.
 func (r *Run) Shutting() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +168,7 @@ func (r *Run) Shutting() <-chan struct{} {
 	return r.pause.shut
 }
 
-// pokeAll wakes every live loop; the caller holds mu.
+// pokeAll wakes all registered loops. The caller holds r.mu.
 func (r *Run) pokeAll() {
 	for _, l := range r.listeners {
 		l.poke()

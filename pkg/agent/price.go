@@ -5,33 +5,35 @@ import (
 	"math/big"
 )
 
-// Pricer is a Model that knows what it costs. What a model costs that is none
-// counts in tokens alone.
+// Pricer is an optional interface of a Model that has a price. The use of a Model without it
+// counts in tokens only, not in money.
 type Pricer interface {
-	// Price is what a million tokens cost that are read and that are written, in
-	// millionths of a USD. A model that asks others says the highest of their prices.
+	// Price returns the prices of one million input tokens and of one million output tokens, in
+	// millionths of a USD. A model that delegates to other models returns the highest of their
+	// prices.
 	Price() (input, output int64)
 }
 
-// OutputLimiter is a Model that knows how many tokens one answer of it may have.
+// OutputLimiter is an optional interface of a Model that limits the length of its turns.
 type OutputLimiter interface {
-	// MaxOutput is that number; 0 is not known.
+	// MaxOutput returns the maximum number of output tokens of one turn, or 0 if it is unknown.
 	MaxOutput() int64
 }
 
-// MicrosPerMillion is a price in USD per million tokens in millionths of a USD,
-// the unit of Pricer, rounded up.
+// MicrosPerMillion converts a price in USD per million tokens to millionths of a USD per million
+// tokens, the unit of Pricer. It rounds up.
 func MicrosPerMillion(usd float64) int64 {
-	return microsOf(math.Ceil(usd*1e6-1e-6) / 1e6) // what floats add to whole ones is not meant
+	return microsOf(math.Ceil(usd*1e6-1e-6) / 1e6) // ignore rounding errors of float64, such as 2.0000000001
 }
 
-// Price is what a million tokens cost, in millionths of a USD.
+// Price is the price of one million tokens, in millionths of a USD.
 type Price struct {
-	// Input is for tokens read, Output for tokens written.
+	// Input is the price of input tokens, Output that of output tokens.
 	Input, Output int64
 }
 
-// PriceOf returns what a model says it costs.
+// PriceOf returns the price of a model, or the zero Price if it does not implement Pricer.
+// Negative prices become 0.
 func PriceOf(m Model) Price {
 	if p, ok := m.(Pricer); ok {
 		in, out := p.Price()
@@ -40,20 +42,22 @@ func PriceOf(m Model) Price {
 	return Price{}
 }
 
-// Ceil is what tokens cost, in millionths of a USD, rounded up: for what is reserved.
+// Ceil returns the cost of so many tokens in millionths of a USD, rounded up. Reservations use
+// it.
 func (p Price) Ceil(input, output int64) int64 {
 	return p.micros(input, output, million-1)
 }
 
-// Round is what tokens cost, in millionths of a USD, rounded: for what is spent.
-// It is never more than Ceil.
+// Round returns the cost of so many tokens in millionths of a USD, rounded to the nearest.
+// Bookings of actual use are made with it. The result is never greater than that of Ceil.
 func (p Price) Round(input, output int64) int64 {
 	return p.micros(input, output, million/2)
 }
 
 const million = 1_000_000
 
-// micros is the price with more added before it is cut to whole millionths.
+// micros returns the cost of tokens in millionths of a USD. more is added before the division by
+// a million and thus selects the rounding. A cost that exceeds an int64 becomes math.MaxInt64.
 func (p Price) micros(input, output, more int64) int64 {
 	if input < 1<<30 && output < 1<<30 && p.Input < 1<<31 && p.Output < 1<<31 { // no overflow
 		return (input*p.Input + output*p.Output + more) / million
@@ -67,8 +71,9 @@ func (p Price) micros(input, output, more int64) int64 {
 	return sum.Int64()
 }
 
-// Affords is how many tokens can be written for so much money when so many are
-// read; Unlimited where money does not limit it.
+// Affords returns how many output tokens micros millionths of a USD pay for, besides the given
+// number of input tokens. It returns Unlimited if micros is Unlimited or output tokens cost
+// nothing.
 func (p Price) Affords(micros, input int64) int64 {
 	if micros == Unlimited || p.Output == 0 {
 		return Unlimited

@@ -11,7 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Text returns the text parts of a message, joined by newlines.
+// Text returns the texts of the text parts of m, joined by newlines. Other parts are ignored.
 func Text(m *a2av1.Message) string {
 	parts := m.GetParts()
 	if len(parts) == 1 {
@@ -26,27 +26,29 @@ func Text(m *a2av1.Message) string {
 	return strings.Join(texts, "\n")
 }
 
-// NewMessage returns a message of an agent with one text part.
+// NewMessage returns a message with the role of an agent and one text part. It has no id; see
+// Run.Completed.
 func NewMessage(text string) *a2av1.Message {
 	return &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: TextParts(text)}
 }
 
-// UserMessage returns a message of a user with one text part.
+// UserMessage returns a message with this id, the role of a user and one text part.
 func UserMessage(id, text string) *a2av1.Message {
 	return &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_USER, Parts: TextParts(text)}
 }
 
-// TextParts returns one text part.
+// TextParts returns a list with one text part.
 func TextParts(text string) []*a2av1.Part {
 	return []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}}
 }
 
-// ReplyEvent returns the last event of the sequence that answers req.
+// ReplyEvent returns the event with which Process answers req: the last one of its sequence.
 func ReplyEvent(req *teamv1.ProcessRequest, r *teamv1.Reply) *teamv1.Event {
 	return &teamv1.Event{Scope: req.GetScope(), Agent: Path(req), Kind: &teamv1.Event_Reply{Reply: r}}
 }
 
-// Path returns the path of the agent that works on req, for Event.Agent.
+// Path returns the path of the agent that works on req: the ids of the agents above it and its
+// own, joined by slashes. It is the value of Event.Agent.
 func Path(req *teamv1.ProcessRequest) string {
 	if len(req.GetPath()) == 0 {
 		return req.GetAgentId()
@@ -54,9 +56,9 @@ func Path(req *teamv1.ProcessRequest) string {
 	return strings.Join(req.GetPath(), "/") + "/" + req.GetAgentId()
 }
 
-// Reply gives an agent one message and returns its answer: the contract's unary
-// form, without a journal. A question of the agent is the error
-// INPUT_REQUIRED, since nobody can answer it.
+// Reply sends one message to an agent and returns its answer. It is for the use of agents as a
+// library: it needs no journal and no Run in ctx. An agent that asks a question returns the error
+// INPUT_REQUIRED, because nobody can answer it.
 func Reply(ctx context.Context, a Agent, m *a2av1.Message) (*a2av1.Message, error) {
 	info, err := a.Info(ctx)
 	if err != nil {
@@ -65,13 +67,14 @@ func Reply(ctx context.Context, a Agent, m *a2av1.Message) (*a2av1.Message, erro
 	return ReplyTo(ctx, a, &teamv1.ProcessRequest{AgentId: info.GetId(), Message: m})
 }
 
-// ReplyTo is Reply with a whole request.
+// ReplyTo is like Reply, but takes a complete request.
 func ReplyTo(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.Message, error) {
 	m, _, err := ReplyFor(ctx, a, req)
 	return m, err
 }
 
-// ReplyFor is ReplyTo with what it has cost; that of an error is in the error.
+// ReplyFor is like ReplyTo, but also returns what the answer cost. The cost of a failed call is
+// in the Spent field of the *Error.
 func ReplyFor(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.Message, *teamv1.Spent, error) {
 	ctx = With(ctx, From(ctx))
 	var reply *teamv1.Reply
@@ -105,8 +108,8 @@ func ReplyFor(ctx context.Context, a Agent, req *teamv1.ProcessRequest) (*a2av1.
 	return nil, nil, Errorf(CodeInternal, ReasonNoResponse, "agent %q ended without an answer", req.GetAgentId())
 }
 
-// Completed derives what an agent left out of its reply in a scope: the id and
-// the role. The reply itself is not changed.
+// Completed returns m with the fields that agents may leave empty: a message id, derived from the
+// scope, and the role of an agent. It returns m itself if nothing is missing, and else a copy.
 func (r *Run) Completed(scope string, m *a2av1.Message) *a2av1.Message {
 	if m.GetMessageId() != "" && m.GetRole() == a2av1.Role_ROLE_AGENT {
 		return m
@@ -121,7 +124,8 @@ func (r *Run) Completed(scope string, m *a2av1.Message) *a2av1.Message {
 	}
 }
 
-// Sleep waits, or returns the cause of ctx's end.
+// Sleep waits for d and returns nil, or returns the cause of ctx as soon as ctx ends. If d is not
+// positive, it returns at once.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 || ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -136,10 +140,10 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// MessageOf returns the message that an event of a run holds, for references by
-// sequence: a reply, an answer, a follow-up, what a model said, what a middleware
-// made of a message, a result that is to be judged, or what a round of revision is
-// given; nil when it holds none. root is the id of the run's root task.
+// MessageOf returns the message that an event holds, so that other events can refer to it by
+// sequence number: a reply, an answer, a follow-up, a turn of a model, the message that a
+// middleware has returned, a result that is to be judged, or the input of a round of revision. It
+// returns nil if the event holds none. root is the id of the root task.
 func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Ended:

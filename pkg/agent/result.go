@@ -6,16 +6,17 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// MaxResult is how many bytes of a result a model is shown; the rest it reads with
-// a tool.
+// MaxResult is the maximum number of bytes of a result that a model is shown at once. The model
+// can read the rest with a tool.
 const MaxResult = 16 << 10
 
-// resultKey, in the metadata of a part, says that its text is a result, and which
-// one: who is handed a long one has it whole, and a model reads on in it.
+// resultKey is the key in the metadata of a text part whose text is a long result. The value is
+// the name of the result, which a model uses to read more of it.
 const resultKey = "team-server/result"
 
-// ResultParts are a result for another agent: what is said of it, and its text. A
-// text of more than MaxResult bytes is a part of its own, under the result's name.
+// ResultParts returns the parts that pass a result on to another agent: head, which describes the
+// result, and text, the result itself. A text longer than MaxResult bytes is a part of its own
+// with the name of the result in its metadata; otherwise both are in one part.
 func ResultParts(head, text, name string) []*a2av1.Part {
 	if len(text) <= MaxResult {
 		return TextParts(head + "\n\n" + text)
@@ -26,5 +27,5 @@ func ResultParts(head, text, name string) []*a2av1.Part {
 	})
 }
 
-// ResultName is the name of the result that a part holds; empty is none.
+// ResultName returns the name of the result that p holds, or "" if p does not hold a long result.
 func ResultName(p *a2av1.Part) string { return p.GetMetadata().GetFields()[resultKey].GetStringValue() }

@@ -14,50 +14,59 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Run is shared by everything that works for one root task; it travels in the
-// context. Without one there is no journal and no inbox: a team can be used as
-// a plain library. The fields are set once, before use; all methods are safe
-// for concurrent use.
+// Run holds what all agents, teams and steps that work for one root task share: the identity of
+// the run, its clock, and the functions of the driver that make it durable, deliver inputs to it,
+// cancel and pause it. It travels in the context; see With and From. If the context has no Run,
+// there is no journal and no inbox, so that a team can be used as a library. The exported fields
+// are set before first use and must not change afterwards. All methods are safe for concurrent
+// use.
+//
+// A scope identifies a step within the run. It is the dot-separated list of step ids from the
+// root to the step; the scope of the root is empty. See Scope, Parent and Within.
 type Run struct {
-	// Root is the id of the root task; every id made in the run derives from it.
+	// Root is the id of the root task. All ids that are made in the run are derived from it.
 	Root string
-	// Seed makes what is random in the run repeatable.
+	// Seed is the seed of random decisions in the run, so that they are the same when the run is
+	// replayed.
 	Seed int64
-	// Committer makes durable what was yielded so far. Unset: nothing is kept.
+	// Committer makes all events yielded so far durable; Commit calls it. If it is nil, nothing
+	// is made durable.
 	Committer func(context.Context) error
-	// Clock tells the time; unset is time.Now.
+	// Clock returns the current time. The default is time.Now.
 	Clock func() time.Time
-	// Memory is what the run reads of its conversation; unset is nothing.
+	// Memory gives access to the conversation of the run. If it is nil, the conversation is
+	// empty.
 	Memory Memory
-	// Detacher begins tasks of their own; unset: there can be none.
+	// Detacher starts detached tasks. If it is nil, the run cannot start any.
 	Detacher Detacher
-	// Owner is whose run it is, for ids that must not be another's; see ConversationID.
+	// Owner identifies whose run it is, as account/principal. It is part of ids that must differ
+	// between owners; see ConversationID.
 	Owner string
 
 	mu        sync.Mutex
 	listeners map[string]*Listener               // by scope; guarded by mu
-	cancels   map[string]context.CancelCauseFunc // by scope of a running step; guarded by mu
-	canceled  map[string]bool                    // scopes whose cancel was asked for; guarded by mu
-	fenced    map[string]bool                    // scopes in which nothing may begin; guarded by mu
+	cancels   map[string]context.CancelCauseFunc // by scope of the running step; guarded by mu
+	canceled  map[string]bool                    // scopes that were canceled; guarded by mu
+	fenced    map[string]bool                    // scopes in which no step may begin; guarded by mu
 	pause     pause                              // guarded by mu
 	timeouts  map[*timeout]struct{}              // guarded by mu
 }
 
-// Limits that an Expired event names.
+// Names of the limits that an Expired event can name.
 const (
-	// LimitTimeout: the time of a whole run.
+	// LimitTimeout is the timeout of a whole run.
 	LimitTimeout = "timeout"
-	// LimitMemberTimeout: the time of a step with its retries.
+	// LimitMemberTimeout is the timeout of a step, including its retries.
 	LimitMemberTimeout = "member_timeout"
-	// LimitNodeTimeout: the time of a member that was handed over to.
+	// LimitNodeTimeout is the timeout of a member that control was handed to.
 	LimitNodeTimeout = "node_timeout"
-	// LimitQuestion: nobody has answered a question of the event's scope in time.
+	// LimitQuestion is the time in which a question of the event's scope must be answered.
 	LimitQuestion = "question"
 )
 
 type runKey struct{}
 
-// With returns a context that carries r.
+// With returns a copy of ctx that carries r. It returns ctx itself if ctx already carries r.
 func With(ctx context.Context, r *Run) context.Context {
 	if has, ok := ctx.Value(runKey{}).(*Run); ok && has == r {
 		return ctx
@@ -65,7 +74,8 @@ func With(ctx context.Context, r *Run) context.Context {
 	return context.WithValue(ctx, runKey{}, r)
 }
 
-// From returns the run of ctx. Without one it is a run of its own that keeps nothing.
+// From returns the Run that ctx carries. If there is none, it returns a new Run with a random id,
+// which keeps nothing.
 func From(ctx context.Context) *Run {
 	if r, ok := ctx.Value(runKey{}).(*Run); ok {
 		return r
@@ -73,9 +83,9 @@ func From(ctx context.Context) *Run {
 	return &Run{Root: uuid.NewString(), Seed: rand.Int64()} //nolint:gosec // jitter, not a secret
 }
 
-// Commit returns when everything yielded so far is durable, or with an error
-// when it cannot be made so; the caller then has no effect outside. Without a
-// journal it returns ctx.Err().
+// Commit makes all events that have been yielded so far durable and returns once they are. If it
+// returns an error, the caller must not have any effect outside of the process. If ctx carries no
+// Run with a Committer, it returns ctx.Err().
 func Commit(ctx context.Context) error {
 	if r, ok := ctx.Value(runKey{}).(*Run); ok && r.Committer != nil {
 		return r.Committer(ctx)
@@ -83,7 +93,7 @@ func Commit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Now is the run's time.
+// Now returns the current time of the run: that of Clock, if it is set.
 func (r *Run) Now() time.Time {
 	if r.Clock != nil {
 		return r.Clock()
@@ -91,8 +101,9 @@ func (r *Run) Now() time.Time {
 	return time.Now()
 }
 
-// ID returns the n-th id of a kind in a scope, a UUID of version 5: the same on
-// every replay. Every step makes some, so it is made on the stack.
+// ID returns the id of the n-th thing of a kind in a scope, a version 5 UUID. It is a function of
+// Root and the arguments, so that a replay makes the same ids. Every step calls ID, so it does
+// its work in an array on the stack.
 func (r *Run) ID(scope, kind string, n int64) string {
 	root, err := uuid.Parse(r.Root)
 	if err != nil {
@@ -111,7 +122,8 @@ func (r *Run) ID(scope, kind string, n int64) string {
 	return id.String()
 }
 
-// Listener receives what the inbox holds for the scopes of one live loop.
+// Listener receives inputs of the run's inbox, such as follow-ups and answers, for one loop: the
+// team or agent that works in the scope. See Listen.
 type Listener struct {
 	run   *Run
 	scope string
@@ -119,9 +131,9 @@ type Listener struct {
 	in    []*teamv1.Inbound // guarded by run.mu
 }
 
-// Listen registers the live loop of scope until Close. Inputs for a scope go to
-// the deepest live loop above it; a message for the loop's own scope goes to
-// the loop itself. One loop a scope at a time.
+// Listen registers the loop that works in scope, until Close is called. A follow-up message for
+// the loop's own scope goes to this loop. All other inputs, such as answers, go to the innermost
+// registered loop above their scope. At most one loop may be registered for a scope at a time.
 func (r *Run) Listen(scope string) *Listener {
 	l := &Listener{run: r, scope: scope, wake: make(chan struct{}, 1)}
 	r.mu.Lock()
@@ -133,8 +145,9 @@ func (r *Run) Listen(scope string) *Listener {
 	return l
 }
 
-// Close ends the listening. What was not taken goes to the next live loop above,
-// or stays in the run's inbox.
+// Close unregisters the loop. Inputs that Take has not returned go to the innermost registered
+// loop above; if there is none, the driver reads them from the inbox again after the agent's
+// sequence has ended.
 func (l *Listener) Close() {
 	l.run.mu.Lock()
 	defer l.run.mu.Unlock()
@@ -147,10 +160,11 @@ func (l *Listener) Close() {
 	l.in = nil
 }
 
-// Wake receives when there may be something to take.
+// Wake returns a channel that receives a value when Take may return something, when the run is
+// paused or resumed, or when a step below the loop is canceled.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
-// poke leaves one signal.
+// poke sends a value on the wake channel, unless one is waiting there already.
 func (l *Listener) poke() {
 	select {
 	case l.wake <- struct{}{}:
@@ -158,8 +172,8 @@ func (l *Listener) poke() {
 	}
 }
 
-// Take returns what has arrived since the last call, in order. The loop records
-// each one with an event that names its inbox row.
+// Take returns the inputs that have arrived since the last call, in order of arrival. The caller
+// records each of them with an event that has the input's inbox number.
 func (l *Listener) Take() []*teamv1.Inbound {
 	l.run.mu.Lock()
 	defer l.run.mu.Unlock()
@@ -168,15 +182,16 @@ func (l *Listener) Take() []*teamv1.Inbound {
 	return in
 }
 
-// Deliver hands an inbox row to the live loop it is for. It reports false when
-// there is none: the driver then keeps the row until its agent's sequence ends.
+// Deliver passes an input to the registered loop that it is for; see Listen. It returns false if
+// there is none. The driver then keeps the input until the agent's sequence has ended. Only the
+// driver calls Deliver.
 func (r *Run) Deliver(in *teamv1.Inbound) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.deliver(in)
 }
 
-// deliver is Deliver; the caller holds mu.
+// deliver does the work of Deliver. The caller holds r.mu.
 func (r *Run) deliver(in *teamv1.Inbound) bool {
 	scope := in.GetScope()
 	if in.GetReceived() == nil {
@@ -198,8 +213,9 @@ func (r *Run) deliver(in *teamv1.Inbound) bool {
 	}
 }
 
-// RegisterCancel registers the cancel function of the running step of a scope, so that
-// Cancel reaches the step until UnregisterCancel is called with the scope.
+// RegisterCancel registers the cancel function of the step that runs in scope, so that Cancel
+// ends the step. If Cancel was called already, cancel is called at once. The registration lasts
+// until UnregisterCancel is called with the same scope.
 func (r *Run) RegisterCancel(scope string, cancel context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,15 +228,17 @@ func (r *Run) RegisterCancel(scope string, cancel context.CancelCauseFunc) {
 	}
 }
 
-// UnregisterCancel removes what RegisterCancel registered for a scope.
+// UnregisterCancel removes the cancel function that RegisterCancel registered for scope.
 func (r *Run) UnregisterCancel(scope string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.cancels, scope)
 }
 
-// Cancel ends the step of scope with cause ErrCanceled: at once, also one that
-// waits for people, or when it would start.
+// Cancel cancels the step of scope with the cause ErrCanceled. A running step ends now, also one
+// that waits for an answer, and one that has not begun will not begin. The cancellation must be
+// recorded before: the driver calls Cancel for a user's cancellation, and a team for a step that
+// its decision has dropped.
 func (r *Run) Cancel(scope string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +256,8 @@ func (r *Run) Cancel(scope string) {
 	}
 }
 
-// Canceled reports whether Cancel was called for scope or one above it.
+// Canceled reports whether Cancel was called for scope or one above it, except for the root: the
+// cancellation of the whole run ends its context.
 func (r *Run) Canceled(scope string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +269,7 @@ func (r *Run) Canceled(scope string) bool {
 	return false
 }
 
-// CancelsIn reports whether Cancel was called for scope, or one above or below it.
+// CancelsIn reports whether Cancel was called for scope, or for a scope above or below it.
 func (r *Run) CancelsIn(scope string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,7 +281,7 @@ func (r *Run) CancelsIn(scope string) bool {
 	return false
 }
 
-// Scope returns the scope of step id in parent.
+// Scope returns the scope of the step with this id in parent.
 func Scope(parent, id string) string {
 	if parent == "" {
 		return id
@@ -270,7 +289,8 @@ func Scope(parent, id string) string {
 	return parent + "." + id
 }
 
-// Parent returns the scope that scope is a step of; the root's is itself.
+// Parent returns the scope above scope: without its last step id. The parent of a top-level step,
+// and of the root itself, is the root.
 func Parent(scope string) string {
 	if i := strings.LastIndexByte(scope, '.'); i >= 0 {
 		return scope[:i]
@@ -283,12 +303,14 @@ func Within(scope, top string) bool {
 	return top == "" || scope == top || strings.HasPrefix(scope, top) && scope[len(top)] == '.'
 }
 
-// IsDelegation reports whether a member works on steps of a kind.
+// IsDelegation reports whether steps of kind k are done by a member: by delegation, hand-over or
+// workflow step.
 func IsDelegation(k teamv1.Step_Kind) bool {
 	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
 }
 
-// ChildTask returns the id of the child task of a scope.
+// ChildTask returns the task id of the step in scope: the id of the root task, "~" and the scope.
+// The root scope is the root task itself.
 func ChildTask(root, scope string) string {
 	if scope == "" {
 		return root
@@ -296,8 +318,8 @@ func ChildTask(root, scope string) string {
 	return root + "~" + scope
 }
 
-// SplitTask returns the root and the scope that a task id names. An id without a
-// scope behind its ~ is that of no task.
+// SplitTask is the reverse of ChildTask. If id ends in "~", it is returned unchanged, as a root
+// that no task has.
 func SplitTask(id string) (root, scope string) {
 	root, scope, child := strings.Cut(id, "~")
 	if child && scope == "" {

@@ -8,8 +8,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// PublicSkills returns skills as others see them: without instructions, which are the
-// agent's own.
+// PublicSkills returns the skills without their instructions, which only the agent's own model
+// may see. The skills themselves are not changed.
 func PublicSkills(skills []*teamv1.Skill) []*teamv1.Skill {
 	out := slices.Clone(skills)
 	for i, s := range out {

@@ -2,7 +2,8 @@ package agent
 
 import teamv1 "github.com/agentteams/team-server/gen/team/v1"
 
-// AddSpent returns the sum of two costs; nil is none. Neither is changed.
+// AddSpent returns the sum of a and b. Nil counts as 0, and the result may be a or b itself, so
+// callers must not modify it. Neither a nor b is changed.
 func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 	switch {
 	case b == nil:
@@ -17,12 +18,12 @@ func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 }
 
-// sum adds counts, which peers may have made up: negative ones are nothing.
+// sum returns a+b. Negative values, which a faulty peer might report, count as 0.
 func sum(a, b int64) int64 { return plus(max(a, 0), max(b, 0)) }
 
-// BookedOn is what is gone of a budget by what is on record of a call: what was
-// spent, and the parts that detached children took along. A step that is under way
-// reserves its part again.
+// BookedOn returns what the recorded events of a call have used of its budget: what was spent,
+// and the parts that were given to detached tasks. Steps that have not ended are not included,
+// because they reserve their part again when they continue.
 func BookedOn(recorded []*teamv1.Event) Cost {
 	c, parts := CostOf(SpentOn(recorded)), map[string]Cost{}
 	for _, ev := range recorded {
@@ -36,8 +37,8 @@ func BookedOn(recorded []*teamv1.Event) Cost {
 	return c
 }
 
-// PartLimits are the limits of who took a part of a budget along, as it stands on
-// record; nil is none.
+// PartLimits returns the limits of a detached task that was given s as its part of the budget. It
+// returns nil if there is no limit.
 func PartLimits(s *teamv1.Spent) *teamv1.Limits {
 	c := NoLimit()
 	if n := CostOf(s).Tokens; n > 0 {
@@ -49,9 +50,8 @@ func PartLimits(s *teamv1.Spent) *teamv1.Limits {
 	return LimitsOf(c)
 }
 
-// SpentOn adds up what is on record of a call: what the leaves below it have cost
-// that have ended, and attempts of others that failed. What is under way counts
-// nothing.
+// SpentOn returns what the recorded events of a call have spent: all steps that have ended and
+// made no decisions of their own, and the failed attempts of steps that have not ended.
 func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 	deciders, failed := map[string]bool{}, map[string]*teamv1.Spent{}
 	total := &teamv1.Spent{}
@@ -62,7 +62,7 @@ func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 		case *teamv1.Event_Retried:
 			failed[ev.GetScope()] = AddSpent(failed[ev.GetScope()], k.Retried.GetSpent())
 		case *teamv1.Event_Ended:
-			delete(failed, ev.GetScope()) // it has them in its sum
+			delete(failed, ev.GetScope()) // the Ended event includes the failed attempts
 			if !deciders[ev.GetScope()] {
 				total = AddSpent(total, k.Ended.GetSpent())
 			}

@@ -9,8 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Data returns the data of a message as encoding/json has it: its first data
-// part, or its text where that is JSON.
+// Data returns the data of a message as encoding/json decodes it: that of its first data part or,
+// if it has none, its text if that is valid JSON. ok is false if it has neither.
 func Data(m *a2av1.Message) (any, bool) {
 	for _, p := range m.GetParts() {
 		if d, ok := p.GetContent().(*a2av1.Part_Data); ok {
@@ -28,9 +28,9 @@ func Data(m *a2av1.Message) (any, bool) {
 	return data, true
 }
 
-// Prompt is a message as a model reads it: its texts, its data as JSON, and a
-// line for what it cannot see. Data that the text before it says already is not
-// said again.
+// Prompt returns a message as text for a model: its text parts, its data parts as JSON, and a
+// short line for each file. A data part is left out if the text part before it holds the same
+// JSON.
 func Prompt(m *a2av1.Message) string {
 	parts := m.GetParts()
 	if len(parts) == 1 {
@@ -49,6 +49,7 @@ func Prompt(m *a2av1.Message) string {
 	return b.String()
 }
 
+// promptPart returns one part as text for a model.
 func promptPart(p *a2av1.Part) string {
 	switch c := p.GetContent().(type) {
 	case *a2av1.Part_Text:
@@ -69,8 +70,8 @@ func promptPart(p *a2av1.Part) string {
 	return ""
 }
 
-// saysAlready reports whether a text is the JSON of the data behind it, in a
-// block of code or not.
+// saysAlready reports whether text is the same JSON as the data part p. The text may be in a
+// Markdown code block.
 func saysAlready(text string, p *a2av1.Part) bool {
 	d, ok := p.GetContent().(*a2av1.Part_Data)
 	if !ok || text == "" {
@@ -80,7 +81,8 @@ func saysAlready(text string, p *a2av1.Part) bool {
 	return json.Unmarshal([]byte(Unfenced(text)), &data) == nil && reflect.DeepEqual(data, d.Data.AsInterface())
 }
 
-// Unfenced takes the marks of a block of code off a text that is one.
+// Unfenced returns text without surrounding white space and, if all of it is a Markdown code
+// block, without the fences.
 func Unfenced(text string) string {
 	text = strings.TrimSpace(text)
 	inner, ok := strings.CutPrefix(text, "```")

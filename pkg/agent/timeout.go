@@ -6,20 +6,22 @@ import (
 	"time"
 )
 
-// Standstill records the times when a clock was stopped. The zero value records none.
+// Standstill is a list of periods in which a clock did not advance. The zero value is empty. It
+// is not safe for concurrent use.
 type Standstill struct{ spans []span }
 
+// span is the time from one point to another.
 type span struct{ from, to time.Time }
 
-// Add adds the time between two moments.
+// Add adds the period between from and to. It ignores a period that is empty or negative.
 func (s *Standstill) Add(from, to time.Time) {
 	if to.After(from) {
 		s.spans = append(s.spans, span{from, to})
 	}
 }
 
-// Stood returns for how long a clock that began at start was stopped until now: during
-// the times in s, and while the run was paused. Times that overlap count once.
+// Stood returns for how long a clock that was started at start has not advanced until now: the
+// periods in s, and the pauses of the run. Time in which periods overlap counts once.
 func (r *Run) Stood(s *Standstill, start, now time.Time) time.Duration {
 	r.mu.Lock()
 	spans := slices.Concat(s.spans, r.pause.past.spans)
@@ -42,7 +44,7 @@ func (r *Run) Stood(s *Standstill, start, now time.Time) time.Duration {
 	return total
 }
 
-// timeout is the timeout of a whole run, or of a team in it, as a context.
+// timeout is the context that WithTimeout returns.
 type timeout struct {
 	context.Context
 	run    *Run
@@ -53,9 +55,11 @@ type timeout struct {
 	left  time.Duration // remaining time while timer is nil; guarded by run.mu
 }
 
-// WithTimeout returns a context that is canceled with a cause when d has passed, not
-// counting the time for which the run is paused. While the run is paused, its Deadline
-// is that of ctx. Its Err is context.Canceled; context.Cause returns the cause.
+// WithTimeout returns a context that is canceled with the given cause after d, not counting the
+// time for which the run is paused. If d is not positive, that happens at once, or when a current
+// pause ends. Its Err is context.Canceled and not context.DeadlineExceeded; context.Cause returns
+// the cause. While the run is paused, its Deadline is that of ctx. The caller must call the
+// CancelFunc.
 func (r *Run) WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &timeout{Context: ctx, run: r, expire: func() { cancel(cause) }, left: d}
@@ -89,7 +93,8 @@ func (t *timeout) start() {
 	t.timer = time.AfterFunc(t.left, t.expire)
 }
 
-// stop stops the timer, unless it has expired. The caller holds run.mu.
+// stop stops the timer unless it has expired, and keeps the remaining time. The caller holds
+// run.mu.
 func (t *timeout) stop() {
 	if t.timer == nil {
 		return

@@ -6,22 +6,23 @@ import (
 	"encoding/hex"
 )
 
-// ToolSet is tools whose list is not known beforehand, such as those of another
-// process. Safe for concurrent use.
+// ToolSet is a group of tools whose list is not known when the agent is built, such as the tools
+// of an MCP server. Implementations must be safe for concurrent use.
 type ToolSet interface {
-	// Name is the set's, for errors.
+	// Name returns the name of the set, for errors.
 	Name() string
-	// Tools returns what is on offer now. A run asks once and keeps to it; what it
-	// calls later is looked up by its name.
+	// Tools returns the tools that are available now. A run calls Tools when it needs the list
+	// and offers the model that list until its end; a tool that a model calls is looked up by its
+	// name.
 	Tools(ctx context.Context) ([]Tool, error)
 }
 
-// maxToolName is how many characters the name of a tool has at most.
+// maxToolName is the maximum number of characters in the name of a tool.
 const maxToolName = 64
 
-// ToolName makes a name one that models take: letters, digits, "_" and "-", at
-// most 64 (R-004-08). Other characters become "_"; a longer name is cut, with a
-// hash of the whole behind it. A name that is one already stays as it is.
+// ToolName turns name into a valid name of a tool: at most 64 letters, digits, "_" and "-". Each
+// byte of other characters becomes "_". A longer name is truncated and ends in a hash of the
+// whole. A valid name is returned unchanged.
 func ToolName(name string) string {
 	b := []byte(name)
 	for i, c := range b {
@@ -36,6 +37,7 @@ func ToolName(name string) string {
 	return string(b)
 }
 
+// toolChar reports whether c may appear in the name of a tool.
 func toolChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }

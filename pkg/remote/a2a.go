@@ -69,6 +69,7 @@ type A2AConfig struct {
 	Log *zap.Logger
 }
 
+// withDefaults returns c with default values for the fields that are not set.
 func (c A2AConfig) withDefaults() A2AConfig {
 	setDefault(&c.ID, "remote")
 	setDefault(&c.InfoTTL, time.Minute)
@@ -161,7 +162,7 @@ func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2
 	return func(yield func(*teamv1.Event, error) bool) {
 		x := newExchange(a, newCall(ctx, req, yield))
 		err := x.work()
-		if x.over(err) { // the end came between two looks at the context
+		if x.over(err) { // the context ended after its last check
 			x.nothing = x.nothing || err != nil && agent.AsError(err).Fresh
 			err = x.ended(nil)
 		}
@@ -248,6 +249,7 @@ func (a *A2A) checkOpen() error {
 	return nil
 }
 
+// closedError returns the error of calls after Close.
 func (a *A2A) closedError() error {
 	return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "agent %q was closed", a.cfg.ID)
 }

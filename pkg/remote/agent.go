@@ -1,9 +1,9 @@
-// Package remote holds the agents that live in other processes: those that
-// implement our Agent service, and those that speak A2A.
+// Package remote implements agents that run in other processes: those that implement the Agent
+// service of package teamv1, and those that speak A2A.
 //
-// A remote agent is a leaf. It is sent each message once: as soon as the peer's
-// task is known it is recorded (Bound), and whoever continues after a crash
-// reattaches to it.
+// A remote agent receives each message once. As soon as the peer's task is known, it is recorded in
+// a Bound event, so that after a crash the call continues with that task instead of sending the
+// message again.
 package remote
 
 import (
@@ -25,33 +25,35 @@ import (
 
 // Config configures an Agent. Address or Conn is required.
 type Config struct {
-	// ID is the agent's id here; it names the agent in errors and in its Info.
+	// ID is the agent's id in this process; it names the agent in errors and in its Info.
 	ID string
-	// Address of the peer, host:port.
+	// Address is the address of the peer, as host:port.
 	Address string
-	// Conn is used instead of Address; it is not closed.
+	// Conn is used instead of Address. Close does not close it.
 	Conn grpc.ClientConnInterface
-	// AgentID is the agent's id there; empty is the peer's default agent.
+	// AgentID is the agent's id at the peer; empty means the peer's default agent.
 	AgentID string
-	// Token is sent to the peer as bearer token, and to nobody else.
+	// Token is sent to the peer as bearer token, and to no other server.
 	Token string
-	// TLS of the connection to Address; nil is plaintext.
+	// TLS configures the connection to Address; nil means no TLS.
 	TLS *tls.Config
-	// Egress makes the connection; nil is a dialer that allows every address.
+	// Egress makes the connection; nil means a dialer that allows every address.
 	Egress *egress.Dialer
-	// InfoTTL is how long the peer's Info is kept; 0 is 60 s. That
-	// there is none is kept half as long.
+	// InfoTTL is how long the peer's Info is cached; 0 means 60 s. An error is cached for half of
+	// that time.
 	InfoTTL time.Duration
-	// Idle is after how long without an event the stream is opened anew; 0 is 60 s.
+	// Idle is the time without an event after which the stream is opened again; 0 means 60 s.
 	Idle time.Duration
-	// CancelWait bounds the wait for the peer to confirm a cancel; 0 is 30 s.
+	// CancelWait is the timeout for the peer to confirm a cancel; 0 means 30 s.
 	CancelWait time.Duration
-	// CancelEvery is the pause between two looks at a cancelled task; 0 is 1 s.
+	// CancelEvery is the pause between two cancel requests for a task that has not ended; 0 means 1
+	// s.
 	CancelEvery time.Duration
-	// Log may be nil.
+	// Log receives warnings; nil turns logging off.
 	Log *zap.Logger
 }
 
+// withDefaults returns c with default values for the fields that are not set.
 func (c Config) withDefaults() Config {
 	setDefault(&c.ID, c.AgentID)
 	setDefault(&c.ID, "remote")
@@ -65,6 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// setDefault sets a field that has its zero value.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -72,13 +75,12 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Agent is an agent that implements our Agent service in another process: a
-// program's own, or an agent or team of another team-server. Safe for
-// concurrent use.
+// Agent is an agent in another process that implements the Agent service: a separate program, or an
+// agent or team of another team-server. It is safe for concurrent use.
 type Agent struct {
 	cfg    Config
 	client teamv1.AgentServiceClient
-	conn   *grpc.ClientConn // nil when it is not ours to close
+	conn   *grpc.ClientConn // nil if Config.Conn is used
 	info   *cache[*teamv1.AgentInfo]
 }
 
@@ -87,7 +89,7 @@ var (
 	_ agent.Reaper = (*Agent)(nil)
 )
 
-// New returns the agent. It connects at the first call.
+// New returns an agent, which connects at its first call. The error names an invalid field of cfg.
 func New(cfg Config) (*Agent, error) {
 	cfg = cfg.withDefaults()
 	a := &Agent{cfg: cfg, info: newCache[*teamv1.AgentInfo](cfg.InfoTTL, cfg.InfoTTL/2)}
@@ -109,7 +111,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Close closes the connection, if it is the agent's own. Calls under way fail.
+// Close closes the connection, unless it is Config.Conn. Calls in progress fail.
 func (a *Agent) Close() error {
 	if a.conn == nil {
 		return nil
@@ -117,8 +119,8 @@ func (a *Agent) Close() error {
 	return a.conn.Close()
 }
 
-// Info implements agent.Agent: what the peer says, at most Config.InfoTTL old,
-// under the id that the agent has here.
+// Info implements agent.Agent. It returns the peer's description, which is at most Config.InfoTTL
+// old, with the id of Config.
 func (a *Agent) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	info, err := a.info.get(ctx, a.fetchInfo)
 	if err != nil {
@@ -127,6 +129,7 @@ func (a *Agent) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 	return proto.CloneOf(info), nil
 }
 
+// fetchInfo reads the description from the peer.
 func (a *Agent) fetchInfo(ctx context.Context) (*teamv1.AgentInfo, error) {
 	resp, err := a.client.Info(a.outgoing(ctx, 0), &teamv1.InfoRequest{AgentId: a.cfg.AgentID})
 	if err != nil {
@@ -140,8 +143,8 @@ func (a *Agent) fetchInfo(ctx context.Context) (*teamv1.AgentInfo, error) {
 	return info, nil
 }
 
-// HealthCheck implements agent.Agent. A peer without that operation is healthy
-// when it describes itself.
+// HealthCheck implements agent.Agent. A peer that does not implement HealthCheck is healthy if it
+// answers Info.
 func (a *Agent) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	resp, err := a.client.HealthCheck(a.outgoing(ctx, 0), &teamv1.HealthCheckRequest{AgentId: a.cfg.AgentID})
 	if codeOf(err) == codes.Unimplemented {
@@ -158,24 +161,25 @@ func (a *Agent) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	}, nil
 }
 
-// Process implements agent.Agent. A cancel goes on to the peer; the Receipt of the
-// error CANCELED says which task that was and whether the peer has ended it.
+// Process implements agent.Agent. When the call is canceled, it cancels the task of the peer; the
+// Receipt of the error CANCELED names the task and reports whether the peer confirmed.
 func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		p := newProcess(a, newCall(ctx, req, yield))
 		err := p.work()
-		if p.over(err) { // the end came between two looks at the context
+		if p.over(err) { // the context ended after its last check
 			err = p.ended(nil)
 		}
 		p.finish(err)
 	}
 }
 
+// outgoing returns a context with the metadata of a call. depth is the depth of the request.
 func (a *Agent) outgoing(ctx context.Context, depth int32) context.Context {
 	return outgoing(ctx, a.cfg.Token, depthOf(ctx, depth))
 }
 
-// failure is the error of a call; the cause of ctx's end where that ended it.
+// failure converts the error of a call. If ctx has ended, it returns the cause.
 func (a *Agent) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -10,36 +10,39 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Limits of what a peer's task may hold.
+// Limits of the artifacts of a peer's task.
 const (
 	maxArtifacts    = 1000
-	maxArtifactSize = 16 << 20 // bytes, of all artifacts
+	maxArtifactSize = 16 << 20 // bytes, of all artifacts together
 )
 
-// artifacts are the artifacts of a peer's task, in the order they came.
+// artifacts holds the artifacts of a peer's task, in the order in which they arrived.
 type artifacts struct {
 	order []*artifact
 	size  int
 }
 
+// artifact is the content of one artifact so far.
 type artifact struct {
 	id       string
 	text     strings.Builder
-	rest     []*a2av1.Part // what is no text
+	rest     []*a2av1.Part // all parts that are not text
 	size     int
 	metadata *structpb.Struct
 }
 
-// piece is what is new of an artifact's text.
+// piece is the new text in an update of an artifact.
 type piece struct {
 	text  string
-	anew  bool // what was there before does not count
-	first bool // nothing was there before
+	anew  bool // text replaces the previous text
+	first bool // there was no text before
 }
 
+// errTooMuch is returned for artifacts beyond the limits.
 var errTooMuch = errors.New("sends more than is taken")
 
-// fold adds an update and returns what is new: text, and the other parts.
+// fold applies an update of an artifact, which adds to it or replaces it. It returns the new text
+// and the other new parts. The error is errTooMuch.
 func (s *artifacts) fold(u *a2av1.Artifact, add bool) (piece, []*a2av1.Part, error) {
 	a := s.find(u.GetArtifactId())
 	size := proto.Size(u)
@@ -65,6 +68,7 @@ func (s *artifacts) fold(u *a2av1.Artifact, add bool) (piece, []*a2av1.Part, err
 	return a.replace(text), a.replaceRest(rest), nil
 }
 
+// find returns the artifact with an id, which it creates if needed.
 func (s *artifacts) find(id string) *artifact {
 	for _, a := range s.order {
 		if a.id == id {
@@ -76,7 +80,8 @@ func (s *artifacts) find(id string) *artifact {
 	return a
 }
 
-// replace takes a whole text; where it only grew, the new end is what is new.
+// replace sets the whole text. If the new text extends the old one, only the extension is returned
+// as new.
 func (a *artifact) replace(text string) piece {
 	old := a.text.String()
 	p := piece{first: old == ""}
@@ -91,7 +96,7 @@ func (a *artifact) replace(text string) piece {
 	return p
 }
 
-// replaceRest returns the parts, or none when they are what was there.
+// replaceRest sets the other parts. It returns them, or nil if they have not changed.
 func (a *artifact) replaceRest(rest []*a2av1.Part) []*a2av1.Part {
 	same := len(rest) == len(a.rest)
 	for i := range rest {
@@ -104,7 +109,7 @@ func (a *artifact) replaceRest(rest []*a2av1.Part) []*a2av1.Part {
 	return rest
 }
 
-// parts is the content of all artifacts: one text, and everything else as it is.
+// parts returns the content of all artifacts: one part with their texts, and then all other parts.
 func (s *artifacts) parts() []*a2av1.Part {
 	var texts []string
 	var rest []*a2av1.Part
@@ -121,6 +126,7 @@ func (s *artifacts) parts() []*a2av1.Part {
 	return append([]*a2av1.Part{text}, rest...)
 }
 
+// metadata returns the metadata of all artifacts.
 func (s *artifacts) metadata() []*structpb.Struct {
 	var all []*structpb.Struct
 	for _, a := range s.order {
@@ -129,7 +135,7 @@ func (s *artifacts) metadata() []*structpb.Struct {
 	return all
 }
 
-// split parts into text and everything else.
+// split separates the text of parts from all other parts.
 func split(parts []*a2av1.Part) (text string, rest []*a2av1.Part) {
 	var b strings.Builder
 	for _, p := range parts {

@@ -29,6 +29,7 @@ type flight struct {
 	done  chan struct{}
 }
 
+// newCache returns an empty cache. good and bad are how long a description or an error is cached.
 func newCache[T any](good, bad time.Duration) *cache[T] { return &cache[T]{good: good, bad: bad} }
 
 // get returns the cached result, or else that of fetch.
@@ -42,6 +43,7 @@ func (c *cache[T]) need(ctx context.Context, fetch func(context.Context) (T, err
 	return c.look(ctx, fetch, func(err error) bool { return err == nil || !agent.AsError(err).Retry })
 }
 
+// look returns the cached result if holds returns true for its error, or else the result of fetch.
 func (c *cache[T]) look(ctx context.Context, fetch func(context.Context) (T, error), holds func(error) bool) (T, error) {
 	for {
 		c.mu.Lock()
@@ -73,7 +75,7 @@ func (c *cache[T]) renew(ctx context.Context, fetch func(context.Context) (T, er
 	return c.ask(ctx, own, fetch)
 }
 
-// start begins a read. The caller holds mu.
+// start begins a read. The caller must hold mu.
 func (c *cache[T]) start(ctx context.Context) *flight {
 	own := &flight{depth: agent.Depth(ctx), done: make(chan struct{})}
 	if c.flight == nil {
@@ -82,6 +84,7 @@ func (c *cache[T]) start(ctx context.Context) *flight {
 	return own
 }
 
+// ask calls fetch for the read own and caches the result.
 func (c *cache[T]) ask(ctx context.Context, own *flight, fetch func(context.Context) (T, error)) (T, error) {
 	value, err := fetch(ctx)
 	c.land(ctx, own, value, err)

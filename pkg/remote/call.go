@@ -12,10 +12,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// errLeft: the reader of the sequence took a break; nothing more is yielded.
+// errLeft means that the consumer of the sequence has stopped it, so that no more events are
+// yielded.
 var errLeft = errors.New("the reader has left")
 
-// call is one Process: what it was asked, and where its events go.
+// call is one call of Process: its request, and where its events go.
 type call struct {
 	ctx   context.Context //nolint:containedctx // a call is its context's own, and no longer
 	req   *teamv1.ProcessRequest
@@ -24,13 +25,14 @@ type call struct {
 	past  past
 	yield func(*teamv1.Event, error) bool
 
-	state   a2av1.TaskState // of the peer's task, as it was last heard of
-	sent    bool            // the peer may have got the message from this call
+	state   a2av1.TaskState // last known state of the peer's task
+	sent    bool            // this call may have delivered a message to the peer
 	replied bool            // the call has its reply
-	settled bool            // what the end of ctx means for the peer was done
-	late    bool            // the call ended for a limit: the peer is told once
+	settled bool            // the end of ctx has been handled at the peer
+	late    bool            // the call has exceeded a limit, so that the peer is asked to cancel only once
 }
 
+// newCall returns the call for a request. A nil yield is for calls that yield no events.
 func newCall(ctx context.Context, req *teamv1.ProcessRequest, yield func(*teamv1.Event, error) bool) *call {
 	run := agent.From(ctx)
 	c := &call{ctx: ctx, req: req, run: run, key: keyOf(req, run), past: readPast(req), yield: yield}
@@ -44,7 +46,7 @@ func newCall(ctx context.Context, req *teamv1.ProcessRequest, yield func(*teamv1
 	return c
 }
 
-// keyOf is what makes the call unique at the peer.
+// keyOf returns the key that identifies the call at the peer.
 func keyOf(req *teamv1.ProcessRequest, run *agent.Run) string {
 	switch {
 	case req.GetKey() != "":
@@ -55,7 +57,7 @@ func keyOf(req *teamv1.ProcessRequest, run *agent.Run) string {
 	return run.ID(req.GetScope(), "call", 1)
 }
 
-// emit yields an event of the call's own scope.
+// emit yields an event in the scope of the call. It returns errLeft if the consumer has stopped.
 func (c *call) emit(e *teamv1.Event) error {
 	e.Scope = c.req.GetScope()
 	if e.Agent == "" {
@@ -67,17 +69,20 @@ func (c *call) emit(e *teamv1.Event) error {
 	return nil
 }
 
+// reply yields the reply of the call.
 func (c *call) reply(r *teamv1.Reply) error {
 	c.replied = true
 	return c.emit(&teamv1.Event{Kind: &teamv1.Event_Reply{Reply: r}})
 }
 
+// asked yields a question.
 func (c *call) asked(q *teamv1.Asked) error {
 	return c.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 }
 
-// bind records which task of the peer works for this call, before anything else
-// comes of it: whoever continues reattaches instead of sending again.
+// bind records the peer's task and waits until that is durable, before any other event of the task
+// is yielded. After a crash, the call continues with that task instead of sending the message
+// again.
 func (c *call) bind(b *teamv1.Bound) error {
 	if err := c.emit(&teamv1.Event{Kind: &teamv1.Event_Bound{Bound: b}}); err != nil {
 		return err
@@ -85,7 +90,8 @@ func (c *call) bind(b *teamv1.Bound) error {
 	return agent.Commit(c.ctx)
 }
 
-// finish ends the sequence. After ErrShutdown and ErrFenced nothing is yielded.
+// finish ends the sequence with an error, if there is one. It yields none after ErrShutdown and
+// ErrFenced.
 func (c *call) finish(err error) {
 	cause := context.Cause(c.ctx)
 	switch {
@@ -96,17 +102,18 @@ func (c *call) finish(err error) {
 	}
 }
 
-// answerKey is the key of the message that answers a question: the same when it
-// is sent again.
+// answerKey returns the key of the message that answers a question. It is the same each time the
+// answer is sent.
 func (c *call) answerKey(question string) string {
 	return c.run.ID(c.req.GetScope(), "answer/"+c.key+"/"+question, 1)
 }
 
-// question is our id of a peer's question: its own, made unique in this root.
+// question returns the id of a peer's question in our run. It is the peer's id, made unique by the
+// scope.
 func (c *call) question(theirs string) string { return agent.Scope(c.req.GetScope(), theirs) }
 
-// foreign returns a message of ours as a peer may see it: without our ids of
-// tasks and conversations, which mean something else there.
+// foreign returns a copy of one of our messages for a peer, with id as its id. It omits our task
+// and context ids, which have no meaning there.
 func foreign(m *a2av1.Message, id string) *a2av1.Message {
 	c := &a2av1.Message{}
 	if m != nil {
@@ -117,7 +124,7 @@ func foreign(m *a2av1.Message, id string) *a2av1.Message {
 	return c
 }
 
-// foreignAll is history as a peer may see it.
+// foreignAll returns a history for a peer.
 func foreignAll(history []*a2av1.Message) []*a2av1.Message {
 	var all []*a2av1.Message
 	for _, m := range history {
@@ -128,8 +135,8 @@ func foreignAll(history []*a2av1.Message) []*a2av1.Message {
 	return all
 }
 
-// own returns a peer's message as it enters our record, without its ids of
-// tasks and conversations.
+// own returns a copy of a peer's message for our record, without the peer's task and context ids;
+// nil for nil.
 func own(m *a2av1.Message) *a2av1.Message {
 	if m == nil {
 		return nil
@@ -140,18 +147,19 @@ func own(m *a2av1.Message) *a2av1.Message {
 	return c
 }
 
-// past is what the call has on record. Progress and deltas may be missing: nobody
-// needs them to resume.
+// past holds what earlier calls have recorded. Progress and text deltas may be missing from it,
+// because they are not needed to resume.
 type past struct {
 	bound     *teamv1.Bound
-	artifacts int                         // pieces of artifacts since bound
-	progress  map[string]bool             // message ids of progress
+	artifacts int                         // number of Artifact events since bound
+	progress  map[string]bool             // ids of progress messages
 	asked     []*teamv1.Asked             // in order
 	answers   []*teamv1.Answered          // since bound, in order
-	newest    *teamv1.Answered            // of all answers
+	newest    *teamv1.Answered            // the latest of all answers
 	answered  map[string]*teamv1.Answered // by our question id
 }
 
+// readPast collects the recorded events of the request's scope.
 func readPast(req *teamv1.ProcessRequest) past {
 	p := past{answered: map[string]*teamv1.Answered{}, progress: map[string]bool{}}
 	for _, e := range req.GetRecorded() {
@@ -162,6 +170,7 @@ func readPast(req *teamv1.ProcessRequest) past {
 	return p
 }
 
+// fold applies a recorded event.
 func (p *past) fold(e *teamv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Bound:
@@ -179,12 +188,12 @@ func (p *past) fold(e *teamv1.Event) {
 	}
 }
 
-// waits reports whether the newest question has no answer.
+// waits reports whether the latest question has no answer.
 func (p *past) waits() bool {
 	return len(p.asked) > 0 && p.answered[p.asked[len(p.asked)-1].GetQuestion()] == nil
 }
 
-// wasAsked reports whether a question, by our id, is on record.
+// wasAsked reports whether a question is recorded. question is our id of it.
 func (p *past) wasAsked(question string) bool {
 	return slices.ContainsFunc(p.asked, func(a *teamv1.Asked) bool { return a.GetQuestion() == question })
 }

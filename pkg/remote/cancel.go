@@ -14,25 +14,26 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lateWait bounds what is done at the peer for a call whose time ran out. Nobody
-// waits for the outcome.
+// lateWait is the timeout for canceling the peer's task after the call has exceeded a limit. The
+// caller does not use the outcome.
 const lateWait = time.Second
 
-// withdrawn is what became of a peer's task that was to end.
+// withdrawn is the result of canceling a peer's task.
 type withdrawn struct {
-	none         bool // there is none
-	confirmed    bool
-	spent, after *teamv1.Spent // in all, and after the cancel; nil is not known
+	none         bool          // the peer has no task
+	confirmed    bool          // the peer's task has ended
+	spent, after *teamv1.Spent // in total, and after the cancel; nil if unknown
 }
 
-// over reports whether the end of ctx is still to be made known to the peer:
-// not after a reply, a break, or when somebody else continues.
+// over reports whether the end of ctx must still be handled at the peer. That is not so after a
+// reply, and not if the consumer has stopped the sequence.
 func (c *call) over(err error) bool {
 	return c.ctx.Err() != nil && !c.settled && !c.replied && !errors.Is(err, errLeft)
 }
 
-// end ends the call with its context. A cancel goes on to the peer and waits for
-// it, up to wait; a call that has no time left only says so.
+// end handles the end of ctx and returns the error of the call. After a cancel it calls stop to
+// cancel the peer's task, with the timeout wait. After a limit was exceeded it does so only briefly
+// and ignores the result. task returns the id of the peer's task, empty if it is not known.
 func (c *call) end(id string, wait time.Duration, task func() string, stop func(ctx context.Context) withdrawn) error {
 	c.settled = true
 	cause := context.Cause(c.ctx)
@@ -52,13 +53,14 @@ func (c *call) end(id string, wait time.Duration, task func() string, stop func(
 	return c.canceled(id, task(), w)
 }
 
-// outOfTime reports whether a call ended for a limit: nobody continues it.
+// outOfTime reports whether a call ended because it exceeded a limit, so that it is not continued
+// later.
 func outOfTime(cause error) bool {
 	reason := agent.AsError(cause).Reason
 	return reason == agent.ReasonTimeout || reason == agent.ReasonJournalLimit
 }
 
-// canceled is the error of a canceled call, with the receipt for the peer's task.
+// canceled returns the error of a canceled call, with a receipt for the peer's task.
 func (c *call) canceled(id, task string, w withdrawn) error {
 	e := canceled(id, w.confirmed || w.none)
 	if w.none {
@@ -76,43 +78,46 @@ func (c *call) canceled(id, task string, w withdrawn) error {
 	return e
 }
 
-// Reap implements agent.Reaper: the task that was begun with the call's key ends.
+// Reap implements agent.Reaper. It cancels the task that was begun with the call's key.
 func (a *Agent) Reap(ctx context.Context, req *teamv1.ProcessRequest) error {
 	p := newProcess(a, newCall(ended(ctx), req, nil))
 	p.sent = true
 	return p.ended(nil)
 }
 
-// Reap implements agent.Reaper. A task whose id is not known cannot be ended: it
-// is told that there may be one.
+// Reap implements agent.Reaper. A task with an unknown id cannot be canceled over A2A; the receipt
+// says that there may be one.
 func (a *A2A) Reap(ctx context.Context, req *teamv1.ProcessRequest) error {
 	c := newCall(ended(ctx), req, nil)
 	return c.canceled(a.cfg.ID, "", withdrawn{})
 }
 
-// ended is ctx with its end.
+// ended returns a canceled copy of ctx.
 func ended(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(agent.ErrCanceled)
 	return ctx
 }
 
-// ended ends the call with its context: the peer's task too.
+// ended handles the end of the call's context and returns the error of the call. next reads the id
+// of the peer's task if it is not known; nil if it cannot be read.
 func (p *process) ended(next nextID) error {
 	return p.end(p.agent.cfg.ID, p.agent.cfg.CancelWait, p.task, func(ctx context.Context) withdrawn {
 		return p.cancelPeer(ctx, next)
 	})
 }
 
-// task is the id of the peer's task; empty while it is not known.
+// task returns the id of the peer's task, empty while it is not known.
 func (p *process) task() string { return p.bound.GetTaskId() }
 
+// task returns the id of the peer's task, empty while it is not known.
 func (x *exchange) task() string { return x.bound.GetTaskId() }
 
-// nextID reads on for at most a pause and returns the id of the peer's task, ""
-// when there was none in what came. errIdle: nothing came.
+// nextID reads one more response, for at most pause, and returns the id of the peer's task in it,
+// empty if it has none. The error is errIdle if no response arrives.
 type nextID func(ctx context.Context, pause time.Duration) (string, error)
 
+// streamedID returns a nextID that reads a stream.
 func streamedID(src *events) nextID {
 	return func(ctx context.Context, pause time.Duration) (string, error) {
 		resp, err := src.next(ctx, pause)
@@ -120,8 +125,8 @@ func streamedID(src *events) nextID {
 	}
 }
 
-// cancelPeer asks the peer to end the task, until it has: by its id or, as long
-// as that is not known, by the key.
+// cancelPeer asks the peer to cancel the task until the task has ended or ctx ends. It names the
+// task by its id or, while that is not known, by the key of the call.
 func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 	for {
 		req := &teamv1.CancelRequest{AgentId: p.agent.cfg.AgentID, TaskId: p.bound.GetTaskId()}
@@ -135,7 +140,7 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 			return withdrawn{confirmed: true, spent: resp.GetSpent()}
 		case code == codes.FailedPrecondition:
 			return withdrawn{confirmed: true}
-		case code == codes.NotFound && p.bound != nil: // it is lost
+		case code == codes.NotFound && p.bound != nil: // the peer no longer has the task
 			return withdrawn{confirmed: true}
 		case code == codes.NotFound && next == nil:
 			return withdrawn{none: true}
@@ -158,8 +163,8 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 	}
 }
 
-// learn reads on until the task's id is known, nothing came for a pause, or the
-// call is over: then it returns nil, since nothing more will come.
+// learn reads responses until the task's id is known, none arrives for CancelEvery, or ctx ends. It
+// returns nil when no further response will arrive, and next otherwise.
 func (p *process) learn(ctx context.Context, next nextID) nextID {
 	for p.bound == nil && next != nil {
 		id, err := next(ctx, p.agent.cfg.CancelEvery)
@@ -176,7 +181,8 @@ func (p *process) learn(ctx context.Context, next nextID) nextID {
 	return next
 }
 
-// ended ends the call with its context: the peer's task too.
+// ended handles the end of the call's context and returns the error of the call. src is the stream
+// in progress, nil if there is none.
 func (x *exchange) ended(src *updates) error {
 	return x.end(x.agent.cfg.ID, x.agent.cfg.CancelWait, x.task, func(ctx context.Context) withdrawn {
 		if x.bound == nil && (src == nil || !x.await(ctx, src)) {
@@ -186,8 +192,8 @@ func (x *exchange) ended(src *updates) error {
 	})
 }
 
-// await reads until the task is known that is to be canceled. There is none when
-// the peer answers without one, or refuses.
+// await reads the stream until the task to cancel is known, and reports whether it is. There is no
+// task if the peer answers with a message or an error.
 func (x *exchange) await(ctx context.Context, src *updates) bool {
 	for {
 		r, err := src.next(ctx, 0)
@@ -208,20 +214,20 @@ func (x *exchange) await(ctx context.Context, src *updates) bool {
 	}
 }
 
-// cancelPeer ends the peer's task and reads how it ended.
+// cancelPeer cancels the peer's task and polls it until it has ended or ctx ends.
 func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 	accepted := false
 	for every := x.agent.cfg.PollEvery; ; every = min(2*every, x.agent.cfg.PollMost) {
 		t, err := x.press(ctx, accepted)
 		switch code := codeOf(err); {
-		case x.link == nil && agent.AsError(err).Retry && !x.late: // it may be up again in time
+		case x.link == nil && agent.AsError(err).Retry && !x.late: // the peer may be available again in time
 		case x.link == nil, code == codes.Unimplemented, code == codes.PermissionDenied, code == codes.Unauthenticated:
 			x.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
 			return withdrawn{}
 		case taskstate.Final(t.GetStatus().GetState()), code == codes.NotFound:
 			run := teamRunOf(t.GetMetadata())
 			return withdrawn{confirmed: true, spent: run.GetSpent(), after: run.GetReceipt().GetSpentAfter()}
-		case code == codes.FailedPrecondition && !accepted: // it may have ended before
+		case code == codes.FailedPrecondition && !accepted: // the task may have ended already
 			accepted = true
 			continue
 		case x.late:
@@ -235,7 +241,7 @@ func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 	}
 }
 
-// press asks the peer to end the task, or where it has accepted that how it stands.
+// press asks the peer to cancel the task, or reads the task if the peer has accepted that already.
 func (x *exchange) press(ctx context.Context, accepted bool) (*a2av1.Task, error) {
 	if x.link == nil {
 		l, err := x.agent.connect(ctx)

@@ -20,14 +20,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of a card.
+// Limits of a card. cardTime is the timeout for reading it.
 const (
 	maxSkills      = 256
 	maxDescription = 4096 // bytes
 	cardTime       = 5 * time.Second
 )
 
-// Extensions of the protocol.
+// URIs of the extensions of A2A that this package supports.
 const (
 	teamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 	routingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
@@ -40,6 +40,7 @@ type peer struct {
 	call a2aclient.Config
 }
 
+// newPeer returns the peer of a configuration. The error names an invalid field of cfg.
 func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 	u, err := url.Parse(cfg.Card)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
@@ -58,7 +59,7 @@ func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 	}
 	call := a2aclient.Config{
 		Bindings: cfg.Prefer, Version: cfg.Version, Token: cfg.Token, Origins: cfg.Origins,
-		Resumes: -1, // a task whose stream broke is polled
+		Resumes: -1, // a task whose stream breaks is polled instead
 		Lenient: true,
 		Dial:    out.DialContext, TLS: out.TLS(), Transport: out.HTTPClient().Transport,
 	}
@@ -204,6 +205,7 @@ func media(list []string) []string {
 	return out
 }
 
+// limit returns a text with at most maxDescription bytes, and an ellipsis if some were cut.
 func limit(s string) string {
 	if len(s) > maxDescription {
 		return strings.ToValidUTF8(s[:maxDescription], "") + "…"

@@ -10,15 +10,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// A peer is given a little less time than there is, so that its answer, that time
-// ran out there, is back before it runs out here; and none that cannot do.
+// A peer gets slightly less time than the call has, so that its timeout error arrives before the
+// call itself ends. It is not called if there is too little time.
 const (
-	slack     = 20 // a 20th of the time
-	leastTime = 50 * time.Millisecond
+	slack     = 20                    // the fraction 1/20 of the remaining time is held back
+	leastTime = 50 * time.Millisecond // the minimum time for a call
 )
 
-// deadlineOf is when a peer has to be done: the earlier of what the call says and
-// what its context leaves; nil is no limit.
+// deadlineOf returns the deadline for the peer: the earlier one of the request and its context,
+// less the slack. Nil means no deadline.
 func deadlineOf(ctx context.Context, req *teamv1.ProcessRequest, now time.Time) *timestamppb.Timestamp {
 	t, limited := ctx.Deadline()
 	if d := req.GetDeadline(); d != nil && (!limited || d.AsTime().Before(t)) {
@@ -30,7 +30,8 @@ func deadlineOf(ctx context.Context, req *teamv1.ProcessRequest, now time.Time) 
 	return timestamppb.New(t.Add(-max(t.Sub(now), 0) / slack))
 }
 
-// inTime is TIMEOUT_EXCEEDED where there is no time to begin anything.
+// inTime returns the error TIMEOUT_EXCEEDED if there is too little time to begin a call, nil
+// otherwise.
 func (c *call) inTime() error {
 	d := deadlineOf(c.ctx, c.req, c.run.Now())
 	if d == nil || d.AsTime().Sub(c.run.Now()) >= leastTime {

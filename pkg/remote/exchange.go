@@ -19,7 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// updates is what a peer says of its task.
+// updates is the stream of a peer's responses about a task.
 type updates = source[*a2av1.StreamResponse]
 
 // exchange is one call of an A2A agent.
@@ -28,20 +28,23 @@ type exchange struct {
 	agent    *A2A
 	link     *link
 	bound    *teamv1.Bound // nil until the peer's task is known
-	resumed  bool          // the task was known before this call: its text comes again
-	answered bool          // this call has sent an answer, nothing has come back yet
-	nothing  bool          // the peer has answered that it has no task
+	resumed  bool          // the task was known before this call, so its text is sent again
+	answered bool          // this call has sent an answer and received no response yet
+	nothing  bool          // the peer has answered without a task
 	tasked   bool          // this call has received the task
+	// said holds messages that arrived outside of the task.
 	said     []*a2av1.Message
-	saidSize int // of said, in bytes
+	saidSize int // bytes in said
 	output   artifacts
-	latest   *a2av1.Message // the newest message of a status; nil if there is none
+	latest   *a2av1.Message // the latest message in a status; nil without one
 }
 
+// newExchange returns the exchange for a call.
 func newExchange(a *A2A, c *call) *exchange {
 	return &exchange{call: c, agent: a, bound: c.past.bound, resumed: c.past.bound != nil}
 }
 
+// work makes the call. The error is the one for our caller.
 func (x *exchange) work() error {
 	ctx := agent.WithDepth(x.ctx, depthOf(x.ctx, x.req.GetDepth()))
 	if x.ctx.Err() != nil {
@@ -64,7 +67,7 @@ func (x *exchange) work() error {
 	return failure(x.agent.cfg.ID, err)
 }
 
-// begin sends what was not sent yet, and follows the task.
+// begin sends the message or the answer, unless that was sent before, and follows the task.
 func (x *exchange) begin() error {
 	question, answer := x.pending()
 	switch {
@@ -76,7 +79,7 @@ func (x *exchange) begin() error {
 	return x.reattach()
 }
 
-// pending returns the newest question, if it has an answer.
+// pending returns the latest question and its answer, nil without one.
 func (x *exchange) pending() (*teamv1.Asked, *teamv1.Answered) {
 	if len(x.past.asked) == 0 {
 		return nil, nil
@@ -85,7 +88,7 @@ func (x *exchange) pending() (*teamv1.Asked, *teamv1.Answered) {
 	return q, x.past.answered[q.GetQuestion()]
 }
 
-// carryOn answers the peer's question, unless it has the answer already.
+// carryOn sends the answer to the peer's question, unless the peer has received it already.
 func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) error {
 	t, err := x.link.client.GetTask(x.calling(x.ctx), &a2av1.GetTaskRequest{Id: x.bound.GetTaskId()})
 	if err != nil {
@@ -103,8 +106,8 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 	return x.reattach()
 }
 
-// knows reports whether a waiting task waits for something else than the answer
-// with a key: it has that, or asks another question.
+// knows reports whether a waiting task does not need the answer with a key, because it has received
+// that or asks another question.
 func knows(t *a2av1.Task, key string, question *teamv1.Asked) bool {
 	if slices.ContainsFunc(t.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == key }) {
 		return true
@@ -113,9 +116,9 @@ func knows(t *a2av1.Task, key string, question *teamv1.Asked) bool {
 	return asks != "" && asks != question.GetMessage().GetMessageId()
 }
 
-// first is the message as the peer gets it: the step's key is its id. What was said
-// before, and the brief of a collaboration, are parts of their own before the task:
-// A2A knows neither.
+// first returns the request with the message for the peer. The key of the call is the message id.
+// A2A has neither a history of other agents nor a brief, so these become parts before those of the
+// message.
 func (x *exchange) first() *a2av1.SendMessageRequest {
 	m := foreign(x.req.GetMessage(), x.key)
 	m.Parts = slices.Concat(before(x.req.GetHistory()), shared(x.req.GetBrief()), m.GetParts())
@@ -125,7 +128,7 @@ func (x *exchange) first() *a2av1.SendMessageRequest {
 	return x.request(m)
 }
 
-// shared is the brief of a collaboration, nothing without one.
+// shared returns the text of a collaboration's brief, nil without one.
 func shared(b *teamv1.Brief) []*a2av1.Part {
 	if b == nil {
 		return nil
@@ -133,8 +136,8 @@ func shared(b *teamv1.Brief) []*a2av1.Part {
 	return agent.TextParts(agent.BriefText(b))
 }
 
-// before is what was said before in a part of its own: A2A knows no history that
-// is not the peer's.
+// before returns earlier messages as one text part, nil without any. A2A has no history other than
+// the peer's own.
 func before(history []*a2av1.Message) []*a2av1.Part {
 	if len(history) == 0 {
 		return nil
@@ -151,12 +154,14 @@ func before(history []*a2av1.Message) []*a2av1.Part {
 	return agent.TextParts(b.String())
 }
 
+// answer returns the request with the answer to the peer's question.
 func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequest {
 	m := foreign(a.GetMessage(), key)
 	m.TaskId, m.ContextId = x.bound.GetTaskId(), x.bound.GetContextId()
 	return x.request(m)
 }
 
+// request returns the request that sends a message, with the limits of the call.
 func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
 	run := &teamv1.TeamRun{
 		Depth:    int32(depthOf(x.ctx, x.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
@@ -189,7 +194,7 @@ func (x *exchange) refusesStreams(err error) bool {
 	switch code := codeOf(err); {
 	case reasonOf(err) == a2aUnsupported, code == codes.Unimplemented:
 		return true
-	case code == codes.NotFound && x.bound == nil: // REST: there is no such path
+	case code == codes.NotFound && x.bound == nil: // REST: the path is unknown
 		return reasonOf(err) == ""
 	}
 	return false
@@ -218,13 +223,13 @@ func (x *exchange) sendAndFollow(req *a2av1.SendMessageRequest) error {
 	return x.follow(src)
 }
 
-// calling is the context of a call to the peer.
+// calling returns a context with the headers of a call to the peer.
 func (x *exchange) calling(ctx context.Context) context.Context {
 	ctx = withPath(ctx, depthOf(x.ctx, x.req.GetDepth()))
 	return a2aclient.WithExtensions(ctx, x.link.extensions(len(x.req.GetTransfers()) > 0)...)
 }
 
-// streamed is an answer as the first response of a stream.
+// streamed returns the response of a unary call as the first response of a stream.
 func streamed(resp *a2av1.SendMessageResponse) *a2av1.StreamResponse {
 	if m := resp.GetMessage(); m != nil {
 		return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Message{Message: m}}
@@ -232,8 +237,8 @@ func streamed(resp *a2av1.SendMessageResponse) *a2av1.StreamResponse {
 	return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: resp.GetTask()}}
 }
 
-// reattach follows the task that is on record. Whoever cannot be subscribed to
-// is looked at: the task may have ended.
+// reattach follows the recorded task. If the peer refuses the subscription, for example because the
+// task has ended, reattach polls the task.
 func (x *exchange) reattach() error {
 	if !x.link.streaming {
 		return x.poll(0)
@@ -256,7 +261,7 @@ func (x *exchange) follow(src *updates) error {
 	for {
 		idle := x.agent.cfg.Idle
 		if x.bound == nil && len(x.said) == 0 {
-			idle = 0 // giving up could only send again
+			idle = 0 // a timeout would only send the message again
 		}
 		r, err := src.next(x.ctx, idle)
 		switch {
@@ -285,13 +290,13 @@ func (x *exchange) follow(src *updates) error {
 	}
 }
 
-// poll looks at the task until it ends or asks, after a pause from the round
-// given on.
+// poll reads the task repeatedly until it ends or asks a question. If round is 0, it reads the task
+// at once, otherwise after a pause.
 func (x *exchange) poll(round int) error {
 	every := x.agent.cfg.PollEvery
 	for ; ; round++ {
 		if round > 0 {
-			_ = agent.Sleep(x.ctx, every) // the end of ctx is seen below
+			_ = agent.Sleep(x.ctx, every) // the end of ctx is handled below
 			every = min(2*every, x.agent.cfg.PollMost)
 		}
 		if x.ctx.Err() != nil {
@@ -328,13 +333,14 @@ func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 	}
 }
 
+// look reads the task, with the given number of history messages.
 func (x *exchange) look(ctx context.Context, history int32) (*a2av1.Task, error) {
 	return x.link.client.GetTask(x.calling(ctx), &a2av1.GetTaskRequest{
 		Id: x.bound.GetTaskId(), HistoryLength: proto.Int32(history),
 	})
 }
 
-// interrupted is the error of a look at the task, or of the call's end meanwhile.
+// interrupted returns the error of reading the task, or that of the call if its context has ended.
 func (x *exchange) interrupted(err error) error {
 	if x.ctx.Err() != nil {
 		return x.ended(nil)
@@ -342,9 +348,10 @@ func (x *exchange) interrupted(err error) error {
 	return err
 }
 
+// peer returns the URL of the peer's card.
 func (x *exchange) peer() string { return x.agent.peer.card.String() }
 
-// taskOf is the task that a response speaks of.
+// taskOf returns the ids of the task and the context that a response belongs to.
 func taskOf(r *a2av1.StreamResponse) (id, contextID string) {
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
@@ -357,4 +364,5 @@ func taskOf(r *a2av1.StreamResponse) (id, contextID string) {
 	return "", ""
 }
 
+// questionID returns the id of the n-th question of a call.
 func questionID(n int) string { return "question-" + strconv.Itoa(n) }

@@ -13,9 +13,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// take makes of an event of the peer what our record holds of it: output as it
-// is, in our scope; questions as ours; what it decided, started and ended as
-// progress; its result as our reply. It reports true at the end of the call.
+// take converts an event of the peer and yields it, if it is for our record. Output becomes output
+// in our scope, and questions become our questions. Decisions, starts and ends become progress
+// messages, and the result becomes our reply. It reports whether the call is done.
 func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error) {
 	if ours, err := p.meet(resp.GetTaskId()); err != nil || !ours {
 		return false, err
@@ -61,7 +61,7 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		}
 		p.replies[e.GetSeq()] = k.Ended.GetReply()
 		return false, p.narrate(e)
-	case *teamv1.Event_Reply: // of a peer that keeps no journal
+	case *teamv1.Event_Reply: // sent by peers without a journal
 		if e.GetScope() == "" {
 			return true, p.replied(k.Reply)
 		}
@@ -69,8 +69,8 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 	return false, nil
 }
 
-// hear keeps which steps of the peer's agent are turns of its model that may be
-// its answer: all but a router's.
+// hear remembers which steps of the peer's agent are model turns whose text may be its answer.
+// Those of a router are not.
 func (p *process) hear(scope string, d *teamv1.Decided) {
 	if scope != "" {
 		return
@@ -83,8 +83,8 @@ func (p *process) hear(scope string, d *teamv1.Decided) {
 	}
 }
 
-// speaks reports whether streamed text is the peer's agent's own: what its members
-// say is its own affair. Of a step that was decided before we came, its path tells.
+// speaks reports whether streamed text is that of the peer's own agent, not of one of its members.
+// For a step whose decision was not received, that is inferred from its scope and path.
 func (p *process) speaks(e *teamv1.Event) bool {
 	if e.GetScope() == "" {
 		return true
@@ -93,7 +93,8 @@ func (p *process) speaks(e *teamv1.Event) bool {
 	return own || !known && !strings.Contains(e.GetScope(), ".") && !strings.Contains(e.GetAgent(), "/")
 }
 
-// forward yields an event in our scope.
+// forward yields e in our scope, with the path of theirs. It records the cursor every markEvery
+// events.
 func (p *process) forward(theirs, e *teamv1.Event) error {
 	out := proto.CloneOf(e)
 	out.Seq, out.Time, out.Agent = 0, nil, p.pathOf(theirs)
@@ -106,8 +107,8 @@ func (p *process) forward(theirs, e *teamv1.Event) error {
 	return nil
 }
 
-// artifact yields a piece of an artifact, unless it is on record from before: a
-// piece that is appended twice would be wrong.
+// artifact yields a piece of an artifact, unless it was recorded before a reattachment. Pieces must
+// not be appended twice.
 func (p *process) artifact(e *teamv1.Event) error {
 	if p.skip > 0 {
 		p.skip--
@@ -119,7 +120,7 @@ func (p *process) artifact(e *teamv1.Event) error {
 	return p.mark()
 }
 
-// delta yields streamed text. Text that comes again after a reattachment begins anew.
+// delta yields streamed text. The first text of an artifact after a reattachment restarts it.
 func (p *process) delta(theirs *teamv1.Event, d *teamv1.Delta) error {
 	d = proto.CloneOf(d)
 	if p.texts != nil && !p.texts[d.GetArtifactId()] {
@@ -129,7 +130,7 @@ func (p *process) delta(theirs *teamv1.Event, d *teamv1.Delta) error {
 	return p.emit(&teamv1.Event{Agent: p.pathOf(theirs), Kind: &teamv1.Event_Delta{Delta: d}})
 }
 
-// pathOf is ours, then theirs.
+// pathOf returns our path followed by the peer's path of an event.
 func (p *process) pathOf(e *teamv1.Event) string {
 	if e.GetAgent() == "" {
 		return agent.Path(p.req)
@@ -137,13 +138,14 @@ func (p *process) pathOf(e *teamv1.Event) string {
 	return agent.Path(p.req) + "/" + e.GetAgent()
 }
 
-// narrate yields a step of the peer as progress.
+// narrate yields a progress message about a step of the peer.
 func (p *process) narrate(e *teamv1.Event) error {
 	m := agent.NewMessage(narration(e))
 	m.MessageId = p.run.ID(p.req.GetScope(), "narration/"+p.bound.GetTaskId(), e.GetSeq())
 	return p.forward(e, &teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: m}}})
 }
 
+// narration describes an event for people.
 func narration(e *teamv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Decided:
@@ -160,6 +162,7 @@ func narration(e *teamv1.Event) string {
 	return ""
 }
 
+// plan describes what was decided.
 func plan(d *teamv1.Decided) string {
 	var names []string
 	for _, s := range d.GetSteps() {
@@ -183,13 +186,14 @@ func plan(d *teamv1.Decided) string {
 	return "finished"
 }
 
+// outcomeWord returns the name of an outcome for people.
 func outcomeWord(o teamv1.Outcome) string {
 	return strings.ReplaceAll(taskstate.Word(o), "_", " ")
 }
 
-// park yields the questions that hold the peer up, and how far was read. A
-// Waiting that lists a question with an answer on record is older than the
-// answer: the peer goes on.
+// park yields the questions that the peer waits for, and records the cursor. A Waiting event with a
+// question that has a recorded answer is older than the answer, and is ignored. It reports whether
+// the call is done.
 func (p *process) park(w *teamv1.Waiting) (done bool, err error) {
 	for _, q := range w.GetQuestions() {
 		if p.past.answered[p.question(q)] != nil {
@@ -211,7 +215,7 @@ func (p *process) park(w *teamv1.Waiting) (done bool, err error) {
 	return true, p.mark()
 }
 
-// ask yields a question of the peer as ours, and reports whether it is known.
+// ask yields the peer's question with an id as ours. It reports whether the question is known.
 func (p *process) ask(theirs string) (known bool, err error) {
 	ours := p.question(theirs)
 	if p.past.wasAsked(ours) {
@@ -226,7 +230,7 @@ func (p *process) ask(theirs string) (known bool, err error) {
 	return true, p.call.asked(q)
 }
 
-// theirs is the peer's id of one of our questions; empty where the peer gave none.
+// theirs returns the peer's id of one of our questions, empty if the peer gave it none.
 func (p *process) theirs(ours string) string {
 	theirs := strings.TrimPrefix(ours, agent.Scope(p.req.GetScope(), ""))
 	if strings.HasPrefix(theirs, unnamed) {
@@ -235,10 +239,10 @@ func (p *process) theirs(ours string) string {
 	return theirs
 }
 
-// unnamed begins the id of a question that the peer gave none.
+// unnamed is the prefix of our ids for questions to which the peer gave no id.
 const unnamed = "open-"
 
-// result makes our reply of the peer's.
+// result yields our reply, or returns the error, for the end of the peer's task.
 func (p *process) result(e *teamv1.Ended) error {
 	switch e.GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY, teamv1.Outcome_OUTCOME_UNSPECIFIED:
@@ -261,6 +265,7 @@ func (p *process) result(e *teamv1.Ended) error {
 	return p.reply(r)
 }
 
+// replied yields a reply of the peer as ours.
 func (p *process) replied(r *teamv1.Reply) error {
 	r = proto.CloneOf(r)
 	r.Ref, r.Direct = 0, false
@@ -270,8 +275,8 @@ func (p *process) replied(r *teamv1.Reply) error {
 	return p.reply(r)
 }
 
-// final is the message of a result, which may be one that came before; one that
-// came before our cursor is asked for.
+// final returns the message of a result. A result may refer to an earlier message; if that came
+// before the cursor, final asks the peer for it.
 func (p *process) final(e *teamv1.Ended) (*a2av1.Message, error) {
 	ref, ok := e.GetResult().(*teamv1.Ended_ReplyRef)
 	if !ok {
@@ -286,7 +291,8 @@ func (p *process) final(e *teamv1.Ended) (*a2av1.Message, error) {
 	return resp.GetMessage(), err
 }
 
-// unsuccessful is the peer's own error. Its outcome is known.
+// unsuccessful returns the error of a task that did not succeed. Its outcome is known, so a retry
+// begins a new task.
 func (p *process) unsuccessful(e *teamv1.Ended) error {
 	err := agent.FromProto(e.GetError())
 	if err == nil {

@@ -15,30 +15,31 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// events is the stream of a peer's task.
+// events is the stream of a peer's events for a task.
 type events = source[*teamv1.ProcessStreamResponse]
 
 // process is one call of an Agent.
 type process struct {
 	*call
 	agent   *Agent
-	bound   *teamv1.Bound      // nil until the peer's task is known
-	met     bool               // an event of that task was read
-	cursor  int64              // the last event of the peer that was read
-	skip    int                // pieces of artifacts that are on record already
+	bound   *teamv1.Bound      // nil while the peer's task is not known
+	met     bool               // a response was received on the current task
+	cursor  int64              // sequence number of the last event read
+	skip    int                // pieces of artifacts that are recorded already
 	since   int                // events forwarded since the cursor was recorded
-	answers []*teamv1.Answered // to be sent
-	newest  *teamv1.Answered   // the last one that was sent
+	answers []*teamv1.Answered // answers to send
+	newest  *teamv1.Answered   // the last answer sent
 
-	asked   map[string]*teamv1.Asked // by the peer's id
-	replies map[int64]*a2av1.Message // by the peer's sequence
-	texts   map[string]bool          // artifacts whose text streams; kept while catching up
-	turns   map[string]bool          // steps of the peer's agent: turns of its model that may be its answer
+	asked   map[string]*teamv1.Asked // by the peer's id of the question
+	replies map[int64]*a2av1.Message // messages of the peer, by its sequence numbers
+	texts   map[string]bool          // artifacts with streamed text since a reattachment; nil without one
+	turns   map[string]bool          // whether a step's text may be the peer's answer, by its id
 }
 
-// errOther: the peer works on another task than the one on record.
+// errOther means that the peer works on another task than the recorded one.
 var errOther = errors.New("the peer has lost the task")
 
+// newProcess returns the process for a call.
 func newProcess(a *Agent, c *call) *process {
 	p := &process{
 		call: c, agent: a, answers: c.past.answers, newest: c.past.newest,
@@ -50,6 +51,7 @@ func newProcess(a *Agent, c *call) *process {
 	return p
 }
 
+// work makes the call. The error is the one for our caller.
 func (p *process) work() error {
 	if p.ctx.Err() != nil {
 		return p.ended(nil)
@@ -71,7 +73,7 @@ func (p *process) work() error {
 		case errors.Is(err, errOther):
 			p.forget()
 		case codeOf(err) == codes.FailedPrecondition && p.newest != nil && !p.met:
-			// The task takes no answer any more: see how it ended.
+			// The task accepts no more answers: read how it ended.
 			p.newest, p.answers = nil, nil
 		case codeOf(err) == codes.Unimplemented && !p.met:
 			return p.unary()
@@ -81,7 +83,7 @@ func (p *process) work() error {
 	}
 }
 
-// failed makes a peer's error one for our caller.
+// failed converts an error of the peer for our caller.
 func (p *process) failed(err error) error {
 	if isLost(err) && p.bound != nil {
 		return lost(p.agent.cfg.ID, err)
@@ -89,12 +91,12 @@ func (p *process) failed(err error) error {
 	return failure(p.agent.cfg.ID, err)
 }
 
-// forget starts over with the task that the peer has made of the same key.
+// forget starts over with the new task that the peer has begun for the same key.
 func (p *process) forget() {
 	p.bound, p.cursor, p.skip, p.answers, p.newest, p.met = nil, 0, 0, nil, nil, false
 }
 
-// attend opens the stream and follows it.
+// attend sends all answers but the last one, opens the stream with the last one and follows it.
 func (p *process) attend() error {
 	for len(p.answers) > 1 {
 		if err := p.deliver(); err != nil {
@@ -106,7 +108,7 @@ func (p *process) attend() error {
 	return p.follow(src)
 }
 
-// deliver sends the first of several answers: it has arrived when something comes back.
+// deliver sends the first of several answers. The answer has arrived when a response comes back.
 func (p *process) deliver() error {
 	src := p.open()
 	defer src.close()
@@ -121,9 +123,9 @@ func (p *process) deliver() error {
 	return err
 }
 
-// open sends the next answer; or again what was sent last, the newest answer or
-// the message itself: under the same key it reaches the same task, and the
-// stream does not end with a question that was answered long ago.
+// open sends the next answer and returns the stream. If there is none, it repeats the last answer
+// or the message itself. With the same key these reach the same task, and the stream does not end
+// with a question that was answered before.
 func (p *process) open() *events {
 	if len(p.answers) > 0 {
 		p.newest = p.answers[0]
@@ -140,7 +142,7 @@ func (p *process) open() *events {
 	}))
 }
 
-// message is the call as it crosses the wire: what was on record before stays here.
+// message returns the request for the peer, without the recorded events.
 func (p *process) message() *teamv1.ProcessRequest {
 	return &teamv1.ProcessRequest{
 		AgentId:   p.agent.cfg.AgentID,
@@ -161,7 +163,7 @@ func (p *process) message() *teamv1.ProcessRequest {
 	}
 }
 
-// answer continues the peer's task with the answer to one of its questions.
+// answer returns the request that continues the peer's task with the answer to a question.
 func (p *process) answer(a *teamv1.Answered) *teamv1.ProcessRequest {
 	req := p.message()
 	key := p.answerKey(a.GetQuestion())
@@ -171,7 +173,7 @@ func (p *process) answer(a *teamv1.Answered) *teamv1.ProcessRequest {
 	return req
 }
 
-// follow reads until the result, a question, or the end of the stream.
+// follow reads the stream until the result, a question, or the end of the stream.
 func (p *process) follow(src *events) error {
 	for {
 		resp, err := src.next(p.ctx, p.agent.cfg.Idle)
@@ -191,8 +193,8 @@ func (p *process) follow(src *events) error {
 	}
 }
 
-// meet notes the peer's task; of the first response it makes the Bound. Events
-// of any other task are not ours.
+// meet handles the task id of a response, and reports whether the response belongs to our task. The
+// first one is recorded as the peer's task.
 func (p *process) meet(task string) (ours bool, err error) {
 	first := !p.met
 	p.met = true
@@ -211,18 +213,19 @@ func (p *process) meet(task string) (ours bool, err error) {
 	return false, nil
 }
 
-// mark records how far the peer's events have been read, so that what is on
-// record does not come again. Nobody waits for it: what comes again is skipped
-// or only shown twice.
+// mark records how far the peer's events have been read, so that recorded ones are not sent again.
+// It does not wait until that is durable, because repeated events are skipped or merely shown
+// twice.
 func (p *process) mark() error {
 	p.since = 0
 	p.bound.Cursor = p.cursor
 	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Bound{Bound: proto.CloneOf(p.bound)}})
 }
 
-// markEvery is how many events are forwarded before the cursor is recorded.
+// markEvery is how many events are forwarded before the cursor is recorded again.
 const markEvery = 32
 
+// peer returns the name of the peer for Bound events.
 func (p *process) peer() string {
 	if p.agent.cfg.Address != "" {
 		return p.agent.cfg.Address

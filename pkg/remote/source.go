@@ -10,29 +10,29 @@ import (
 	"google.golang.org/grpc"
 )
 
-// errIdle: nothing came for too long.
+// errIdle means that no item arrived before the idle timeout.
 var errIdle = errors.New("nothing came for too long")
 
-// stream yields what a peer sends, and releases what it holds when it ends.
+// stream opens a stream of what a peer sends. The sequence releases its resources when it ends.
 type stream[T any] func(ctx context.Context) iter.Seq2[T, error]
 
-// source reads a stream in a goroutine of its own, so that its reader can wait
-// for other things too, and can go on reading after its context has ended:
-// a cancel needs the id of the task that is to be cancelled. Its methods are
-// for one goroutine at a time. close must be called.
+// source reads a stream in a goroutine, so that its reader can also wait for other things, and can
+// continue to read after the end of its context: a cancel needs the id of the task to cancel. It is
+// not safe for concurrent use. close must be called.
 type source[T any] struct {
 	items chan item[T]
 	stop  context.CancelFunc
-	last  *item[T] // that next returned; nil when that was none
-	kept  *item[T] // that next returns next; nil is what comes
+	last  *item[T] // what next returned last; nil if that was not an item
+	kept  *item[T] // what next returns next; nil if it must receive
 }
 
+// item is a value or an error of a stream.
 type item[T any] struct {
 	value T
 	err   error
 }
 
-// read opens a stream and reads it, with ctx's values and not its end.
+// read opens a stream and reads it. It uses the values of ctx, but ignores its end.
 func read[T any](ctx context.Context, open stream[T]) *source[T] {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // close calls it
 	s := &source[T]{items: make(chan item[T]), stop: stop}
@@ -40,6 +40,7 @@ func read[T any](ctx context.Context, open stream[T]) *source[T] {
 	return s
 }
 
+// run sends the items of a stream.
 func (s *source[T]) run(ctx context.Context, open stream[T]) {
 	defer close(s.items)
 	for v, err := range open(ctx) {
@@ -49,6 +50,7 @@ func (s *source[T]) run(ctx context.Context, open stream[T]) {
 	}
 }
 
+// send sends an item and reports whether it was received before ctx ended.
 func (s *source[T]) send(ctx context.Context, i item[T]) bool {
 	select {
 	case s.items <- i:
@@ -58,9 +60,9 @@ func (s *source[T]) send(ctx context.Context, i item[T]) bool {
 	}
 }
 
-// next returns the next item, also after ctx's end if it is there already; the
-// cause of ctx's end; errIdle after idle without an item, 0 waits for ever; or
-// the stream's error.
+// next returns the next item, waiting for it until ctx ends; an item that has arrived is returned
+// even then. The error is the cause of ctx, errIdle if no item arrives within idle (0 means no
+// timeout), io.EOF at the end of the stream, or the error in the item.
 func (s *source[T]) next(ctx context.Context, idle time.Duration) (T, error) {
 	i, err := s.receive(ctx, idle)
 	s.last = i
@@ -70,10 +72,11 @@ func (s *source[T]) next(ctx context.Context, idle time.Duration) (T, error) {
 	return i.value, i.err
 }
 
-// unread makes next return again what it returned last, if that was an item: its
-// reader has seen that the context ended, and did nothing with it.
+// unread makes next return its last item again. Readers call it if they have noticed the end of the
+// context before they used the item.
 func (s *source[T]) unread() { s.kept = s.last }
 
+// receive is next without its bookkeeping. It returns nil if there is no item.
 func (s *source[T]) receive(ctx context.Context, idle time.Duration) (*item[T], error) {
 	if i := s.kept; i != nil {
 		s.kept = nil
@@ -98,7 +101,7 @@ func (s *source[T]) receive(ctx context.Context, idle time.Duration) (*item[T], 
 	}
 }
 
-// ready returns the item that is there already, err without one.
+// ready returns an item that has arrived, or else err.
 func (s *source[T]) ready(err error) (*item[T], error) {
 	select {
 	case i, ok := <-s.items:
@@ -108,6 +111,7 @@ func (s *source[T]) ready(err error) (*item[T], error) {
 	}
 }
 
+// arrived returns a received item, io.EOF if the stream has ended.
 func arrived[T any](i item[T], ok bool) (*item[T], error) {
 	if !ok {
 		return nil, io.EOF
@@ -118,23 +122,23 @@ func arrived[T any](i item[T], ok bool) (*item[T], error) {
 // close ends the stream and waits for its goroutine.
 func (s *source[T]) close() {
 	s.stop()
-	for range s.items { // until its goroutine has ended
+	for range s.items { // until the goroutine has ended
 	}
 }
 
-// once makes a stream of one call.
+// once returns a stream with the result of one call.
 func once[T any](f func(context.Context) (T, error)) stream[T] {
 	return func(ctx context.Context) iter.Seq2[T, error] {
 		return func(yield func(T, error) bool) { yield(f(ctx)) }
 	}
 }
 
-// received makes a stream of a gRPC stream.
+// received returns a stream that reads a gRPC stream.
 func received[T any](open func(context.Context) (grpc.ServerStreamingClient[T], error)) stream[*T] {
 	return func(ctx context.Context) iter.Seq2[*T, error] {
 		return func(yield func(*T, error) bool) {
 			ctx, stop := context.WithCancel(ctx)
-			defer stop() // what ends a gRPC stream that was not read to its end
+			defer stop() // ends a gRPC stream that was not read to its end
 			s, err := open(ctx)
 			for err == nil {
 				var v *T

@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// unary works with a peer that has no ProcessStream: its task becomes known
-// with its answer or its question only.
+// unary makes the call to a peer that does not implement ProcessStream. The id of its task becomes
+// known only with its answer or its question.
 func (p *process) unary() error {
 	p.answers = p.past.answers
 	for {
@@ -26,7 +26,7 @@ func (p *process) unary() error {
 		case err == nil && len(p.answers) > 0: // there is another answer to send
 		case err == nil:
 			return p.unaryResult(resp)
-		case reasonOf(err) == agent.ReasonWaitTimeout: // the task goes on: the same key waits on
+		case reasonOf(err) == agent.ReasonWaitTimeout: // the task continues: the same key waits again
 		case reasonOf(err) == agent.ReasonInputRequired && len(p.answers) == 0:
 			return p.unaryPark(err)
 		case reasonOf(err) == agent.ReasonInputRequired:
@@ -36,7 +36,7 @@ func (p *process) unary() error {
 	}
 }
 
-// once makes one call; while it waits a cancel goes to the peer by key.
+// once makes one unary call. If the context ends meanwhile, it cancels the peer's task by key.
 func (p *process) once() (*teamv1.ProcessResponse, error) {
 	req := p.message()
 	if len(p.answers) > 0 {
@@ -59,7 +59,7 @@ func (p *process) once() (*teamv1.ProcessResponse, error) {
 	return resp, err
 }
 
-// answeredID reads on for the answer, which names the task.
+// answeredID returns a nextID that reads the response, which names the task.
 func answeredID(src *source[*teamv1.ProcessResponse]) nextID {
 	return func(ctx context.Context, pause time.Duration) (string, error) {
 		resp, err := src.next(ctx, pause)
@@ -70,6 +70,7 @@ func answeredID(src *source[*teamv1.ProcessResponse]) nextID {
 	}
 }
 
+// unaryResult yields our reply for a response.
 func (p *process) unaryResult(resp *teamv1.ProcessResponse) error {
 	r := &teamv1.Reply{Spent: resp.GetSpent()}
 	switch {
@@ -81,7 +82,7 @@ func (p *process) unaryResult(resp *teamv1.ProcessResponse) error {
 	return p.reply(r)
 }
 
-// unaryPark yields the question that an error carries.
+// unaryPark yields the question in the details of an error.
 func (p *process) unaryPark(err error) error {
 	st, _ := status.FromError(err)
 	details := wire.InfoOf(st).GetMetadata()

@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// take makes of a response what our record holds of it, and reports true at the
-// end of the call. What speaks of another task is dropped.
+// take converts a response of the peer and yields what belongs on our record. It reports whether
+// the call is done. Responses about other tasks are ignored.
 func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	if m := r.GetMessage(); m != nil {
 		return false, x.message(m)
@@ -56,14 +56,15 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	return false, nil
 }
 
-// hear keeps the state of the peer's task.
+// hear remembers the state of the peer's task.
 func (x *exchange) hear(r *a2av1.StreamResponse) {
 	if s := max(r.GetTask().GetStatus().GetState(), r.GetStatusUpdate().GetStatus().GetState()); s != 0 {
 		x.state = s
 	}
 }
 
-// meet notes the peer's task; of the first response it makes the Bound.
+// meet handles the task id of a response, and reports whether the response belongs to our task. The
+// first one is recorded as the peer's task.
 func (x *exchange) meet(id, contextID string) (ours bool, err error) {
 	switch {
 	case x.bound != nil:
@@ -114,7 +115,7 @@ func (x *exchange) joined() *a2av1.Message {
 	return m
 }
 
-// status handles a state of the task.
+// status handles a status of the task. It reports whether the call is done.
 func (x *exchange) status(s *a2av1.TaskStatus, metadata *structpb.Struct) (done bool, err error) {
 	switch s.GetState() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -133,7 +134,7 @@ func (x *exchange) status(s *a2av1.TaskStatus, metadata *structpb.Struct) (done 
 	return false, x.progress(s.GetMessage())
 }
 
-// progress yields a status text, unless it is on record.
+// progress yields a status message, unless it is recorded already.
 func (x *exchange) progress(m *a2av1.Message) error {
 	if len(m.GetParts()) == 0 {
 		return nil
@@ -147,8 +148,8 @@ func (x *exchange) progress(m *a2av1.Message) error {
 	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: own(m)}}})
 }
 
-// ask yields the peer's question as ours. Whom a team-server asks by role is asked
-// here by the same roles.
+// ask yields the peer's question as ours. It is for the same roles as at a peer that is a
+// team-server.
 func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	m := own(s.GetMessage())
 	if len(m.GetParts()) == 0 {
@@ -214,8 +215,8 @@ func (x *exchange) last() (*a2av1.Message, error) {
 	return h[len(h)-1], nil
 }
 
-// unsuccessful is the peer's own error where it tells it, else its status text.
-// The outcome is known.
+// unsuccessful returns the error of a task that did not succeed: the one in its metadata, or one
+// with its status text. Its outcome is known, so a retry begins a new task.
 func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
 		e.Message, e.Fresh, e.Spent = clip(e.Message), true, teamRunOf(metadata).GetSpent()
@@ -233,8 +234,8 @@ func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) 
 	return e.With("remote_task_id", x.bound.GetTaskId()).With("state", state)
 }
 
-// artifact yields what is new of an artifact: text as it streams, everything
-// else as artifacts of ours.
+// artifact yields what an update adds to an artifact. Text is yielded as streamed text, and other
+// parts as an artifact of ours.
 func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
 	if ofMember(a) {
 		return nil
@@ -257,7 +258,7 @@ func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
 	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: ours, Append: add, LastChunk: last}}})
 }
 
-// teamRunMetadata is what a team-server among the peers wants to know.
+// teamRunMetadata returns metadata with a TeamRun, for peers that are team-servers.
 func teamRunMetadata(run *teamv1.TeamRun) *structpb.Struct {
 	b, err := protojson.Marshal(run)
 	if err != nil {
@@ -270,14 +271,14 @@ func teamRunMetadata(run *teamv1.TeamRun) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{teamRunURI: structpb.NewStructValue(s)}}
 }
 
-// ofMember reports whether an artifact is what a member of the peer's team said:
-// that is the peer's own affair, and in its answer as far as it answers with it.
+// ofMember reports whether an artifact is the output of a member of the peer's team. It is ignored,
+// because the peer's answer includes as much of it as the peer wants.
 func ofMember(a *a2av1.Artifact) bool {
 	_, ok := a.GetMetadata().GetFields()[teamRunURI].GetStructValue().GetFields()["delegationId"]
 	return ok
 }
 
-// teamRunOf is what a team-server among the peers says of its run; nil of any other.
+// teamRunOf returns the TeamRun in metadata of a peer that is a team-server, nil without one.
 func teamRunOf(metadata *structpb.Struct) *teamv1.TeamRun {
 	run := &teamv1.TeamRun{}
 	if !extension(metadata, teamRunURI, run) {
@@ -286,7 +287,8 @@ func teamRunOf(metadata *structpb.Struct) *teamv1.TeamRun {
 	return run
 }
 
-// addRouting tells an agent that knows the extension whom it can hand over to.
+// addRouting adds the possible targets of a transfer to a message, for a peer that supports the
+// extension.
 func addRouting(m *a2av1.Message, transfers []*teamv1.TransferTarget) {
 	var targets []any
 	for _, t := range transfers {
@@ -303,7 +305,7 @@ func addRouting(m *a2av1.Message, transfers []*teamv1.TransferTarget) {
 	m.Extensions = append(m.Extensions, routingURI)
 }
 
-// transferOf is the hand-over that one of a reply's metadata asks for, if any does.
+// transferOf returns the first transfer that one of the metadata asks for, nil without one.
 func transferOf(metadata ...*structpb.Struct) *teamv1.Transfer {
 	for _, m := range metadata {
 		r := &teamv1.RoutingReply{}
@@ -314,7 +316,7 @@ func transferOf(metadata ...*structpb.Struct) *teamv1.Transfer {
 	return nil
 }
 
-// extension reads an extension's metadata into m, and reports whether it is there.
+// extension reads the metadata of an extension into m, and reports whether there is any.
 func extension(metadata *structpb.Struct, uri string, m proto.Message) bool {
 	s := metadata.GetFields()[uri].GetStructValue()
 	if s == nil {

@@ -11,12 +11,13 @@ import (
 // CardVerifier verifies the signatures of cards.
 type CardVerifier = a2aclient.Verifier
 
-// refusing is a CardVerifier whose errors are refusals.
+// refusing wraps the errors of a CardVerifier in refusal.
 type refusing struct{ CardVerifier }
 
 // refusal is the error of a CardVerifier.
 type refusal struct{ error }
 
+// Verify implements CardVerifier.
 func (r refusing) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
 	signed, kid, err := r.CardVerifier.Verify(card)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lent adds to the context of a detached run what its team lends to its member. A
-// team that is not there any more lends nothing. The error is the journal's: the
-// drive is broken off.
+// lent returns a context that carries what the team of a detached run shares with its member, and a
+// function that releases the team. If the team no longer exists, it logs that and returns ctx as it
+// is. An error means that the definition of the team could not be read; the drive then fails.
 func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), err error) {
 	from := d.accepted.GetDetached()
 	if from.GetTeam() == "" {
@@ -35,7 +35,8 @@ func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), er
 	return ctx, release, nil
 }
 
-// find returns an agent as the run is tied to it, until release is called.
+// find returns the agent with an id, at the revision to which the run is pinned. The agent must not
+// be used after release is called.
 func (d *drive) find(ctx context.Context, id string) (a agent.Agent, release func(), err error) {
 	if d.Pinned != nil {
 		return d.Pinned(ctx, id, d.accepted.GetPins())
@@ -44,9 +45,9 @@ func (d *drive) find(ctx context.Context, id string) (a agent.Agent, release fun
 	return a, func() {}, err
 }
 
-// agent returns the run's agent as the run began with it, until release is
-// called. An error is how the run ends; where it is the journal's, as when the
-// definition could not be read, the drive is broken off.
+// agent returns the run's agent, at the revision to which the run is pinned. The agent must not be
+// used after release is called. If the agent no longer exists, the run ends with the error. If its
+// definition could not be read, the drive fails and the run is tried again.
 func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err error) {
 	id := d.accepted.GetAgent()
 	a, release, err = d.find(ctx, id)
@@ -58,7 +59,7 @@ func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err e
 		err = fmt.Errorf("agent %q of %s: %w", id, d.claim.Root, err)
 		d.broken.CompareAndSwap(nil, &err)
 	case d.canceled:
-		err = agent.ErrCanceled // there is nobody to tell
+		err = agent.ErrCanceled // a canceled run ends as canceled, whatever the error says
 	case gone.Reason == agent.ReasonAgentNotFound:
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
 			"the run cannot go on: agent %q is not served here any more", id).Because(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// cancelAt is the sequence of the cancel of a scope, or of the stop that has become one of
-// the root; 0 is that there is none.
+// cancelAt returns the sequence number of the event that canceled a scope: a cancel, or for the
+// root also a stop that cancelIfStopped has applied. It returns 0 if the scope is not canceled.
 func (d *drive) cancelAt(scope string) int64 {
 	if scope == "" && d.stops > 0 {
 		return d.stops
@@ -21,14 +21,15 @@ func (d *drive) cancelAt(scope string) int64 {
 	return d.summary.CanceledAt(scope)
 }
 
-// stopAt is the sequence of the stop of the run; 0 is that there is none.
+// stopAt returns the sequence number of the event that stopped the run, 0 if it is not stopped.
 func (d *drive) stopAt() int64 {
 	d.record.Lock()
 	defer d.record.Unlock()
 	return d.summary.StoppedAt
 }
 
-// cancelIfStopped makes a stop that has waited for what ran a cancel: nothing runs any more.
+// cancelIfStopped turns a recorded stop into a cancel of the run. It is called when no work is
+// running, which is what a stop waits for.
 func (d *drive) cancelIfStopped() {
 	at := d.stopAt()
 	if at == 0 {
@@ -41,8 +42,9 @@ func (d *drive) cancelIfStopped() {
 	}
 }
 
-// canceledBy is how a run ends that was canceled: err where it says what a peer
-// made of that.
+// canceledBy returns the error with which a canceled run ends. It is err if that wraps
+// agent.ErrCanceled, because it may carry the receipt of a peer, and agent.ErrCanceled otherwise.
+// The message of a run that was stopped is "stopped".
 func (d *drive) canceledBy(err error) error {
 	if !errors.Is(err, agent.ErrCanceled) {
 		err = agent.ErrCanceled
@@ -55,11 +57,12 @@ func (d *drive) canceledBy(err error) error {
 	return &e
 }
 
-// mayCall keeps an agent that has nothing on record from being called after the
-// cancel. What a process that has died may have begun elsewhere is ended.
+// mayCall returns an error if the run was canceled before its agent has recorded anything, so that
+// the agent is not called. If an earlier process may have begun the work at a peer, mayCall ends it
+// there.
 func (d *drive) mayCall(ctx context.Context, a agent.Agent) error {
 	if slices.ContainsFunc(d.recorded, func(ev *teamv1.Event) bool { return ev.GetCommanded() == nil }) {
-		return nil // it closes what it has open
+		return nil // the agent is called, so that it closes its open steps
 	}
 	err := d.run.Begin("")
 	if r, ok := a.(agent.Reaper); ok && err != nil && d.resumed {
@@ -68,14 +71,16 @@ func (d *drive) mayCall(ctx context.Context, a agent.Agent) error {
 	return err
 }
 
-// addReceipt completes the end of a step that was canceled by its own task id.
+// addReceipt adds a receipt to the end of a step that was canceled by the id of its own task. It
+// does nothing for other events.
 func (d *drive) addReceipt(ev *teamv1.Event) {
 	if e := ev.GetEnded(); e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED && d.cancelAt(ev.GetScope()) > 0 {
 		e.Receipt = d.receipt(ev.GetScope(), e)
 	}
 }
 
-// receipt lists what the cancel of a scope reached; end is the scope's.
+// receipt returns what the cancel of a scope reached. end is the end of the scope; its own receipt
+// is returned unchanged if no cancel of the scope is recorded.
 func (d *drive) receipt(scope string, end *teamv1.Ended) *teamv1.Receipt {
 	at := d.cancelAt(scope)
 	if at == 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// beginning is how long a pause waits for what is about to begin.
+// beginning is how long a pause or a stop waits for steps that are about to begin.
 const beginning = 2 * time.Second
 
-// command puts a command on record while the agent runs, and has it act: what
-// keeps work from beginning before it is on record, what lets it begin behind that.
+// command records a command while the agent runs and applies it. A command that keeps work from
+// beginning is applied before it is recorded, and one that lets work begin after it is recorded.
 func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	c := ev.GetCommanded()
 	var begun <-chan struct{}
@@ -45,8 +45,9 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	}
 }
 
-// settle waits until what was about to begin before a pause has begun, as what looks
-// at messages may take its time: not long, and a cancel that comes meanwhile acts at once.
+// settle waits until the steps that were about to begin before a pause have begun, for example
+// while a middleware checks their messages. It waits at most for beginning and then holds those
+// steps back. Meanwhile it applies cancels that arrive, and it returns when ctx ends.
 func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 	late := time.NewTimer(beginning)
 	defer late.Stop()
@@ -60,7 +61,7 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 		select {
 		case <-begun:
 		case <-d.claim.Journal.Wake():
-		case <-ctx.Done(): // nothing runs any more
+		case <-ctx.Done(): // nothing is running any more
 			return
 		case <-late.C:
 			d.run.HoldBack()
@@ -69,7 +70,7 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 	}
 }
 
-// obey has a command on record act on all that works for the run.
+// obey applies a recorded command to everything that works for the run.
 func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
@@ -86,9 +87,9 @@ func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 	}
 }
 
-// commanded takes note of a command on record while no agent runs. It reports
-// whether it is the driver's own; a loop is told of its child's cancel, and how
-// long it was paused.
+// commanded applies a recorded command when it is read or appended, at a time when no agent runs.
+// It reports whether the command concerns the driver alone. The agent is also given cancels of
+// child scopes, and resumes that say how long the run was paused.
 func (d *drive) commanded(ev *teamv1.Event, c *teamv1.Commanded) (own bool) {
 	d.obey(ev, c)
 	switch {

@@ -16,21 +16,21 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tasks is what runs need of who serves the tasks of their owners: they begin tasks of
-// their own, and hear how these ended. *a2a.Handler is one. Safe for concurrent use.
+// Tasks begins tasks for a run and returns how they ended. *a2a.Handler implements it. It is safe
+// for concurrent use.
 type Tasks interface {
-	// Begin puts a task on record, due to run. accepted says all of it but the pins and
-	// the conversation, which Begin adds to it; its task id is the key: again with the
-	// same id begins nothing. Errors: AGENT_NOT_FOUND, else the store's.
+	// Begin records a task that is due to run. accepted is complete except for the pins and the
+	// conversation, which Begin adds to it. A second call with the same task id has no effect. The
+	// error is AGENT_NOT_FOUND or the store's.
 	Begin(ctx context.Context, accepted *teamv1.Accepted) error
-	// Outcome returns how a task ended, with its reply as a message; nil while it has
-	// not. Errors are those of the caller of a task: TASK_NOT_FOUND, the store's.
+	// Outcome returns how a task ended, with its reply as a message, or nil if it has not ended.
+	// The error is TASK_NOT_FOUND or the store's.
 	Outcome(ctx context.Context, k a2a.Key) (*teamv1.Ended, error)
 }
 
 var _ agent.Detacher = (*drive)(nil)
 
-// Detach begins a task of the run's owner in its conversation. It implements
+// Detach begins a task with the owner and the conversation of this run. It implements
 // agent.Detacher.
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
@@ -43,15 +43,15 @@ func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	return nil
 }
 
-// Detached implements agent.Detacher.
+// Detached returns how a detached task ended, or nil if it has not. It implements agent.Detacher.
 func (d *drive) Detached(ctx context.Context, taskID string) (*teamv1.Ended, error) {
 	return d.Tasks.Outcome(ctx, a2a.Key{Owner: d.claim.Owner, ID: taskID})
 }
 
-// wakeLead has the agent that detached the task hear of its end: a task of its
-// own, in the same conversation. It is begun before the end is on record, so that
-// a crash between the two loses nothing; its id is that of the task that ended, so
-// that there is one.
+// wakeLead tells the agent that detached this task how it ended, by beginning a task for that agent
+// in the same conversation. It does so before the end is recorded, so that a crash between the two
+// loses nothing. The id of the new task is derived from this one, so that a second call begins no
+// second task.
 func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	origin := d.accepted.GetDetached()
 	if origin.GetLead() == "" || d.Tasks == nil {
@@ -70,7 +70,8 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	return nil
 }
 
-// news is what the lead is told; a long result by reference.
+// news returns the message that tells the lead how the task ended. A long result is referred to by
+// the id of the task.
 func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	text := agent.Text(e.GetReply())
 	switch {
@@ -84,8 +85,8 @@ func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 	return agent.ResultParts(head, text, d.claim.Root)
 }
 
-// successor is a task that follows from this one: of its owner and in its
-// conversation, one level deeper, so that tasks that begin each other come to an end.
+// successor returns a task with the owner and the conversation of this one. It is one level deeper,
+// so that the limit on depth also bounds tasks that begin each other.
 func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accepted {
 	acc := d.accepted
 	return &teamv1.Accepted{

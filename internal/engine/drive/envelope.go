@@ -7,8 +7,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// envelope is the budget of a run whose caller limits it, less what is on
-// record as spent: what was reserved when a process died is free again.
+// envelope returns the budget of the run: the caller's limits minus what is recorded as spent. What
+// was reserved by a process that died is available again. It returns nil if the caller set no
+// limits.
 func (d *drive) envelope() *agent.Budget {
 	limit := agent.LimitOf(d.accepted.GetLimits())
 	if limit == agent.NoLimit() {
@@ -17,9 +18,10 @@ func (d *drive) envelope() *agent.Budget {
 	return agent.NewBudget("", limit, agent.BookedOn(d.recorded))
 }
 
-// left is what an agent is told that works for the root itself and may be on
-// another server. All there is: nobody works beside it. The bounds of a
-// collaboration are its team's, too.
+// left returns the limits that are sent to the agent that works for the root, which may be on
+// another server. They include all of the remaining budget, because no other agent works beside it.
+// For a collaboration they also include its other bounds, which are those of the team. It returns
+// nil if there are no limits.
 func (d *drive) left() *teamv1.Limits {
 	var left *teamv1.Limits
 	if d.budget != nil {
@@ -30,6 +32,6 @@ func (d *drive) left() *teamv1.Limits {
 		return left
 	}
 	all := proto.CloneOf(bounds)
-	proto.Merge(all, left) // no more than there was
+	proto.Merge(all, left) // the remaining amounts replace the original ones
 	return all
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of a remembered answer: how many of the delegations behind it are listed, and how
-// many characters of the message that each was given.
+// Limits of a remembered answer: the number of delegations listed with it, and the number of
+// characters of the message that each delegation was given.
 const (
 	maxDelegated = 100
 	maxTask      = 200
 )
 
-// exchange returns what the run adds to its conversation when it ends with e. A run that
-// ends with an answer adds what each agent that remembers was asked and answered. One that
-// fails adds what the user said; one that was refused or canceled adds nothing.
+// exchange returns what the run adds to its conversation if it ends with e. A run that succeeds
+// adds what each remembering agent was asked and what it answered. A run that fails adds only the
+// messages of the user, and one that was rejected or canceled adds nothing.
 func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	v := journal.New(d.claim.Root, journal.Whole)
 	v.Apply(&teamv1.Event{Agent: d.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: d.accepted}})
@@ -46,13 +46,13 @@ func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	return ex
 }
 
-// blocked reports whether a middleware has held back what a node was given, or its answer.
+// blocked reports whether a middleware has blocked the input of a node or its answer.
 func blocked(n *journal.Node) bool {
 	return slices.ContainsFunc(n.Notes, func(ev *teamv1.Event) bool { return ev.GetChecked().GetBlocked() })
 }
 
-// contributions returns the parts of the members that remember and have answered, in the
-// order they did.
+// contributions returns what each remembering member that has answered adds to the conversation, in
+// the order in which they answered.
 func contributions(v *journal.View) []a2a.Contribution {
 	var ended []*journal.Node
 	for _, n := range members(v.Top) {
@@ -70,7 +70,7 @@ func contributions(v *journal.View) []a2a.Contribution {
 	return list
 }
 
-// members returns the work of members below a node. Agents that judge are no members.
+// members returns the delegations at all levels below a node. Judges are not included.
 func members(n *journal.Node) []*journal.Node {
 	var list []*journal.Node
 	for _, child := range n.Steps {
@@ -82,7 +82,7 @@ func members(n *journal.Node) []*journal.Node {
 	return list
 }
 
-// remembers reports whether a member has said that it is remembered under its path.
+// remembers reports whether a member has noted that its conversation is remembered under its path.
 func remembers(n *journal.Node) (yes bool) {
 	for _, ev := range n.Notes {
 		if note := ev.GetNoted(); note.GetCode() == agent.NoteTeamPrepared {
@@ -92,7 +92,8 @@ func remembers(n *journal.Node) (yes bool) {
 	return yes
 }
 
-// state returns what the decisions of a node have put into its conversation's state.
+// state returns the values that the decisions of a node have written to the state of its
+// conversation.
 func state(n *journal.Node) map[string]*structpb.Value {
 	var s map[string]*structpb.Value
 	for _, ev := range n.Decisions {
@@ -109,8 +110,9 @@ func state(n *journal.Node) map[string]*structpb.Value {
 	return s
 }
 
-// entries returns what an agent was asked, what was said meanwhile, and its answer, with
-// the delegations behind it.
+// entries returns the messages that an agent remembers: its input, the questions and messages that
+// followed, and its answer with a list of the delegations behind it. Only the last
+// agent.HistoryLength messages are returned.
 func entries(v *journal.View, n *journal.Node, answer *a2av1.Message) []*a2av1.Message {
 	list := append([]*a2av1.Message{remembered(n.Input(), a2av1.Role_ROLE_USER)}, said(n)...)
 	if len(answer.GetParts()) > 0 {
@@ -125,8 +127,8 @@ func entries(v *journal.View, n *journal.Node, answer *a2av1.Message) []*a2av1.M
 	return list
 }
 
-// said returns the questions of a node, the answers, and the follow-ups, in order, as
-// middlewares have left them.
+// said returns the questions of a node, their answers and the follow-up messages in order. Messages
+// that a middleware has changed are returned as changed.
 func said(n *journal.Node) []*a2av1.Message {
 	events := slices.Clone(n.Notes)
 	for _, q := range n.Asked {
@@ -136,9 +138,9 @@ func said(n *journal.Node) []*a2av1.Message {
 		}
 	}
 	slices.SortFunc(events, func(a, b *teamv1.Event) int { return cmp.Compare(a.GetSeq(), b.GetSeq()) })
-	events = slices.Compact(events) // an answer may close a question that was asked twice
+	events = slices.Compact(events) // one answer may close two questions with the same id
 	var list []*a2av1.Message
-	at := map[int64]int{} // in list, by the sequence of the event
+	at := map[int64]int{} // index in list, by the sequence number of the event
 	say := func(ev *teamv1.Event, m *a2av1.Message, role a2av1.Role) {
 		if m != nil {
 			at[ev.GetSeq()] = len(list)
@@ -164,8 +166,8 @@ func said(n *journal.Node) []*a2av1.Message {
 	return list
 }
 
-// remembered is a message as it is remembered: what was said, by whom, without the
-// bytes of files and what else came along.
+// remembered returns a message as it is remembered: its id, role and parts, without the bytes of
+// files.
 func remembered(m *a2av1.Message, role a2av1.Role) *a2av1.Message {
 	parts := slices.Clone(m.GetParts())
 	for i, p := range parts {
@@ -176,8 +178,8 @@ func remembered(m *a2av1.Message, role a2av1.Role) *a2av1.Message {
 	return &a2av1.Message{MessageId: m.GetMessageId(), Role: role, Parts: parts}
 }
 
-// delegations returns the metadata that lists who worked for the answer of a node, nil if
-// nobody did.
+// delegations returns metadata that lists the delegations behind the answer of a node, nil without
+// any.
 func delegations(v *journal.View, n *journal.Node) *structpb.Struct {
 	var values []*structpb.Value
 	for _, child := range n.Steps {
@@ -196,8 +198,9 @@ func delegations(v *journal.View, n *journal.Node) *structpb.Struct {
 	}}
 }
 
-// outcome says what became of a delegation: its outcome, that of its refusal while it has
-// no end, or the task of its own that it was begun as, of which no more is known.
+// outcome describes how a delegation ended. For one that was begun as a task of its own it names
+// that task, because its result is not known here. It is empty if there is neither an end nor a
+// refusal.
 func outcome(n *journal.Node) string {
 	switch refused := n.Step.GetRefusal(); {
 	case n.End != nil && n.Spawned.GetTaskId() != "" && n.End.GetError() == nil:
@@ -210,7 +213,7 @@ func outcome(n *journal.Node) string {
 	return ""
 }
 
-// clipTask is the beginning of a text.
+// clipTask returns the first maxTask characters of a text, with an ellipsis if some were cut.
 func clipTask(s string) string {
 	if len(s) <= maxTask {
 		return s

@@ -11,14 +11,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// finish records the end of the run.
+// finish records the end of the run. err is how the agent failed, nil if it replied. The result is
+// an error of the journal.
 func (d *drive) finish(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if jerr := d.tooLate(ctx); jerr != nil {
 		return jerr
 	}
 	d.cancelIfStopped()
-	if d.canceled { // it may have come with the end
+	if d.canceled { // the cancel may have arrived together with the end
 		d.reply, err = nil, d.canceledBy(err)
 	}
 	if err == nil && d.reply == nil {
@@ -36,13 +37,14 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		return jerr
 	}
 	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
-	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil { // the summary has no use for the end, which may get its place later
+	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil { // the summary does not need the end
 		return d.journalError(jerr)
 	}
 	return d.commit(ctx)
 }
 
-// tooLate shows in the history what arrived and nobody took.
+// tooLate records the messages and answers that arrived but that no agent has received, so that
+// they appear in the history.
 func (d *drive) tooLate(ctx context.Context) error {
 	rows, err := d.claim.Journal.Inbound(ctx)
 	if err != nil {
@@ -62,7 +64,7 @@ func (d *drive) tooLate(ctx context.Context) error {
 	return nil
 }
 
-// ended is the root's end: the agent's reply, or the error that stands for it.
+// ended returns the end of the root: the agent's reply, or the failure if err is not nil.
 func (d *drive) ended(err error) *teamv1.Ended {
 	if err != nil {
 		return d.failed(err)
@@ -70,12 +72,12 @@ func (d *drive) ended(err error) *teamv1.Ended {
 	return d.succeeded()
 }
 
-// failed is the end of a run without a reply.
+// failed returns the end of a run without a reply.
 func (d *drive) failed(err error) *teamv1.Ended {
 	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
 	e := agent.AsError(err)
 	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
-	if end.GetSpent() == nil { // it did not get to its own sum
+	if end.GetSpent() == nil { // the run ended before it added up its own costs
 		end.Spent = agent.SpentOn(d.recorded)
 	}
 	if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
@@ -84,7 +86,7 @@ func (d *drive) failed(err error) *teamv1.Ended {
 	return end
 }
 
-// outcomeOf is that of what ended with an error.
+// outcomeOf returns the outcome of a run or step that ended with an error.
 func outcomeOf(err error) teamv1.Outcome {
 	switch e := agent.AsError(err); {
 	case errors.Is(err, agent.ErrCanceled):
@@ -97,7 +99,7 @@ func outcomeOf(err error) teamv1.Outcome {
 	return teamv1.Outcome_OUTCOME_FAILED
 }
 
-// succeeded is the end of a run whose agent replied.
+// succeeded returns the end of a run whose agent replied.
 func (d *drive) succeeded() *teamv1.Ended {
 	r := d.reply
 	e := &teamv1.Ended{

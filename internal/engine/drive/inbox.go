@@ -13,8 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// takeInputs records what waits in the inbox while no agent runs. It reports
-// whether there was something for the agent.
+// takeInputs records the inputs in the inbox and expires questions, at a time when no agent runs.
+// It reports whether any of them is for the agent.
 func (d *drive) takeInputs(ctx context.Context) (bool, error) {
 	rows, err := d.claim.Journal.Inbound(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (d *drive) takeInputs(ctx context.Context) (bool, error) {
 	return took || expired, err
 }
 
-// inboundEvent is the event that consumes an inbox row; waited is how long the
-// run had waited for it.
+// inboundEvent returns the event that records an inbox row, nil for a row of unknown kind. waited
+// is how long the run had been parked when it was read, nil if it was not parked.
 func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *teamv1.Event {
 	ev := d.event(in.GetScope(), &teamv1.Event{})
 	switch k := in.GetKind().(type) {
@@ -46,7 +46,7 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 		ev.Kind = &teamv1.Event_Received{Received: k.Received}
 	case *teamv1.Inbound_Answered:
 		k.Answered.Inbound = in.GetN()
-		if !d.isOpen(k.Answered.GetQuestion()) { // answered or lapsed meanwhile
+		if !d.isOpen(k.Answered.GetQuestion()) { // it was answered or expired meanwhile
 			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: k.Answered.GetMessage(), TooLate: true, Inbound: in.GetN()}}
 			return ev
 		}
@@ -65,7 +65,7 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 	return ev
 }
 
-// hasWaited is how long the run has been parked; nil when it is not.
+// hasWaited returns how long the run has been parked, nil if it is not parked.
 func (d *drive) hasWaited() *durationpb.Duration {
 	since := d.parkedSince()
 	if since.IsZero() {
@@ -74,15 +74,15 @@ func (d *drive) hasWaited() *durationpb.Duration {
 	return durationpb.New(d.run.Now().Sub(since))
 }
 
-// expires is when a question expires; the beginning of time in Unix: never.
+// expires returns when a question expires. A time at or before the Unix epoch means never.
 func expires(q *journal.Question) time.Time { return q.Event.GetAsked().GetExpires().AsTime() }
 
-// expire ends questions whose time ran out.
+// expire records the expiry of questions whose time has passed, and reports whether there were any.
 func (d *drive) expire(ctx context.Context) (bool, error) {
 	now := d.run.Now()
 	expired := false
 	for _, q := range d.questions() {
-		if expires(q).Unix() <= 0 || expires(q).After(now) || !d.isOpen(q.ID()) { // or it has expired with another one of its scope
+		if expires(q).Unix() <= 0 || expires(q).After(now) || !d.isOpen(q.ID()) { // or it has expired together with another question of its scope
 			continue
 		}
 		expired = true
@@ -94,11 +94,11 @@ func (d *drive) expire(ctx context.Context) (bool, error) {
 	return expired, nil
 }
 
-// readAgain is how long the inbox is left alone after it could not be read.
+// readAgain is how long watch waits after it could not read the inbox.
 const readAgain = time.Second
 
-// watch hands over what arrives while the agent runs, until ctx ends. A run that
-// somebody else drives by now stops.
+// watch delivers inputs that arrive while the agent runs, until ctx ends. If another replica owns
+// the run by now, it stops the drive.
 func (d *drive) watch(ctx context.Context) {
 	for {
 		rows, err := d.claim.Journal.Inbound(ctx)
@@ -106,7 +106,7 @@ func (d *drive) watch(ctx context.Context) {
 		switch {
 		case err == nil:
 		case errors.Is(err, agent.ErrFenced):
-			_ = d.journalError(err) // whoever works for the run meets the same error
+			_ = d.journalError(err) // the drive stops; its next append meets the same error
 			return
 		case ctx.Err() == nil:
 			d.Log.Warn("inbox cannot be read", zap.String("task", d.claim.Root), zap.Error(err))
@@ -116,7 +116,7 @@ func (d *drive) watch(ctx context.Context) {
 		for _, in := range rows {
 			handed = d.hand(ctx, in) || handed
 		}
-		if handed { // more may have come that was not waited for
+		if handed { // another input may have arrived without a signal
 			continue
 		}
 		select {
@@ -128,9 +128,9 @@ func (d *drive) watch(ctx context.Context) {
 	}
 }
 
-// hand gives one input to whoever can take it now: a command acts at once, the
-// rest goes to the live loop it is for, or stays until the sequence ends. It reports
-// whether somebody has taken it.
+// hand delivers one input and reports whether it was taken. A command is applied at once. Other
+// inputs go to the running team that they are for; without one they stay in the inbox until the
+// agent returns.
 func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
 	if d.wasSeen(in.GetN()) {
 		return false
@@ -147,9 +147,9 @@ func (d *drive) hand(ctx context.Context, in *teamv1.Inbound) bool {
 	return true
 }
 
-// handCancels hands over what cancels, also before what came earlier.
+// handCancels applies the cancels in the inbox, even if earlier inputs have not been delivered yet.
 func (d *drive) handCancels(ctx context.Context) {
-	rows, _ := d.claim.Journal.Inbound(ctx) // else watch meets the same error
+	rows, _ := d.claim.Journal.Inbound(ctx) // watch meets and reports the same error
 	for _, in := range rows {
 		if c := in.GetCommanded(); c != nil && journal.Cancels(c) {
 			d.hand(ctx, in)
@@ -157,12 +157,14 @@ func (d *drive) handCancels(ctx context.Context) {
 	}
 }
 
+// wasSeen reports whether an inbox row was recorded or delivered by this drive.
 func (d *drive) wasSeen(n int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.seen[n]
 }
 
+// markSeen notes that an inbox row was recorded or delivered.
 func (d *drive) markSeen(n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// memoryTime bounds how long a conversation is waited for: a run can do without.
+// memoryTime is the timeout of reading from or writing to a conversation. A run works without it.
 const memoryTime = 5 * time.Second
 
-// maxWarnings is how many warnings of the store the end of a run repeats.
+// maxWarnings is how many storage warnings are repeated in the end of the run.
 const maxWarnings = 20
 
-// What a driver's note of the code NoteStorage is about, in its details.
+// Keys and values in the details of the driver's notes about storage.
 const (
 	aboutKey   = "about"
 	pathKey    = "path"
@@ -29,31 +29,32 @@ const (
 	aboutWrite = "exchange"
 )
 
-// memory is what a run reads of its conversation, path by path, when it is asked
-// for; each once. It implements agent.Memory.
+// memory reads the conversation of a run, one path at a time when it is first needed. It implements
+// agent.Memory and is safe for concurrent use.
 type memory struct {
-	ctx    context.Context // of the drive
+	ctx    context.Context // of the drive; recall has no context of its own
 	from   a2a.Conversations
 	thread a2a.Thread
-	upTo   int64
+	upTo   int64 // position up to which the conversation is read; 0 means that it is empty
 
 	mu     sync.Mutex
 	paths  map[string]a2a.Recollection // guarded by mu
-	faults []memoryFault               // that nobody was told of yet; guarded by mu
+	faults []memoryFault               // not yet recorded; guarded by mu
 }
 
-// memoryFault is a history that could not be read.
+// memoryFault is a history that could not be read, and why.
 type memoryFault struct {
 	path string
 	err  error
 }
 
+// errUnread is the fault of every path if the position in the conversation is a2a.Unread.
 var errUnread = errors.New("its place could not be read when the run was accepted")
 
-// remembering prepares what the run reads; nothing where its store keeps none.
+// remembering gives the run its memory. Without a conversation or a store for it, the run has none.
 func (d *drive) remembering(ctx context.Context) {
 	c := d.accepted.GetConversation()
-	if c == nil { // it was accepted by a version that kept none
+	if c == nil { // the run was accepted by a version without conversations
 		return
 	}
 	d.run.Owner = d.accepted.GetOwner()
@@ -67,14 +68,14 @@ func (d *drive) remembering(ctx context.Context) {
 	d.run.Memory = d.memory
 }
 
-// History implements agent.Memory.
+// History returns the messages that a path remembers. It implements agent.Memory.
 func (m *memory) History(path string) []*a2av1.Message { return m.recall(path).History }
 
-// State implements agent.Memory.
+// State returns the conversation state of a path. It implements agent.Memory.
 func (m *memory) State(path string) map[string]*structpb.Value { return m.recall(path).State }
 
-// recall reads what a path knows. What cannot be read is empty for the rest of
-// the run: it is on record.
+// recall returns what a path remembers. If that cannot be read, it is empty for the rest of the run
+// and a fault is kept for the journal, so that a later drive uses the same empty history.
 func (m *memory) recall(path string) a2a.Recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,7 @@ func (m *memory) recall(path string) a2a.Recollection {
 		return r
 	}
 	if m.ctx.Err() != nil {
-		return r // nothing comes of it any more
+		return r // the result would not be used
 	}
 	err := errUnread
 	if m.upTo != a2a.Unread {
@@ -99,14 +100,14 @@ func (m *memory) recall(path string) a2a.Recollection {
 	return r
 }
 
-// missing makes a path empty: it was when the run was driven before.
+// missing makes the memory of a path empty, as it was in an earlier drive that could not read it.
 func (m *memory) missing(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.paths[path] = a2a.Recollection{}
 }
 
-// told returns the faults that nobody was told of.
+// told returns the faults since the last call.
 func (m *memory) told() []memoryFault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +116,7 @@ func (m *memory) told() []memoryFault {
 	return faults
 }
 
-// tellUnread puts on record which histories could not be read.
+// tellUnread records which histories could not be read. The error is the journal's.
 func (d *drive) tellUnread(ctx context.Context) error {
 	if d.memory == nil {
 		return nil
@@ -131,8 +132,9 @@ func (d *drive) tellUnread(ctx context.Context) error {
 	return nil
 }
 
-// warn puts a warning on record that the end of the run repeats. A run that may
-// still be answered by a plain message only repeats it: the note would make it a task.
+// warn records a warning, which the end of the run repeats. For a run that may still be answered by
+// a plain message it only adds the warning to the end, because a recorded note would make the run a
+// task.
 func (d *drive) warn(ctx context.Context, text string, details map[string]string) error {
 	if d.accepted.GetMayReplyDirectly() {
 		d.warnings = append(d.warnings, text)
@@ -146,6 +148,7 @@ func (d *drive) warn(ctx context.Context, text string, details map[string]string
 	return err
 }
 
+// memoryNote returns a note of the driver with text details.
 func (d *drive) memoryNote(code, text string, details map[string]string) *teamv1.Event {
 	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for k, v := range details {
@@ -154,8 +157,8 @@ func (d *drive) memoryNote(code, text string, details map[string]string) *teamv1
 	return d.event("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text, Details: s}}})
 }
 
-// noted takes over what a note says of the store. It reports whether the note is
-// the driver's own, which agents are not shown.
+// noted applies a recorded note about storage. It reports whether the driver wrote the note, in
+// which case agents do not see it.
 func (d *drive) noted(ev *teamv1.Event) bool {
 	n := ev.GetNoted()
 	details := n.GetDetails().GetFields()
@@ -177,9 +180,8 @@ func (d *drive) noted(ev *teamv1.Event) bool {
 	return false
 }
 
-// remember keeps the exchange with the conversation before the end of the run is
-// on record. That it cannot be kept is a warning; the error is
-// the journal's.
+// remember stores the exchange in the conversation before the end of the run is recorded. If that
+// fails, the run ends with a warning. The error is the journal's.
 func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	if err := d.tellUnread(ctx); err != nil {
 		return err
@@ -191,7 +193,7 @@ func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	if len(ex.By) == 0 {
 		return nil
 	}
-	if err := d.commit(ctx); err != nil { // another owner of the run comes to the same exchange
+	if err := d.commit(ctx); err != nil { // fails if the run has another owner, which stores the same exchange
 		return err
 	}
 	saving, cancel := context.WithTimeout(ctx, memoryTime)

@@ -8,12 +8,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// closeOpen ends the steps that the agent has left open, because it is not there
-// any more or broke its contract: when a run ends nothing of it works on, and what
-// has begun has one end (I1). The deepest come first.
+// closeOpen ends the steps that the agent has left open, because it no longer exists or did not end
+// them, so that every step that has begun has exactly one end. It starts with the deepest steps.
+// err is how the run ends, nil if it succeeds.
 func (d *drive) closeOpen(ctx context.Context, err error) error {
 	for _, began := range slices.Backward(d.open()) {
-		end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED} // the run has its answer without it
+		end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED} // the run has its answer without this step
 		if err != nil {
 			end.Outcome, end.Error = outcomeOf(err), agent.AsError(err).Proto()
 		}
@@ -26,7 +26,7 @@ func (d *drive) closeOpen(ctx context.Context, err error) error {
 	return nil
 }
 
-// open are the first starts of steps without an end, in order.
+// open returns the first start of each step that has not ended, in order.
 func (d *drive) open() []*teamv1.Event {
 	var open []*teamv1.Event
 	for _, ev := range d.recorded {

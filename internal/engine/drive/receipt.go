@@ -11,25 +11,26 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// reach is what a cancel of a scope reached: every step below it that was open when the
-// cancel was put on record.
+// reach collects what the cancel of a scope reached: each step below the scope that was open when
+// the cancel was recorded.
 type reach struct {
-	scope string
-	order []*reached
-	found map[string]*reached // of order, by scope
-	spent *teamv1.Spent       // after the cancel
+	scope string              // the scope that was canceled
+	order []*reached          // in the order in which the steps were decided
+	found map[string]*reached // the steps in order, by scope
+	spent *teamv1.Spent       // total spent after the cancel
 }
 
-// reached is one step, with what it did last before the cancel.
+// reached is one step that a cancel reached, with its last action before the cancel.
 type reached struct {
 	*journal.Node
 	entry  *teamv1.Receipt_Entry
 	action string
-	told   bool // a peer's word on it is on record
+	told   bool // the end of the step holds the peer's receipt for it
 }
 
-// receiptOf lists what a cancel of a scope reached that stands at a sequence, from the
-// events of the run; own is what a peer has said that works for the scope itself.
+// receiptOf returns the receipt for the cancel of a scope. events are those of the run in order,
+// and at is the sequence number of the cancel. own is the receipt of a peer that works for the
+// scope itself; nil without one.
 func receiptOf(events []*teamv1.Event, scope string, at int64, own *teamv1.Receipt) *teamv1.Receipt {
 	v := journal.New("", journal.Whole)
 	r := &reach{scope: scope, found: map[string]*reached{}}
@@ -44,7 +45,8 @@ func receiptOf(events []*teamv1.Event, scope string, at int64, own *teamv1.Recei
 	return r.receipt(own)
 }
 
-// open takes the steps below a node that have not ended, in the order they were decided.
+// open collects the steps below a node that have not ended, in the order in which they were
+// decided.
 func (r *reach) open(top *journal.Node) {
 	if top == nil {
 		return
@@ -64,14 +66,14 @@ func (r *reach) open(top *journal.Node) {
 	slices.SortStableFunc(r.order, func(a, b *reached) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// close adds how a step has ended since, and what it spent.
+// close adds to a step how it has ended since the cancel, and what it spent.
 func (r *reach) close(x *reached) {
 	x.entry.RemoteTaskId = x.Bound.GetTaskId()
 	if x.End == nil {
 		return
 	}
 	x.entry.Outcome = x.End.GetOutcome()
-	for _, e := range x.End.GetReceipt().GetEntries() { // what a peer has said of its task there
+	for _, e := range x.End.GetReceipt().GetEntries() { // the peer's own receipt for this step
 		if e.GetScope() != x.Scope {
 			continue
 		}
@@ -85,7 +87,7 @@ func (r *reach) close(x *reached) {
 	}
 }
 
-// spend adds what a leaf has spent after the cancel to it and to all above it.
+// spend adds what a step has spent after the cancel to the step and to all steps above it.
 func (r *reach) spend(scope string, spent *teamv1.Spent) {
 	r.spent = agent.AddSpent(r.spent, spent)
 	for ; scope != ""; scope = agent.Parent(scope) {
@@ -95,7 +97,7 @@ func (r *reach) spend(scope string, spent *teamv1.Spent) {
 	}
 }
 
-// receipt returns what was found.
+// receipt returns the receipt for the collected steps. own is as for receiptOf.
 func (r *reach) receipt(own *teamv1.Receipt) *teamv1.Receipt {
 	for _, x := range r.order {
 		r.close(x)
@@ -116,13 +118,13 @@ func (r *reach) receipt(own *teamv1.Receipt) *teamv1.Receipt {
 	return out
 }
 
-// orphaned reports whether the step has a task at a peer that nobody could be
-// asked to end.
+// orphaned reports whether the step was canceled while it has a task at a peer, without a receipt
+// of the peer for that task.
 func (x *reached) orphaned() bool {
 	return x.entry.GetRemoteTaskId() != "" && !x.told && x.entry.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED
 }
 
-// lastAction says what a step did last.
+// lastAction describes the last action of a step.
 func lastAction(n *journal.Node) string {
 	if len(n.Attempts) == 0 {
 		return "not begun"
@@ -154,7 +156,7 @@ func lastAction(n *journal.Node) string {
 	return action
 }
 
-// decision says what was decided.
+// decision describes what was decided.
 func decision(d *teamv1.Decided) string {
 	var members, others []string
 	for _, s := range d.GetSteps() {

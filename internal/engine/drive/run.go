@@ -1,7 +1,7 @@
-// Package drive drives a claimed run: it calls the run's agent with what is on record,
-// appends what the agent yields, and takes what is left in the run's inbox, until the run
-// ends or waits for people. No other package appends to the journal of a claimed run. The
-// handler of tasks leaves the inputs in the store; Tasks is all that runs call of it.
+// Package drive drives a claimed run. It calls the run's agent with the recorded events, appends
+// the events that the agent yields, and records the inputs in the run's inbox, until the run ends
+// or waits for people. No other package appends to the journal of a claimed run. Package a2a leaves
+// the inputs in the store; a run calls it only through Tasks.
 package drive
 
 import (
@@ -21,30 +21,29 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Runner drives runs: it is the one that appends to a claimed journal. Its
-// fields are set before use; safe for concurrent use.
+// Runner drives runs. Its fields must be set before use. It is safe for concurrent use.
 type Runner struct {
-	// Agent finds the agent of a run. Required.
+	// Agent returns the agent with an id. Required.
 	Agent func(id string) (agent.Agent, error)
-	// Pinned finds it at the revision that the run began with, see a2a.Pinner; unset:
-	// as Agent finds it.
+	// Pinned returns the agent with an id at the revision with which the run began, see a2a.Pinner.
+	// If nil, Agent is used.
 	Pinned func(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
-	// Tasks begins the tasks that runs detach; unset: none can be.
+	// Tasks begins the tasks that runs detach. If nil, runs cannot detach tasks.
 	Tasks Tasks
-	// Conversations is where runs read and keep what their agents remember; unset: nowhere.
+	// Conversations stores what agents remember of a conversation. If nil, they remember nothing.
 	Conversations a2a.Conversations
-	// Replica names this process in Claimed events.
+	// Replica is the name of this process in Claimed events.
 	Replica string
-	// Clock tells the time; unset is time.Now.
+	// Clock returns the current time. If nil, time.Now is used.
 	Clock func() time.Time
-	// Log gets what callers must not see; unset is none.
+	// Log receives the details of failures, which callers must not see. If nil, nothing is logged.
 	Log *zap.Logger
 }
 
-// Drive continues a claimed run from what is on record until it ends, waits for
-// people, or ctx ends; ctx's cause says why (agent.ErrShutdown, agent.ErrFenced),
-// and nothing terminal is written then. An error means that the journal could
-// not be read or written.
+// Drive continues a claimed run from its recorded events until it ends, waits for people, or ctx
+// ends. In the last case it returns the cause of ctx (agent.ErrShutdown or agent.ErrFenced) and
+// records no end. Any other error means that the journal could not be read or written, or that the
+// definition of the agent could not be read.
 func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
@@ -71,40 +70,41 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	return d.serve(ctx)
 }
 
-// drive is one claim of a run.
+// drive is the work on one claim of a run.
 type drive struct {
 	Runner
 	claim    a2a.Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
-	budget   *agent.Budget // what the caller has left for it; nil is no limit
+	budget   *agent.Budget // what is left of the caller's limits; nil means no limit
 	cancel   context.CancelCauseFunc
 
-	one       [1]*teamv1.Event // the list that drain appends: journals keep only what is in it
-	recorded  []*teamv1.Event  // for the agent: without the driver's own
-	resumed   bool             // the root's start was on record when the run was claimed: somebody has driven it before
-	canceled  bool             // a cancel of the root is on record, or a stop has become one
-	stops     int64            // the sequence of the stop that has become a cancel; 0 is none
-	closing   bool             // a child is to be closed that was canceled, also of a paused run
-	lapsed    bool             // nobody answered the root's own question in time
-	reply     *teamv1.Reply    // that ended the agent's sequence
-	memory    *memory          // what the run reads of its conversation; nil is nothing
-	remembers bool             // the root's agent does
-	kept      bool             // the exchange is with the conversation
-	warnings  []string         // for the run's end
+	one       [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
+	recorded  []*teamv1.Event  // the events that the agent is given: all but the driver's own
+	resumed   bool             // the run was started by an earlier claim
+	canceled  bool             // a cancel of the root is recorded, or stops is set
+	stops     int64            // sequence of the stop that cancelIfStopped has applied; 0 without one
+	closing   bool             // a child was canceled: the agent is called to close it, even while the run is paused
+	lapsed    bool             // the root's own question expired without an answer
+	reply     *teamv1.Reply    // the reply that ended the agent's sequence; nil before that
+	memory    *memory          // what the run reads of its conversation; nil means nothing
+	remembers bool             // the root's agent remembers its conversation
+	kept      bool             // the exchange is stored in the conversation
+	warnings  []string         // warnings for the end of the run
 
-	broken atomic.Pointer[error] // why the journal takes nothing more
+	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
 
 	mu   sync.Mutex
-	seen map[int64]bool // inbox rows taken or handed over; guarded by mu
+	seen map[int64]bool // inbox rows that were recorded or delivered; guarded by mu
 
-	// Commands go on record beside the events of the agent, and each of the two takes note of
-	// its own in their order. It does not matter to the summary which of the two comes first.
+	// record guards summary. Commands are appended concurrently with the events of the agent, and
+	// each of the two appenders applies its own events in order. The summary is the same in either
+	// order.
 	record  sync.Mutex
 	summary journal.Summary // guarded by record
 }
 
-// replay takes over what is on record; true means that the run has ended.
+// replay applies the recorded events, and reports whether the run has ended.
 func (d *drive) replay(events []*teamv1.Event) bool {
 	for _, ev := range events {
 		if ev.GetScope() == "" && ev.GetEnded() != nil {
@@ -116,7 +116,8 @@ func (d *drive) replay(events []*teamv1.Event) bool {
 	return false
 }
 
-// note keeps what the agent needs to know of an event on record.
+// note applies a recorded event to the drive, and keeps it for the agent unless only the driver
+// needs it.
 func (d *drive) note(ev *teamv1.Event) {
 	root := ev.GetScope() == ""
 	switch k := ev.GetKind().(type) {
@@ -141,15 +142,15 @@ func (d *drive) note(ev *teamv1.Event) {
 	d.recorded = append(d.recorded, ev)
 }
 
-// parkedSince returns since when nothing of the run goes on: it waits for people, or is
-// paused. Zero: it is not parked.
+// parkedSince returns since when the run has been parked, because it waits for people or is paused.
+// It is the zero time if the run is not parked.
 func (d *drive) parkedSince() time.Time {
 	d.record.Lock()
 	defer d.record.Unlock()
 	return d.summary.Clock.Waits()
 }
 
-// isParked reports whether nothing of the run goes on.
+// isParked reports whether the run is parked.
 func (d *drive) isParked() bool { return !d.parkedSince().IsZero() }
 
 // questions returns the open questions of the run, in the order they were asked.
@@ -159,14 +160,14 @@ func (d *drive) questions() []*journal.Question {
 	return d.summary.Questions.Open()
 }
 
-// isOpen reports whether a question waits for its answer.
+// isOpen reports whether the question with an id is open.
 func (d *drive) isOpen(question string) bool {
 	d.record.Lock()
 	defer d.record.Unlock()
 	return d.summary.Questions.Find(question) != nil
 }
 
-// serve drives the agent until there is nothing to do without people.
+// serve calls the agent until the run has ended or is parked.
 func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 	if err := d.begin(ctx); broke(err) {
 		return a2a.Park{}, err
@@ -207,7 +208,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 		if d.reply != nil || err != nil || len(d.questions()) == 0 && !held {
 			return a2a.Park{Done: true}, d.finish(ctx, err)
 		}
-		if held && (!d.run.Paused() || d.stopAt() > 0) { // what it held goes on, or is canceled
+		if held && (!d.run.Paused() || d.stopAt() > 0) { // the held steps continue, or are canceled by the stop
 			continue
 		}
 		if err := d.wait(ctx); broke(err) {
@@ -216,14 +217,14 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 	}
 }
 
-// broke reports whether an error of the journal ends the drive at once. A journal
-// that is full still takes the ends of what is open.
+// broke reports whether an error ends the drive at once. The error of a full journal does not,
+// because such a journal still accepts the ends of open steps.
 func broke(err error) bool { return err != nil && !errors.Is(err, a2a.ErrLimit) }
 
-// errJournal marks errors of the journal.
+// errJournal is wrapped by errors of the journal that end the drive.
 var errJournal = errors.New("journal")
 
-// begin records the claim, and the start where it is the first.
+// begin records the claim and, for the first claim of a run, its start.
 func (d *drive) begin(ctx context.Context) error {
 	events := []*teamv1.Event{d.event("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: d.claim.Epoch, Replica: d.Replica}}})}
 	if !d.resumed {
@@ -234,12 +235,13 @@ func (d *drive) begin(ctx context.Context) error {
 	return d.append(ctx, events...)
 }
 
+// event returns ev with its scope, and the root's agent as its agent.
 func (d *drive) event(scope string, ev *teamv1.Event) *teamv1.Event {
 	ev.Scope, ev.Agent = scope, d.accepted.GetAgent()
 	return ev
 }
 
-// append puts events on record and takes note of them.
+// append records events and applies them to the drive. The error is that of journalError.
 func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 	if err := d.put(ctx, events...); err != nil {
 		return d.journalError(err)
@@ -250,9 +252,9 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 	return nil
 }
 
-// put puts events on record.
+// put records events and applies them to the summary. The error is the journal's.
 func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.claim.Journal.Append(ctx, events...); err != nil { // without the lock: it may take its time, and a cancel must not
+	if err := d.claim.Journal.Append(ctx, events...); err != nil { // without the lock: an append may take long, and must not delay a cancel
 		return err
 	}
 	d.record.Lock()
@@ -263,7 +265,9 @@ func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
 	return nil
 }
 
-// journalError stops everything that works for the run: nothing more can be recorded.
+// journalError cancels all work for the run, because nothing more can be recorded, and returns the
+// error that the drive reports. If the journal is full, the drive continues until open steps have
+// ended.
 func (d *drive) journalError(err error) error {
 	if errors.Is(err, a2a.ErrLimit) { // open steps still get their ends
 		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
@@ -276,8 +280,8 @@ func (d *drive) journalError(err error) error {
 	return err
 }
 
-// commit is the run's barrier before effects. A work that has ended has none, and
-// a wait that ended with it is no fault of the journal.
+// commit waits until everything appended is durable; agents call it before an effect. If ctx ends,
+// it returns the cause, which is not an error of the journal.
 func (d *drive) commit(ctx context.Context) error {
 	err := d.claim.Journal.Commit(ctx)
 	switch {
@@ -289,8 +293,8 @@ func (d *drive) commit(ctx context.Context) error {
 	return nil
 }
 
-// process calls the agent once with what is on record and appends what it
-// yields. The error is how the agent failed, or the journal's.
+// process calls the agent once with the recorded events and appends what it yields. The error is
+// that of the agent or of the journal.
 func (d *drive) process(ctx context.Context) error {
 	d.closing = false
 	if d.canceled {
@@ -311,13 +315,13 @@ func (d *drive) process(ctx context.Context) error {
 	defer stop()
 	err = d.attend(ctx, a)
 	if err == nil && d.reply == nil && ctx.Err() != nil {
-		err = d.drain(ctx, a) // it parked as its time ended: what is open gets its end
+		err = d.drain(ctx, a) // the deadline passed: another call ends open steps
 	}
 	if d.reply != nil || err != nil {
 		d.cancelIfStopped()
 	}
 	if d.canceled = d.canceled || d.cancelAt("") > 0; d.canceled {
-		d.reply = nil // what came after the cancel does not count
+		d.reply = nil // a reply after the cancel does not count
 		return d.canceledBy(err)
 	}
 	if d.reply == nil && ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
@@ -326,7 +330,7 @@ func (d *drive) process(ctx context.Context) error {
 	return err
 }
 
-// attend drains the agent's sequence and hands over what arrives meanwhile.
+// attend runs drain and delivers inputs that arrive in the meantime.
 func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 	watch, stopWatch := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -336,8 +340,8 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 	return d.drain(ctx, a)
 }
 
-// bounded applies the caller's deadline, which is extended by the time for which the
-// run waits for people or is paused.
+// bounded adds the run, its budget and the caller's deadline to ctx. The deadline is extended by
+// the time for which the run waits for people or is paused.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	at := d.deadline()
@@ -347,8 +351,8 @@ func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return d.run.WithTimeout(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
 }
 
-// deadline is the caller's deadline plus the time for which the run waited; nil means
-// no deadline.
+// deadline returns the caller's deadline plus the time for which the run has waited or was paused,
+// nil without a deadline.
 func (d *drive) deadline() *timestamppb.Timestamp {
 	if d.accepted.GetDeadline() == nil {
 		return nil
@@ -358,12 +362,12 @@ func (d *drive) deadline() *timestamppb.Timestamp {
 	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.summary.Clock.Stood, time.Time{}, d.run.Now())))
 }
 
-// drain appends every event of the agent's sequence before it asks for the next.
+// drain calls the agent and appends each event of its sequence before it asks for the next.
 func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 	appending := false
 	defer func() {
 		if appending {
-			return // a panic of the journal is not the agent's
+			return // the panic came from the journal, not from the agent
 		}
 		if p := recover(); p != nil {
 			err = agent.Panicked(d.Log, d.accepted.GetAgent(), p)
@@ -372,7 +376,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 	if err := d.mayCall(ctx, a); err != nil {
 		return err
 	}
-	recording := context.WithoutCancel(ctx) // what was yielded goes on record
+	recording := context.WithoutCancel(ctx) // what was yielded is recorded even if ctx ends
 	for ev, aerr := range a.Process(ctx, d.request()) {
 		if aerr != nil {
 			return aerr
@@ -398,7 +402,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 	return nil
 }
 
-// request is the call as it is on record.
+// request returns the call of the agent, with the recorded events.
 func (d *drive) request() *teamv1.ProcessRequest {
 	acc := d.accepted
 	return &teamv1.ProcessRequest{
@@ -408,10 +412,10 @@ func (d *drive) request() *teamv1.ProcessRequest {
 	}
 }
 
-// wait records that the run waits: for people, or to be resumed.
+// wait records that the run waits for people or for a resume.
 func (d *drive) wait(ctx context.Context) error {
 	d.mu.Lock()
-	d.seen = nil // what was handed over and not recorded is still in the inbox
+	d.seen = nil // what was delivered but not recorded is still in the inbox
 	d.mu.Unlock()
 	w := &teamv1.Waiting{Paused: d.run.Paused()}
 	for _, q := range d.questions() {
@@ -423,8 +427,8 @@ func (d *drive) wait(ctx context.Context) error {
 	return d.commit(ctx)
 }
 
-// park says until when the run waits: the earliest lapse of a question, also while
-// it is paused.
+// park returns how the run is parked: until the earliest expiry of an open question, also while it
+// is paused, or without a time if no question expires.
 func (d *drive) park() a2a.Park {
 	var p a2a.Park
 	for _, q := range d.questions() {

@@ -1,5 +1,5 @@
-// Package faulty puts faults between a store and those who use it: an operation
-// can fail, be done and reported as failed, or hang. For tests.
+// Package faulty wraps a store and injects faults, for tests. An operation can fail, succeed but be
+// reported as failed, or hang.
 package faulty
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Store does what the store in it does, but for the faults of its plan. The operations
-// that have no Op, such as those of catalogs and boards, meet no faults. Safe for
-// concurrent use.
+// Store wraps a store and injects the faults of its plan. Operations without an Op, such as those
+// of catalogs and boards, have no faults. It is safe for concurrent use.
 type Store struct {
 	store.Store
 
@@ -28,14 +27,14 @@ type Store struct {
 	healed chan struct{} // closed by Heal; guarded by mu
 }
 
-// New returns a store without faults.
+// New returns a store without a plan, which injects no faults.
 func New(inner store.Store) *Store {
 	s := &Store{Store: inner}
 	s.Break(nil)
 	return s
 }
 
-// Break puts a plan in force, nil is none, and counts anew.
+// Break sets the plan and resets all counts. A nil plan injects no faults.
 func (s *Store) Break(plan Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +42,7 @@ func (s *Store) Break(plan Plan) {
 	s.fired, s.healed = make(chan struct{}), make(chan struct{})
 }
 
-// Heal ends the faults: what hangs fails at once.
+// Heal removes the plan. Operations that hang fail at once.
 func (s *Store) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,29 +52,29 @@ func (s *Store) Heal() {
 	}
 }
 
-// Faults is how many operations met a fault since Break.
+// Faults returns the number of faults since Break.
 func (s *Store) Faults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
 }
 
-// Calls is how often an operation was asked for since Break.
+// Calls returns the number of calls of an operation since Break.
 func (s *Store) Calls(op Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[op]
 }
 
-// Fired is closed when the plan of the last Break has its first fault.
+// Fired returns a channel that is closed at the first fault since Break.
 func (s *Store) Fired() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fired
 }
 
-// meet decides about an operation. The error is that of a fault that keeps it
-// from being done; after tells what to report once it is done.
+// meet counts a call of an operation and injects its fault. If err is not nil, the operation must
+// not run. If after is not nil, it must be reported once the operation has run.
 func (s *Store) meet(ctx context.Context, op Op) (after, err error) {
 	mode, healed := s.draw(op)
 	broken := fmt.Errorf("%s is broken on purpose: %w", op, a2a.ErrStorage)
@@ -96,7 +95,7 @@ func (s *Store) meet(ctx context.Context, op Op) (after, err error) {
 	return nil, nil
 }
 
-// draw asks the plan.
+// draw counts a call and returns what the plan decides for it.
 func (s *Store) draw(op Op) (Mode, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +175,8 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 	return s.do(ctx, Beat, func() error { return s.Store.Beat(ctx, replica) })
 }
 
-// Claim implements engine.Leases. A claim that is made and reported as failed
-// is lost to its replica.
+// Claim implements engine.Leases. The replica does not learn of runs that are claimed by a call
+// which is reported as failed.
 func (s *Store) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
 	after, err := s.meet(ctx, Claim)
 	if err != nil {
@@ -208,7 +207,7 @@ func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
 	return s.do(ctx, Release, func() error { return s.Store.Suspend(ctx, inner(c), reason) })
 }
 
-// do makes an operation that returns nothing but its error.
+// do calls run as an operation.
 func (s *Store) do(ctx context.Context, op Op, run func() error) error {
 	after, err := s.meet(ctx, op)
 	if err != nil {
@@ -220,7 +219,7 @@ func (s *Store) do(ctx context.Context, op Op, run func() error) error {
 	return after
 }
 
-// first returns the first error that is one.
+// first returns the first error that is not nil.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

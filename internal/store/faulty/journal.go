@@ -7,13 +7,13 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// journal is a claim's journal, with the faults of its store.
+// journal wraps the journal of a claim and injects the faults of its store.
 type journal struct {
 	a2a.Journal
 	store *Store
 }
 
-// inner is a claim as the store behind the faults made it.
+// inner returns a claim as the wrapped store has made it.
 func inner(c a2a.Claim) a2a.Claim {
 	if j, ok := c.Journal.(*journal); ok {
 		c.Journal = j.Journal

@@ -7,7 +7,7 @@ import (
 // Op names an operation of a store or of a journal.
 type Op string
 
-// The operations, those of a journal last.
+// The operations. Those of a journal come last.
 const (
 	Create        Op = "Create"
 	Sent          Op = "Sent"
@@ -30,33 +30,34 @@ const (
 	Inbound       Op = "Inbound"
 )
 
-// Writes are the operations that change what is kept, reads all others.
+// Writes returns the operations that change stored data. All others only read.
 func Writes() []Op {
 	return []Op{Create, Put, PutDefinition, Remember, Beat, Claim, Park, Release, Append, Commit}
 }
 
-// Mode is what a fault does to an operation.
+// Mode is the effect of a fault on an operation.
 type Mode int
 
-// Modes.
+// The modes.
 const (
-	// None is no fault.
+	// None means no fault.
 	None Mode = iota
-	// Fail: it is not done, and reported as failed.
+	// Fail means that the operation is not run and is reported as failed.
 	Fail
-	// Lie: it is done, and reported as failed.
+	// Lie means that the operation is run, but is reported as failed.
 	Lie
-	// Hang: it is not done, and returns when its context ends or the store is healed.
+	// Hang means that the operation is not run, and fails when its context ends or Heal is called.
 	Hang
 )
 
-// String is the mode's name.
+// String returns the name of the mode.
 func (m Mode) String() string { return [...]string{"none", "fail", "lie", "hang"}[m] }
 
-// Plan decides about one operation after the other. It is called under a lock.
+// Plan decides on the fault of each call in turn. It is called with a lock held.
 type Plan func(op Op) Mode
 
-// Always has all of some operations meet a fault; none named are all.
+// Always returns a plan with a fault in every call of the given operations, or of all if none is
+// given.
 func Always(m Mode, ops ...Op) Plan {
 	return func(op Op) Mode {
 		if len(ops) == 0 || slices.Contains(ops, op) {
@@ -66,7 +67,8 @@ func Always(m Mode, ops ...Op) Plan {
 	}
 }
 
-// Kth has only the k-th of some operations meet a fault, from 1; none named are all.
+// Kth returns a plan with a fault in the k-th call of the given operations, or of all if none is
+// given. The first call is number 1.
 func Kth(k int, m Mode, ops ...Op) Plan {
 	n := 0
 	hit := Always(m, ops...)
@@ -81,7 +83,8 @@ func Kth(k int, m Mode, ops ...Op) Plan {
 	}
 }
 
-// From has the k-th of some operations, and every write after it, meet a fault.
+// From returns a plan with a fault in the k-th call of the given operations, if that is a write,
+// and in every later write.
 func From(k int, m Mode, ops ...Op) Plan {
 	var broken bool
 	kth := Kth(k, m, ops...)

@@ -17,27 +17,28 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// boards are those of a Store. The zero value is empty.
+// boards holds the boards of a Store. The zero value is empty.
 type boards struct {
 	mu sync.Mutex
 	by map[board.Key]*boardState // guarded by mu
 }
 
-// boardState is a board. What it holds is never changed, only replaced.
+// boardState is a board. The messages in it are never changed, only replaced.
 type boardState struct {
 	seq    int64
 	items  map[string]*teamv1.WorkItem
-	events []boardRecord // the newest, in order
-	read   map[string]int64
+	events []boardRecord // the newest events, in order
+	// read holds the sequence number up to which each reader has read.
+	read map[string]int64
 }
 
-// boardRecord is an event with the op that it was made by.
+// boardRecord is an event with the op that caused it.
 type boardRecord struct {
 	op    board.Op
 	event *teamv1.BoardEvent
 }
 
-// at returns a board, an empty one where nothing was put on it. The caller holds mu.
+// at returns a board, an empty one if it does not exist. The caller must hold mu.
 func (b *boards) at(k board.Key) *boardState {
 	if s := b.by[k]; s != nil {
 		return s
@@ -45,7 +46,7 @@ func (b *boards) at(k board.Key) *boardState {
 	return &boardState{items: map[string]*teamv1.WorkItem{}, read: map[string]int64{}}
 }
 
-// keep keeps a board. The caller holds mu.
+// keep stores a board. The caller must hold mu.
 func (b *boards) keep(k board.Key, s *boardState) {
 	if b.by == nil {
 		b.by = map[board.Key]*boardState{}
@@ -83,7 +84,7 @@ func (s *Store) ChangeBoard(_ context.Context, k board.Key, op board.Op, f func(
 	return c.Event, nil
 }
 
-// boardView is a board while it is changed.
+// boardView implements board.View for a board while it is changed.
 type boardView struct {
 	*boardState
 	now time.Time
@@ -120,18 +121,18 @@ func (v boardView) Message(seq int64) (*teamv1.BoardMessage, error) {
 	return nil, nil //nolint:nilnil // the contract
 }
 
-// find returns the place of the first event from a sequence on, and whether it is
-// that of the sequence.
+// find returns the index of the first event with at least a sequence number, and whether it has
+// exactly that number.
 func (b *boardState) find(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(b.events, seq, func(r boardRecord, seq int64) int { return cmp.Compare(r.event.GetSeq(), seq) })
 }
 
-// sorted are the items by number.
+// sorted returns the items by number.
 func (b *boardState) sorted() []*teamv1.WorkItem {
 	return slices.SortedFunc(maps.Values(b.items), func(x, y *teamv1.WorkItem) int { return cmp.Compare(x.GetNumber(), y.GetNumber()) })
 }
 
-// now are the items by number as of now; they are the caller's own.
+// now returns the items by number, as of a time. The caller may change them.
 func (b *boardState) now(now time.Time) []*teamv1.WorkItem {
 	items := b.sorted()
 	for i, it := range items {

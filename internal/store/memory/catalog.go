@@ -51,7 +51,7 @@ func (c *entries) has(id string) bool {
 // ChangeCatalog implements catalog.Store.
 func (s *Store) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog
-	s.mu.RLock() // no collaboration can begin meanwhile
+	s.mu.RLock() // no collaboration can begin in the meantime
 	defer s.mu.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Collaborations returns those of an agent that have not ended, of all owners.
+// Collaborations returns the collaborations of an agent that have not ended, of all owners.
 func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.busy[agent]), nil
 }
 
-// free lets the agent of a collaboration that has ended have another one. The caller
-// holds r.mu, so that nobody sees the end before.
+// free allows the agent of a collaboration that has ended to begin another one. The caller must
+// hold r.mu, so that the end is not visible earlier.
 func (s *Store) free(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

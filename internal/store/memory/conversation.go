@@ -15,41 +15,44 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// entriesOf is how many entries of conversations are kept for each finished run that is.
+// entriesOf is how many conversation entries are kept for each finished run that is kept.
 const entriesOf = 4
 
-// conversations are those of all owners. What is beyond a number of entries is
-// forgotten: whole conversations, the ones that were used longest ago.
+// conversations holds the conversations of all owners. Beyond max entries, the least recently used
+// conversations are removed as a whole.
 type conversations struct {
-	max int // entries
+	max int // the maximum number of entries
 
 	mu      sync.Mutex
 	threads map[a2a.Thread]*conversation // guarded by mu, like what it holds
-	used    list.List                    // of *conversation, the last used first; guarded by mu
-	entries int                          // of all; guarded by mu
+	used    list.List                    // of *conversation, most recently used first; guarded by mu
+	entries int                          // the number in all conversations; guarded by mu
 }
 
-// conversation is one of them.
+// conversation is one conversation.
 type conversation struct {
 	thread a2a.Thread
-	place  *list.Element // in the list of the used
-	last   int64         // place of the last entry
-	tasks  map[string]int
-	paths  map[string]*past
+	place  *list.Element // in conversations.used
+	last   int64         // number of the last entry
+	// tasks counts the entries of each task.
+	tasks map[string]int
+	paths map[string]*past
 }
 
-// past is what the agent at a path knows of a conversation.
+// past is what the agent at a path remembers of a conversation.
 type past struct {
-	entries []entryAt // append-only but for its head, so that a reader may keep a part
-	states  []stateAt // likewise; each one whole
+	entries []entryAt // appended to and cut at the head only, so that readers may keep a subslice
+	states  []stateAt // likewise; each one is the whole state
 }
 
+// entryAt is a message with its number in the conversation and the task that it comes from.
 type entryAt struct {
 	n       int64
 	task    string
 	message *a2av1.Message
 }
 
+// stateAt is the state of a conversation from entry n on.
 type stateAt struct {
 	n      int64
 	values map[string]*structpb.Value
@@ -78,7 +81,7 @@ func (s *Store) Recall(_ context.Context, t a2a.Thread, path string, upTo int64)
 	return v.paths[path].upTo(upTo), nil
 }
 
-// upTo is what the past was at a place.
+// upTo returns what the agent remembered after entry n.
 func (p *past) upTo(n int64) a2a.Recollection {
 	var r a2a.Recollection
 	end := sort.Search(len(p.entries), func(i int) bool { return p.entries[i].n > n })
@@ -106,7 +109,7 @@ func (s *Store) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error 
 	for _, by := range e.By {
 		c.entries += v.add(e.Task, by)
 	}
-	for _, by := range e.By { // at the exchange's last place: it is read as a whole
+	for _, by := range e.By { // numbered like the last entry, so that readers see all or nothing
 		if len(by.State) > 0 {
 			v.paths[by.Path].set(v.last, by.State)
 		}
@@ -117,7 +120,8 @@ func (s *Store) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error 
 	return nil
 }
 
-// thread returns a conversation as the last used one. The caller holds mu.
+// thread returns a conversation, which it creates if needed, and marks it as used. The caller must
+// hold mu.
 func (c *conversations) thread(t a2a.Thread) *conversation {
 	v := c.threads[t]
 	if v == nil {
@@ -129,7 +133,7 @@ func (c *conversations) thread(t a2a.Thread) *conversation {
 	return v
 }
 
-// drop forgets a conversation. The caller holds mu.
+// drop removes a conversation. The caller must hold mu.
 func (c *conversations) drop(v *conversation) {
 	c.used.Remove(v.place)
 	delete(c.threads, v.thread)
@@ -138,7 +142,7 @@ func (c *conversations) drop(v *conversation) {
 	}
 }
 
-// add puts a contribution at the end and says how many entries there are more.
+// add appends a contribution and returns by how many entries the conversation has grown.
 func (v *conversation) add(task string, by a2a.Contribution) int {
 	p := v.paths[by.Path]
 	if p == nil {
@@ -160,7 +164,7 @@ func (v *conversation) add(task string, by a2a.Contribution) int {
 	return len(p.entries) - before
 }
 
-// set keeps the state as it is from a place on.
+// set stores the state as changed at entry n.
 func (p *past) set(n int64, changes map[string]*structpb.Value) {
 	var have map[string]*structpb.Value
 	if len(p.states) > 0 {
@@ -176,7 +180,7 @@ func (p *past) set(n int64, changes map[string]*structpb.Value) {
 	}
 }
 
-// forget counts an entry of a task out.
+// forget reduces the number of entries of a task.
 func (v *conversation) forget(task string) {
 	if v.tasks[task]--; v.tasks[task] == 0 {
 		delete(v.tasks, task)

@@ -9,19 +9,20 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// spareDefinition is how long a definition is kept that no run is tied to: who
-// puts one creates a run within that time.
+// spareDefinition is how long a definition without runs is kept. A caller of PutDefinition begins a
+// run within that time.
 const spareDefinition = time.Hour
 
-// definition is what runs are tied to.
+// definition is the definition to which runs are pinned.
 type definition struct {
 	body []byte
-	put  time.Time // last
-	runs int       // that are tied to it
+	put  time.Time // when PutDefinition was last called for it
+	runs int       // number of runs pinned to it
 }
 
-// PutDefinition keeps the content of a definition under its name, as long as runs
-// are tied to it and for an hour after it was last put. What is known is not changed.
+// PutDefinition stores the content of a definition under its revision. It is kept as long as runs
+// are pinned to it, and for an hour after the last call. The content of a known revision is not
+// changed.
 func (s *Store) PutDefinition(_ context.Context, revision string, body []byte) error {
 	now := s.clock()
 	s.mu.Lock()
@@ -40,7 +41,7 @@ func (s *Store) PutDefinition(_ context.Context, revision string, body []byte) e
 	return nil
 }
 
-// Definition returns the content of a definition. a2a.ErrNotFound.
+// Definition returns the content of a definition. The error is a2a.ErrNotFound.
 func (s *Store) Definition(_ context.Context, revision string) ([]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -51,7 +52,7 @@ func (s *Store) Definition(_ context.Context, revision string) ([]byte, error) {
 	return slices.Clone(d.body), nil
 }
 
-// tie counts a new run for the definition that it is tied to. The caller holds mu.
+// tie pins a new run to its definition, if that is known. The caller must hold mu.
 func (s *Store) tie(r *run, acc *teamv1.Accepted) {
 	if r.tied = s.definitions[acc.GetPins().GetRevisions()[acc.GetAgent()]]; r.tied != nil {
 		r.tied.runs++

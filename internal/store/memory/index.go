@@ -10,16 +10,16 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// entry is a listed task as its last status change left it. It never changes;
-// a new status makes a new one.
+// entry is a listed task as of its last status change. It never changes; a new status makes a new
+// entry.
 type entry struct {
-	at    int64 // of the status, in ns of the Unix epoch
+	at    int64 // status time, in nanoseconds since the Unix epoch
 	id    string
 	state a2av1.TaskState
 	run   *run
 }
 
-// before orders entries newest status first, then by falling id.
+// before orders entries by status time and then by id, both descending.
 func before(a, b *entry) bool {
 	if a.at != b.at {
 		return a.at > b.at
@@ -27,16 +27,18 @@ func before(a, b *entry) bool {
 	return a.id > b.id
 }
 
+// tree holds entries in the order of before.
 type tree = btree.BTreeG[*entry]
 
-// group is a set of tasks that is kept in order: all of an owner, or those of
-// one agent, context or state.
+// group identifies a set of tasks that is kept in order: all tasks of an owner, or those with one
+// agent, context or state.
 type group struct {
 	by    groupBy
 	value string
 	state a2av1.TaskState
 }
 
+// groupBy is the property that the tasks of a group share.
 type groupBy uint8
 
 const (
@@ -46,14 +48,15 @@ const (
 	byState
 )
 
-// index holds the listed tasks of one owner, in order, for each group that has any.
+// index holds the listed tasks of one owner, in order, for each group that is not empty.
 type index map[group]*tree
 
-// groups returns the groups of an entry.
+// groups returns the groups that an entry belongs to.
 func (e *entry) groups() [4]group {
 	return [4]group{{by: byAll}, {by: byAgent, value: e.run.agent}, {by: byContext, value: e.run.context}, {by: byState, state: e.state}}
 }
 
+// add adds an entry to its groups.
 func (x index) add(e *entry) {
 	for _, g := range e.groups() {
 		t := x[g]
@@ -65,6 +68,7 @@ func (x index) add(e *entry) {
 	}
 }
 
+// remove removes an entry from its groups.
 func (x index) remove(e *entry) {
 	for _, g := range e.groups() {
 		t := x[g]
@@ -78,8 +82,8 @@ func (x index) remove(e *entry) {
 	}
 }
 
-// narrowest returns the smallest group that holds all tasks of a filter, nil
-// when one of them is empty, and whether it holds no others, time apart.
+// narrowest returns the smallest group that contains all tasks of a filter, nil if there are none.
+// exact reports whether it contains no others, apart from the filter's time.
 func (x index) narrowest(f a2a.Filter) (t *tree, exact bool) {
 	groups := []group{{by: byAll}}
 	if f.Agent != "" {
@@ -102,14 +106,14 @@ func (x index) narrowest(f a2a.Filter) (t *tree, exact bool) {
 	return t, len(groups) <= 2
 }
 
-// matches reports whether a filter selects an entry, time apart.
+// matches reports whether a filter selects an entry, apart from the filter's time.
 func (e *entry) matches(f a2a.Filter) bool {
 	return (f.Agent == "" || f.Agent == e.run.agent) &&
 		(f.ContextID == "" || f.ContextID == e.run.context) &&
 		(f.State == a2av1.TaskState_TASK_STATE_UNSPECIFIED || f.State == e.state)
 }
 
-// count returns how many tasks a filter selects.
+// count returns the number of tasks that a filter selects.
 func (x index) count(f a2a.Filter) int {
 	t, exact := x.narrowest(f)
 	if t == nil {
@@ -127,8 +131,8 @@ func (x index) count(f a2a.Filter) int {
 	})
 }
 
-// scan visits what a filter selects after an entry, in order; nil is from the
-// beginning.
+// scan calls visit for the entries that a filter selects, in order, until visit returns false. It
+// begins after the entry after, or with the first one if that is nil.
 func (x index) scan(f a2a.Filter, after *entry, visit func(*entry) bool) {
 	t, _ := x.narrowest(f)
 	if t == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// journal is one claim's access to its run. Once the claim is given up, or
-// another one made, it refuses everything with agent.ErrFenced.
+// journal is the access of one claim to its run. After the claim was released, or another one was
+// made, it returns agent.ErrFenced.
 type journal struct {
 	store *Store
 	run   *run
@@ -20,7 +20,7 @@ type journal struct {
 	wake  chan struct{}
 }
 
-// held refuses a claim that is over. The caller holds run.mu.
+// held returns an error if the claim is no longer valid. The caller must hold run.mu.
 func (j *journal) held() error {
 	if !j.run.claimed || j.run.epoch != j.epoch {
 		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.run.root, agent.ErrFenced)
@@ -28,7 +28,7 @@ func (j *journal) held() error {
 	return nil
 }
 
-// Load returns the events on record, without streamed text, which no replay needs.
+// Load returns the recorded events without streamed text, which no replay needs.
 func (j *journal) Load(context.Context) ([]*teamv1.Event, error) {
 	j.run.mu.Lock()
 	defer j.run.mu.Unlock()
@@ -45,8 +45,8 @@ func (j *journal) Load(context.Context) ([]*teamv1.Event, error) {
 	return events, nil
 }
 
-// Append puts events on record, all or none. They can be read at once; the
-// store keeps them, so nobody changes them afterwards.
+// Append records events, either all of them or none. They are visible at once. The store keeps
+// them, so they must not be changed afterwards.
 func (j *journal) Append(_ context.Context, events ...*teamv1.Event) error {
 	ended, err := j.append(events)
 	if ended {
@@ -55,7 +55,7 @@ func (j *journal) Append(_ context.Context, events ...*teamv1.Event) error {
 	return err
 }
 
-// append reports whether the events ended the run.
+// append records events and reports whether they ended the run.
 func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	r := j.run
 	r.mu.Lock()
@@ -81,14 +81,15 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	return r.ended, nil
 }
 
-// Commit confirms that the claim still holds: what was appended is as durable as memory is.
+// Commit returns an error if the claim is no longer valid. Appended events are already as durable
+// as memory can be.
 func (j *journal) Commit(context.Context) error {
 	j.run.mu.Lock()
 	defer j.run.mu.Unlock()
 	return j.held()
 }
 
-// Inbound returns copies of the inbox rows that no event has named yet, in order.
+// Inbound returns copies of the inbox rows that no event has recorded, in order.
 func (j *journal) Inbound(context.Context) ([]*teamv1.Inbound, error) {
 	j.run.mu.Lock()
 	defer j.run.mu.Unlock()
@@ -102,5 +103,5 @@ func (j *journal) Inbound(context.Context) ([]*teamv1.Inbound, error) {
 	return rows, nil
 }
 
-// Wake receives when the inbox may have changed.
+// Wake returns a channel that receives when the inbox may have changed.
 func (j *journal) Wake() <-chan struct{} { return j.wake }

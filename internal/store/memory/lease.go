@@ -13,14 +13,13 @@ import (
 // Now returns the store's time.
 func (s *Store) Now() time.Time { return s.clock() }
 
-// Lease is without end: a replica that goes takes the store with it.
+// Lease returns 0: leases do not expire, because the store exits with its only replica.
 func (s *Store) Lease() time.Duration { return 0 }
 
-// Beat does nothing.
+// Beat does nothing, because leases do not expire.
 func (s *Store) Beat(context.Context, string) error { return nil }
 
-// Claim takes up to limit due runs. A claim needs no lease that runs out: its
-// owner is this process, which takes the store with it when it goes.
+// Claim claims up to limit due runs.
 func (s *Store) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {
 	now := s.clock()
 	for len(claims) < limit {
@@ -35,11 +34,11 @@ func (s *Store) Claim(_ context.Context, _ string, limit int) (claims []a2a.Clai
 	return claims, s.due.next(), nil
 }
 
-// claim opens a new epoch of a run unless it is driven or has ended.
+// claim begins a new epoch of a run, unless the run is claimed or has ended.
 func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.due.remove(r) // an input may have put it back since it was popped
+	s.due.remove(r) // an input may have queued it again after it was popped
 	if r.claimed || r.ended {
 		return a2a.Claim{}, false
 	}
@@ -50,7 +49,7 @@ func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	return a2a.Claim{Root: r.root, Owner: r.owner, Epoch: r.epoch, Journal: j}, true
 }
 
-// Park releases a run as its drive left it.
+// Park implements engine.Leases.
 func (s *Store) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	return s.giveUp(c, func(r *run) error {
 		if p.Done && !r.ended {
@@ -67,7 +66,7 @@ func (s *Store) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	})
 }
 
-// Release releases a run that has not come to a stop.
+// Release implements engine.Leases.
 func (s *Store) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 	if at.IsZero() {
 		at = s.clock()
@@ -80,8 +79,8 @@ func (s *Store) Release(_ context.Context, c a2a.Claim, at time.Time) error {
 	})
 }
 
-// Suspend releases a run that must not be retried until an input arrives for it. Until
-// then readers of the task see reason.
+// Suspend releases a run that must not be retried until an input arrives for it. Until then,
+// readers of the task see reason.
 func (s *Store) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 	return s.giveUp(c, func(r *run) error {
 		r.parked = reason
@@ -89,7 +88,7 @@ func (s *Store) Suspend(_ context.Context, c a2a.Claim, reason string) error {
 	})
 }
 
-// giveUp ends a claim unless settle refuses.
+// giveUp ends a claim, unless settle returns an error.
 func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.store != s {
@@ -107,13 +106,14 @@ func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 	return nil
 }
 
-// dueQueue holds the runs to be claimed, by time. Its lock is taken last.
+// dueQueue holds the runs to be claimed, ordered by due time. No other lock may be acquired while
+// its lock is held.
 type dueQueue struct {
 	mu   sync.Mutex
 	runs dueHeap // guarded by mu
 }
 
-// set makes a run due at a time, whatever it was before.
+// set sets when a run is due.
 func (q *dueQueue) set(r *run, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,7 +125,7 @@ func (q *dueQueue) set(r *run, at time.Time) {
 	heap.Push(&q.runs, r)
 }
 
-// remove makes a run not due.
+// remove removes a run from the queue, if it is queued.
 func (q *dueQueue) remove(r *run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,7 +134,7 @@ func (q *dueQueue) remove(r *run) {
 	}
 }
 
-// pop takes the run that has been due longest, or nil.
+// pop removes and returns the run that has been due longest, nil if none is due.
 func (q *dueQueue) pop(now time.Time) *run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +144,7 @@ func (q *dueQueue) pop(now time.Time) *run {
 	return heap.Pop(&q.runs).(*run)
 }
 
-// next returns when the first run is due; zero is never.
+// next returns when the first run is due, the zero time if there is none.
 func (q *dueQueue) next() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +154,7 @@ func (q *dueQueue) next() time.Time {
 	return q.runs[0].dueAt
 }
 
-// dueHeap is a container/heap that keeps each run's place in it.
+// dueHeap implements heap.Interface. It maintains run.place.
 type dueHeap []*run
 
 func (h dueHeap) Len() int           { return len(h) }
@@ -165,14 +165,14 @@ func (h dueHeap) Swap(i, j int) {
 	h[i].place, h[j].place = i+1, j+1
 }
 
-// Push adds a *run at the end.
+// Push appends a *run.
 func (h *dueHeap) Push(x any) {
 	r := x.(*run)
 	*h = append(*h, r)
 	r.place = len(*h)
 }
 
-// Pop takes the last.
+// Pop removes and returns the last run.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	r := (*h)[last]

@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// List returns a page of the owner's root tasks. A task whose status changes
-// between two pages moves to the front of the order.
+// List returns a page of the owner's root tasks. A task whose status changes between two pages
+// moves to the front of the list.
 func (s *Store) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
 	now := s.clock()
 	c, err := s.tokens.Open(owner, f, now)
@@ -22,7 +22,7 @@ func (s *Store) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, e
 	}
 	entries, c := s.page(owner, f, size, c)
 	page := a2a.Page{Total: c.Total}
-	n := 0 // of the entries that the page deals with
+	n := 0 // number of entries processed
 	for ; n < min(len(entries), size); n++ {
 		t, _ := entries[n].run.snapshot(true)
 		if f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED && t.GetStatus().GetState() != f.State {
@@ -39,7 +39,7 @@ func (s *Store) List(_ context.Context, owner string, f a2a.Filter) (a2a.Page, e
 	return page, nil
 }
 
-// page returns up to one entry more than a page holds, and counts on the first page.
+// page returns up to one entry more than fit on a page. On the first page it also counts all tasks.
 func (s *Store) page(owner string, f a2a.Filter, size int, c store.Cursor) ([]*entry, store.Cursor) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -61,8 +61,7 @@ func (s *Store) page(owner string, f a2a.Filter, size int, c store.Cursor) ([]*e
 	return entries, c
 }
 
-// relist moves a run in its owner's index when its status has changed. The
-// caller holds r.mu.
+// relist moves a run in its owner's index if its status has changed. The caller must hold r.mu.
 func (s *Store) relist(r *run) {
 	if !r.fold.Visible() || r.entry != nil && r.entry.at == r.fold.StatusAt().UnixNano() && r.entry.state == r.fold.State() {
 		return
@@ -72,8 +71,8 @@ func (s *Store) relist(r *run) {
 	s.list(r)
 }
 
-// list puts a visible run into its owner's index. The caller holds mu, and r.mu
-// or the only reference to r.
+// list adds a visible run to its owner's index. The caller must hold mu, and also r.mu or the only
+// reference to r.
 func (s *Store) list(r *run) {
 	if !r.fold.Visible() {
 		return

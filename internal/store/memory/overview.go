@@ -8,7 +8,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Runs returns how far the owner's roots have come that callers can see.
+// Runs returns the progress of the owner's visible roots.
 func (s *Store) Runs(_ context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
 	var marks []a2a.RunMark
 	for _, e := range s.selected(owner, f) {
@@ -21,7 +21,7 @@ func (s *Store) Runs(_ context.Context, owner string, f a2a.RunFilter) ([]a2a.Ru
 	return marks, nil
 }
 
-// Collaborating returns ids of the owner's roots that were begun with a brief.
+// Collaborating returns the ids of the owner's roots that were begun with a brief.
 func (s *Store) Collaborating(_ context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -44,8 +44,8 @@ func (s *Store) Collaborating(_ context.Context, owner string, f a2a.RootFilter)
 	return ids, nil
 }
 
-// selected returns the index entries of a filter. Their runs are not locked: that
-// comes before mu, never after.
+// selected returns the index entries that a filter selects. It does not lock their runs, because
+// the lock of a run must not be acquired while mu is held.
 func (s *Store) selected(owner string, f a2a.RunFilter) []*entry {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// push is a configuration that is kept.
+// push is a stored configuration.
 type push struct {
 	a2a.Push
 	root  string
@@ -23,22 +23,24 @@ type push struct {
 	dead  []a2a.DeadPush
 }
 
-// pushes are the configurations of all tasks. The lock is taken last.
+// pushes holds the configurations of all tasks. No other lock may be acquired while its lock is
+// held.
 type pushes struct {
 	wake chan struct{}
 
 	mu     sync.Mutex
-	epoch  int64              // the last one that any of them got; guarded by mu
-	byRoot map[string][]*push // by task and id; guarded by mu
-	live   map[string]int     // that may still be told something, by owner; guarded by mu
-	due    map[*push]struct{} // those with a time; guarded by mu
+	epoch  int64              // the latest epoch of any configuration; guarded by mu
+	byRoot map[string][]*push // sorted by task and id; guarded by mu
+	live   map[string]int     // number of configurations that have not ended, by owner; guarded by mu
+	due    map[*push]struct{} // configurations with a due time; guarded by mu
 }
 
+// newPushes returns an empty set.
 func newPushes() pushes {
 	return pushes{wake: make(chan struct{}, 1), byRoot: map[string][]*push{}, live: map[string]int{}, due: map[*push]struct{}{}}
 }
 
-// put keeps a configuration of a run.
+// put stores a configuration of a run.
 func (s *pushes) put(p a2a.Push, root string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,14 +75,14 @@ func (s *pushes) put(p a2a.Push, root string, now time.Time) error {
 	return nil
 }
 
-// next is an epoch that no claim has had, also of what was deleted. The caller
-// holds mu.
+// next returns an epoch that no claim has had, not even one of a deleted configuration. The caller
+// must hold mu.
 func (s *pushes) next() int64 {
 	s.epoch++
 	return s.epoch
 }
 
-// find returns a configuration, nil without one. The caller holds mu.
+// find returns a configuration, nil if it does not exist. The caller must hold mu.
 func (s *pushes) find(root, task, id string) *push {
 	for _, p := range s.byRoot[root] {
 		if p.Task.ID == task && p.Config.GetId() == id {
@@ -90,7 +92,7 @@ func (s *pushes) find(root, task, id string) *push {
 	return nil
 }
 
-// set makes a configuration due, at the zero time idle. The caller holds mu.
+// set sets when a configuration is due; the zero time makes it idle. The caller must hold mu.
 func (s *pushes) set(p *push, at time.Time) {
 	p.due = at
 	if at.IsZero() {
@@ -100,7 +102,7 @@ func (s *pushes) set(p *push, at time.Time) {
 	s.due[p] = struct{}{}
 }
 
-// wakeIdle makes those of a run due that something has happened for.
+// wakeIdle makes the idle configurations of a run due, because the run has new events.
 func (s *pushes) wakeIdle(root string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +114,7 @@ func (s *pushes) wakeIdle(root string, now time.Time) {
 	}
 }
 
-// drop forgets those of a run.
+// drop removes the configurations of a run.
 func (s *pushes) drop(root string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +124,7 @@ func (s *pushes) drop(root string) {
 	delete(s.byRoot, root)
 }
 
-// forget takes a configuration out of what is counted and due. The caller holds mu.
+// forget removes a configuration from due and live. The caller must hold mu.
 func (s *pushes) forget(p *push) {
 	delete(s.due, p)
 	if !p.Ended {
@@ -130,14 +132,15 @@ func (s *pushes) forget(p *push) {
 	}
 }
 
-// over counts one less that may be told something. The caller holds mu.
+// over reduces the number of the owner's configurations that have not ended. The caller must hold
+// mu.
 func (s *pushes) over(p *push) {
 	if s.live[p.Task.Owner]--; s.live[p.Task.Owner] == 0 {
 		delete(s.live, p.Task.Owner)
 	}
 }
 
-// PutPush keeps a configuration, in the place of the one with its id.
+// PutPush stores a configuration, and replaces the one with the same id.
 func (s *Store) PutPush(_ context.Context, p a2a.Push) error {
 	r, _, err := s.find(p.Task)
 	if err != nil {
@@ -148,18 +151,18 @@ func (s *Store) PutPush(_ context.Context, p a2a.Push) error {
 	return s.keep(r, p)
 }
 
-// keep keeps a configuration of a run. The caller holds r.mu.
+// keep stores a configuration of a run. The caller must hold r.mu.
 func (s *Store) keep(r *run, p a2a.Push) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.runs[r.root] != r { // dropped meanwhile
+	if s.runs[r.root] != r { // the run was dropped in the meantime
 		return a2a.ErrNotFound
 	}
 	r.pushed = true
 	return s.pushes.put(p, r.root, s.clock())
 }
 
-// Push returns a configuration of a task.
+// Push returns a configuration of a task. The error is a2a.ErrNotFound if it does not exist.
 func (s *Store) Push(_ context.Context, k a2a.Key, id string) (a2a.Push, error) {
 	r, _, err := s.find(k)
 	if err != nil {
@@ -173,7 +176,8 @@ func (s *Store) Push(_ context.Context, k a2a.Key, id string) (a2a.Push, error) 
 	return a2a.Push{}, a2a.ErrNotFound
 }
 
-// ListPushes returns configurations of a task, by id, behind an id.
+// ListPushes returns at most limit configurations of a task, ordered by id, with ids greater than
+// after.
 func (s *Store) ListPushes(_ context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
 	r, _, err := s.find(k)
 	if err != nil {
@@ -190,7 +194,7 @@ func (s *Store) ListPushes(_ context.Context, k a2a.Key, after string, limit int
 	return list, nil
 }
 
-// DeletePush deletes a configuration and what was given up of it.
+// DeletePush deletes a configuration and its undeliverable notifications.
 func (s *Store) DeletePush(_ context.Context, k a2a.Key, id string) error {
 	r, _, err := s.find(k)
 	if err != nil {
@@ -208,7 +212,8 @@ func (s *Store) DeletePush(_ context.Context, k a2a.Key, id string) error {
 	return nil
 }
 
-// DeadPushes returns the notifications of a task that were given up.
+// DeadPushes returns the newest undeliverable notifications of a task, at most limit, and their
+// total number.
 func (s *Store) DeadPushes(_ context.Context, k a2a.Key, limit int) (list []a2a.DeadPush, total int, err error) {
 	r, _, err := s.find(k)
 	if err != nil {
@@ -227,10 +232,10 @@ func (s *Store) DeadPushes(_ context.Context, k a2a.Key, limit int) (list []a2a.
 	return list[:min(len(list), limit)], len(list), nil
 }
 
-// PushWake receives when something may be due that was not.
+// PushWake returns a channel that receives when a configuration may have become due.
 func (s *Store) PushWake() <-chan struct{} { return s.pushes.wake }
 
-// ClaimPushes takes configurations that are due, for a lease.
+// ClaimPushes claims at most limit due configurations for the duration lease.
 func (s *Store) ClaimPushes(_ context.Context, limit int, lease time.Duration) (claims []a2a.PushClaim, next time.Time, err error) {
 	now := s.clock()
 	s.pushes.mu.Lock()
@@ -257,8 +262,8 @@ func (s *Store) ClaimPushes(_ context.Context, limit int, lease time.Duration) (
 	return claims, next, nil
 }
 
-// claimed returns the configuration of a claim, nil when it was lost. The caller
-// holds pushes.mu.
+// claimed returns the configuration of a claim, nil if the claim is no longer valid. The caller
+// must hold pushes.mu.
 func (s *pushes) claimed(root string, c a2a.PushClaim) *push {
 	if p := s.find(root, c.Task.ID, c.Config.GetId()); p != nil && p.epoch == c.Epoch {
 		return p
@@ -266,18 +271,19 @@ func (s *pushes) claimed(root string, c a2a.PushClaim) *push {
 	return nil
 }
 
-// HoldsPush reports whether a claim is still its holder's.
+// HoldsPush reports whether a claim is still valid.
 func (s *Store) HoldsPush(_ context.Context, c a2a.PushClaim) (bool, error) {
 	r, _, err := s.find(c.Task)
 	if err != nil {
-		return false, nil // it went with its task
+		return false, nil // the configuration was dropped with its task
 	}
 	s.pushes.mu.Lock()
 	defer s.pushes.mu.Unlock()
 	return s.pushes.claimed(r.root, c) != nil, nil
 }
 
-// SettlePush puts a step on record.
+// SettlePush records the result of one delivery step of a claim. The error is a2a.ErrPushLost if
+// the claim is no longer valid.
 func (s *Store) SettlePush(_ context.Context, c a2a.PushClaim, step a2a.PushStep) error {
 	lost := fmt.Errorf("push configuration %s of %s: %w", c.Config.GetId(), c.Task.ID, a2a.ErrPushLost)
 	r, _, err := s.find(c.Task)

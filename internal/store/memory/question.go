@@ -53,12 +53,12 @@ func (s *Store) Root(_ context.Context, account, id string) (a2a.Key, error) {
 	return a2a.Key{Owner: r.owner, ID: id}, nil
 }
 
-// asks reports whether a filter's roles may answer what an event asks.
+// asks reports whether an event asks a question that one of the filter's roles may answer.
 func asks(ev *teamv1.Event, f a2a.QuestionFilter) bool {
 	return slices.ContainsFunc(store.RolesOf(ev), func(r string) bool { return f.EveryRole || slices.Contains(f.Roles, r) })
 }
 
-// reask notes whether a run has questions that roles may answer. The caller holds r.mu.
+// reask updates whether a run has open questions for roles. The caller must hold r.mu.
 func (s *Store) reask(r *run) {
 	asking := slices.ContainsFunc(r.asking.Open(), func(q *fold.Question) bool { return len(store.RolesOf(q.Event)) > 0 })
 	if asking == r.listedAsking {

@@ -13,22 +13,23 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// decodedRuns is how many finished runs keep their events as messages: those that finished
-// last, whose readers are still to come.
+// decodedRuns is how many finished runs keep their events as messages. These are the runs that
+// finished last, which are the most likely to be read.
 const decodedRuns = 64
 
-// record holds the events of a run: as messages, or packed. Events are only added, so a
-// copy stays valid as a prefix.
+// record holds the events of a run, either as messages or encoded. Events are only added, so that a
+// copy of a record stays valid as a prefix.
 type record struct {
 	events []*teamv1.Event
-	packed []byte // encoded events, each behind its length; instead of events
-	count  int64  // of the packed events
+	packed []byte // used instead of events: the encoded events, each preceded by its length
+	count  int64  // number of events in packed
 }
 
-// len returns how many events there are.
+// len returns the number of events.
 func (r *record) len() int64 { return r.count + int64(len(r.events)) }
 
-// after returns the events after a sequence. Those of a packed record are the caller's own.
+// after returns the events after a sequence number. The caller may change those of a packed record,
+// but no others.
 func (r record) after(seq int64) iter.Seq[*teamv1.Event] {
 	if r.packed == nil {
 		return slices.Values(r.events[min(max(seq, 0), r.len()):])
@@ -42,7 +43,7 @@ func (r record) after(seq int64) iter.Seq[*teamv1.Event] {
 				continue
 			}
 			ev := &teamv1.Event{}
-			if proto.Unmarshal(one, ev) != nil || !yield(ev) { // it cannot fail: pack has encoded it
+			if proto.Unmarshal(one, ev) != nil || !yield(ev) { // cannot fail: pack has encoded it
 				return
 			}
 		}
@@ -57,8 +58,8 @@ func (r *record) all() []*teamv1.Event {
 	return slices.AppendSeq(make([]*teamv1.Event, 0, r.count), r.after(0))
 }
 
-// pack encodes the events of a record that nothing is added to any more. One that cannot
-// be encoded, as it has a text that is not UTF-8, stays as it is.
+// pack encodes the events of a record that is complete. It does nothing if an event cannot be
+// encoded, for example because of a text that is not valid UTF-8.
 func (r *record) pack() {
 	sizes := make([]uint64, len(r.events))
 	total := 0
@@ -78,13 +79,13 @@ func (r *record) pack() {
 	*r = record{packed: packed, count: int64(len(r.events))}
 }
 
-// ending is the fold of a run that has ended and is packed: nothing changes any more.
+// ending is the fold of a run that has ended and was packed. It never changes.
 type ending struct {
 	state    a2av1.TaskState
 	at       time.Time
 	visible  bool
 	terminal bool
-	task     []byte // encoded
+	task     []byte // encoded task
 }
 
 func (*ending) Apply(*teamv1.Event)      {}
@@ -93,13 +94,14 @@ func (e *ending) StatusAt() time.Time    { return e.at }
 func (e *ending) Visible() bool          { return e.visible }
 func (e *ending) Terminal() bool         { return e.terminal }
 
+// Task decodes the task.
 func (e *ending) Task() *a2av1.Task {
 	t := &a2av1.Task{}
-	_ = proto.Unmarshal(e.task, t) // it cannot fail: pack has encoded it
+	_ = proto.Unmarshal(e.task, t) // cannot fail, because pack has encoded it
 	return t
 }
 
-// pack makes a run that has ended small: its events and its task are encoded.
+// pack reduces the size of a run that has ended by encoding its events and its task.
 func (r *run) pack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

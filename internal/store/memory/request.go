@@ -9,11 +9,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// requestKey identifies a request that may be repeated: a sender's message to an agent,
-// or an input that belongs to one root.
+// requestKey identifies a request that may be repeated: a sender's message to an agent, or an input
+// for one root task.
 type requestKey struct{ owner, agent, root, id string }
 
-// request is what became of it.
+// request is the result of a request.
 type request struct {
 	root   string
 	n      int64 // inbox row; 0 for a task
@@ -21,14 +21,14 @@ type request struct {
 	at     time.Time
 }
 
-// expiry is when a request is forgotten.
+// expiry is when a request may be removed.
 type expiry struct {
 	key requestKey
 	at  time.Time
 }
 
-// putKey is the key of an input. One with a digest is its sender's, as the id of a
-// message is; another one's is the root's.
+// putKey returns the key of an input. An input with a digest is identified by its sender, like the
+// id of a message, and an input without one by its root task.
 func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
@@ -36,8 +36,8 @@ func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	return requestKey{owner: store.Sender(r.owner, in), agent: store.AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
 }
 
-// again returns what became of a request that is made again; root, where set,
-// is the task that it must have been made of.
+// again returns the result of a request that is repeated. The error is a2a.ErrReused if the request
+// differs, or if root is set and the request was for another root task.
 func (q request) again(root string, digest []byte) (string, int64, error) {
 	if !bytes.Equal(q.digest, digest) || root != "" && q.root != root {
 		return "", 0, a2a.ErrReused
@@ -45,7 +45,7 @@ func (q request) again(root string, digest []byte) (string, int64, error) {
 	return q.root, q.n, nil
 }
 
-// known returns what became of an input that was put before.
+// known returns the result of an input that was put before.
 func (s *Store) known(r *run, key requestKey, digest []byte, now time.Time) (n int64, existed bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -57,21 +57,21 @@ func (s *Store) known(r *run, key requestKey, digest []byte, now time.Time) (n i
 	return n, err == nil, err
 }
 
-// request finds a request within its window. The caller holds mu.
+// request returns a request that was made within its window. The caller must hold mu.
 func (s *Store) request(key requestKey, now time.Time) (request, bool) {
 	q, ok := s.requests[key]
 	return q, ok && key.id != "" && now.Sub(q.at) < store.Window(key.id, s.deduplicate)
 }
 
-// remember keeps a request for its window, and forgets those whose is over. The
-// caller holds mu.
+// remember stores a request for its window, and removes those whose window has passed. The caller
+// must hold mu.
 func (s *Store) remember(r *run, key requestKey, q request, now time.Time) {
 	for len(s.expiries) > 0 && now.Sub(s.expiries[0].at) >= max(store.RequestWindow, s.deduplicate) {
 		s.expire(s.expiries[0])
 		s.expiries[0] = expiry{}
 		s.expiries = s.expiries[1:]
 	}
-	if key.id == "" || s.runs[r.root] != r { // dropped meanwhile
+	if key.id == "" || s.runs[r.root] != r { // the run was dropped in the meantime
 		return
 	}
 	q.at = now
@@ -80,23 +80,23 @@ func (s *Store) remember(r *run, key requestKey, q request, now time.Time) {
 	s.expiries = append(s.expiries, expiry{key: key, at: now})
 }
 
-// expire forgets a request unless it was made anew since. The caller holds mu.
+// expire removes a request, unless it was made again since then. The caller must hold mu.
 func (s *Store) expire(e expiry) {
 	if q, ok := s.requests[e.key]; ok && q.at.Equal(e.at) {
 		delete(s.requests, e.key)
 	}
 }
 
-// retire counts a run as finished, packs one that finished before, and drops the oldest
-// beyond what is kept.
+// retire adds a run to the finished ones, encodes the events of an earlier one, and drops the
+// oldest runs beyond the limit.
 func (s *Store) retire(r *run) {
 	if old := s.finish(r); old != nil {
 		old.pack()
 	}
 }
 
-// finish counts a run as finished and drops the oldest beyond what is kept. It returns the
-// run whose events are to be packed, nil if there is none.
+// finish adds a run to the finished ones and drops the oldest beyond the limit. It returns the run
+// whose events are to be encoded, nil if there is none.
 func (s *Store) finish(r *run) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Store) finish(r *run) *run {
 	return nil
 }
 
-// drop forgets a finished run with everything. The caller holds mu.
+// drop removes a finished run with everything that belongs to it. The caller must hold mu.
 func (s *Store) drop(r *run) {
 	delete(s.runs, r.root)
 	s.pushes.drop(r.root)

@@ -15,37 +15,37 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// run is one root task: its journal, its inbox, who drives it and who watches it.
+// run is one root task: its journal, its inbox, its claim and its watchers.
 type run struct {
 	root, owner, agent, context string // never change
 
 	mu       sync.Mutex
 	record   record                  // guarded by mu
-	bytes    int64                   // of events as they were given, encoded; guarded by mu
-	last     time.Time               // of the last event; guarded by mu
-	times    []timestamppb.Timestamp // for the next events, made some at a time; guarded by mu
-	fold     Fold                    // of the root; guarded by mu
-	ended    bool                    // the root's end is on record; guarded by mu
+	bytes    int64                   // encoded size of the events as they were appended; guarded by mu
+	last     time.Time               // time of the last event; guarded by mu
+	times    []timestamppb.Timestamp // allocated in advance for the next events; guarded by mu
+	fold     Fold                    // fold of the root; guarded by mu
+	ended    bool                    // the end of the root is recorded; guarded by mu
 	asking   fold.Questions          // guarded by mu
 	inbox    []*teamv1.Inbound
-	inboxN   int64                      // of the last row; guarded by mu, like inbox
+	inboxN   int64                      // number of the last inbox row; guarded by mu, like inbox
 	watchers map[chan struct{}]struct{} // guarded by mu
-	epoch    int64                      // of the last claim; guarded by mu
-	claimed  bool                       // somebody drives it; guarded by mu
-	wake     chan struct{}              // of the last claim; guarded by mu
-	parked   string                     // why the run is parked, see Suspend; empty: it is not; guarded by mu
+	epoch    int64                      // epoch of the last claim; guarded by mu
+	claimed  bool                       // there is a claim; guarded by mu
+	wake     chan struct{}              // of the last claim, see journal.Wake; guarded by mu
+	parked   string                     // the reason, see Suspend; empty if not parked; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
-	listedAsking bool // it is in Store.asking; guarded by mu
+	listedAsking bool // the run is in Store.asking; guarded by mu
 
 	briefed  bool         // begun with a brief; never changes
 	entry    *entry       // in the owner's index; written under mu and Store.mu
 	requests []requestKey // guarded by Store.mu
-	collab   bool         // it counts as a collaboration until it ends; never changes
-	tied     *definition  // nil is none; guarded by Store.mu, like what it holds
+	collab   bool         // counts as a collaboration until it ends; never changes
+	tied     *definition  // its definition; nil if unknown; guarded by Store.mu, like what it holds
 
 	dueAt time.Time // guarded by dueQueue.mu
-	place int       // in the queue, from 1; 0 is not there; guarded by dueQueue.mu
+	place int       // position in the queue, starting at 1; 0 if not queued; guarded by dueQueue.mu
 }
 
 // newRun returns a run with its first event.
@@ -60,7 +60,7 @@ func (s *Store) newRun(n a2a.New, now time.Time) *run {
 	return r
 }
 
-// extend appends events that were found to fit, of a size. The caller holds mu.
+// extend appends events that were admitted. size is their encoded size. The caller must hold mu.
 func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	if now.Before(r.last) {
 		now = r.last
@@ -79,7 +79,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	}
 }
 
-// stamp returns a time for events. The caller holds mu.
+// stamp returns now as a timestamp for events. The caller must hold mu.
 func (r *run) stamp(now time.Time) *timestamppb.Timestamp {
 	if len(r.times) == 0 {
 		r.times = make([]timestamppb.Timestamp, 16)
@@ -90,7 +90,7 @@ func (r *run) stamp(now time.Time) *timestamppb.Timestamp {
 	return at
 }
 
-// add gives an event its place. The caller holds mu.
+// add appends an event. The caller must hold mu.
 func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	ev.Seq, ev.Time = r.record.len()+1, at
 	r.record.events = append(r.record.events, ev)
@@ -102,8 +102,8 @@ func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	}
 }
 
-// closeInbox puts on record what was acknowledged and nobody took before the
-// end: messages came too late, commands have nothing left to act on.
+// closeInbox records the inputs that were acknowledged but not recorded before the end: messages as
+// too late, and commands not at all, because they can have no effect.
 func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	rows := r.inbox
 	r.inbox = nil
@@ -114,7 +114,7 @@ func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	}
 }
 
-// leave adds a row to the inbox. The caller holds mu.
+// leave adds a row to the inbox and returns its number. The caller must hold mu.
 func (r *run) leave(in *teamv1.Inbound) int64 {
 	r.inboxN++
 	in.N = r.inboxN
@@ -122,7 +122,7 @@ func (r *run) leave(in *teamv1.Inbound) int64 {
 	return in.N
 }
 
-// unanswered rejects a second answer to a question. The caller holds mu.
+// unanswered rejects a second answer to a question. The caller must hold mu.
 func (r *run) unanswered(in *teamv1.Inbound) error {
 	if in.GetAnswered() == nil {
 		return nil
@@ -138,8 +138,8 @@ func (r *run) unanswered(in *teamv1.Inbound) error {
 	return nil
 }
 
-// snapshot returns what is on record, nothing while the task is invisible, and
-// on request the root's task as it makes it.
+// snapshot returns the recorded events, none while the task is invisible. If task is true, it also
+// returns the root's task.
 func (r *run) snapshot(task bool) (*a2av1.Task, record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,14 +152,14 @@ func (r *run) snapshot(task bool) (*a2av1.Task, record) {
 	return a2a.Parked(r.fold.Task(), r.parked), r.record
 }
 
-// recorded returns what is on record.
+// recorded returns the recorded events.
 func (r *run) recorded() record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.record
 }
 
-// watch adds a watcher until stop is called.
+// watch returns a channel that receives when the run may have new events, until stop is called.
 func (r *run) watch() (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	r.mu.Lock()

@@ -10,19 +10,20 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// sharedSizes knows the encoded sizes of what the runs of a team share and that takes long
-// to look at: rosters, which may have a thousand members, and notes with details.
+// sharedSizes caches the encoded sizes of messages that the runs of a team share and that are slow
+// to measure: rosters, which may have a thousand members, and notes with details.
 type sharedSizes struct {
 	seed  maphash.Seed
-	slots [128]atomic.Pointer[sharedSize] // by the path of the team
+	slots [128]atomic.Pointer[sharedSize] // indexed by a hash of the team's path and the field
 }
 
+// sharedSize is a message with its encoded size.
 type sharedSize struct {
 	shared proto.Message
 	size   int
 }
 
-// Numbers of fields of an Event.
+// Field numbers in Event.
 const (
 	scopeField    = 3
 	agentField    = 4
@@ -30,7 +31,7 @@ const (
 	notedField    = 40
 )
 
-// of returns the same as Size.
+// of returns the same result as Size.
 func (s *sharedSizes) of(events []*teamv1.Event) (n int64) {
 	for _, ev := range events {
 		n += int64(s.size(ev))
@@ -38,6 +39,7 @@ func (s *sharedSizes) of(events []*teamv1.Event) (n int64) {
 	return n
 }
 
+// size returns the encoded size of an event.
 func (s *sharedSizes) size(ev *teamv1.Event) int {
 	var shared proto.Message
 	field := protowire.Number(observedField)
@@ -63,6 +65,7 @@ func (s *sharedSizes) size(ev *teamv1.Event) int {
 	return n
 }
 
+// payload returns the encoded size of m, which is cached for the path and the field.
 func (s *sharedSizes) payload(path string, field protowire.Number, m proto.Message) int {
 	slot := &s.slots[(maphash.String(s.seed, path)+uint64(field))%uint64(len(s.slots))] //nolint:gosec // not negative
 	if known := slot.Load(); known != nil && known.shared == m {

@@ -1,4 +1,4 @@
-// Package memory has the store that keeps everything in the memory of the process.
+// Package memory implements a store in the memory of the process.
 package memory
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// DefaultMaxFinished is how many finished runs are kept where nothing else is set.
+// DefaultMaxFinished is how many finished runs are kept if Config.MaxFinished is not set.
 const DefaultMaxFinished = 10_000
 
-// Fold computes the A2A task of one scope from its root's events.
+// Fold computes the A2A task of one scope from the events of its root.
 type Fold interface {
-	// Apply takes the root's next event.
+	// Apply applies the root's next event.
 	Apply(ev *teamv1.Event)
-	// Task returns the task; the copy is the caller's own.
+	// Task returns the task. The caller may change the result.
 	Task() *a2av1.Task
-	// State is the status of the task.
+	// State returns the state of the task.
 	State() a2av1.TaskState
-	// StatusAt is when the status last changed.
+	// StatusAt returns when the status last changed.
 	StatusAt() time.Time
-	// Visible reports whether callers may see the task; what was visible stays so.
+	// Visible reports whether callers may see the task. A visible task remains visible.
 	Visible() bool
 	// Terminal reports whether the task has ended.
 	Terminal() bool
@@ -45,19 +45,19 @@ type FoldFunc func(root, scope string) Fold
 
 // Config configures a Store.
 type Config struct {
-	// Clock tells the time; unset is time.Now.
+	// Clock returns the current time; nil means time.Now.
 	Clock func() time.Time
-	// MaxFinished bounds the finished runs that are kept, of all owners
-	// together; the ones that finished first go first. 0 is DefaultMaxFinished.
+	// MaxFinished limits the number of finished runs that are kept, of all owners together; those
+	// that finished first are dropped first. 0 means DefaultMaxFinished.
 	MaxFinished int
-	// Deduplicate is how long a message id is remembered; 0 means RequestWindow.
+	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
 	// Fold computes tasks; nil means project.New.
 	Fold FoldFunc
 }
 
-// Store keeps everything in the memory of this process, and loses it with it.
-// It implements store.Store. Safe for concurrent use.
+// Store holds everything in the memory of this process, and loses it when the process exits. It
+// implements store.Store and is safe for concurrent use.
 type Store struct {
 	clock       func() time.Time
 	maxFinished int
@@ -73,11 +73,11 @@ type Store struct {
 	catalog       entries
 	boards        boards
 
-	// mu is taken after a run's own lock, never before.
+	// mu may be acquired while the lock of a run is held, but not the other way round.
 	mu       sync.RWMutex
 	runs     map[string]*run        // by root; guarded by mu
 	owners   map[string]*owner      // guarded by mu
-	asking   map[*run]struct{}      // those with questions that roles may answer; guarded by mu
+	asking   map[*run]struct{}      // runs with open questions for roles; guarded by mu
 	requests map[requestKey]request // guarded by mu
 	finished []*run                 // oldest first; guarded by mu
 	expiries []expiry               // of requests, oldest first; guarded by mu
@@ -89,11 +89,12 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// owner is what the store keeps for one owner.
+// owner is the data of one owner.
 type owner struct {
+	// runs is the number of the owner's runs.
 	runs    int
 	listed  index
-	briefed *btree.BTreeG[*run] // listed runs that were begun with a brief, by root
+	briefed *btree.BTreeG[*run] // listed runs that were begun with a brief, by root id
 }
 
 // New returns an empty store.
@@ -119,7 +120,8 @@ func New(cfg Config) *Store {
 	}
 }
 
-// Create makes a task with its first event, due to run.
+// Create creates a task with its first event, due to run. If the message was received before, it
+// returns the root that the message began, and existed is true.
 func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if root == "" || n.Owner == "" {
@@ -164,8 +166,8 @@ func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool,
 	return root, false, nil
 }
 
-// Sent returns the root of the task that a message of the owner created or was added
-// to, within the time that message ids are remembered.
+// Sent returns the root task that a message of the owner created or was put into, within the time
+// for which message ids are remembered. The error is a2a.ErrNotFound.
 func (s *Store) Sent(_ context.Context, owner, agent, messageID string) (string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -176,7 +178,7 @@ func (s *Store) Sent(_ context.Context, owner, agent, messageID string) (string,
 	return q.root, nil
 }
 
-// ownerOf returns what is kept for an owner. The caller holds mu.
+// ownerOf returns the data of an owner, which it creates if needed. The caller must hold mu.
 func (s *Store) ownerOf(name string) *owner {
 	o := s.owners[name]
 	if o == nil {
@@ -186,7 +188,7 @@ func (s *Store) ownerOf(name string) *owner {
 	return o
 }
 
-// find returns the run of a key, and the scope that the key names.
+// find returns the run of a key and the scope in the key. The error is a2a.ErrNotFound.
 func (s *Store) find(k a2a.Key) (*run, string, error) {
 	root, scope := agent.SplitTask(k.ID)
 	s.mu.RLock()
@@ -198,8 +200,8 @@ func (s *Store) find(k a2a.Key) (*run, string, error) {
 	return r, scope, nil
 }
 
-// Put leaves an input in the inbox of a task and makes it due, and keeps a configuration
-// unless p is nil.
+// Put puts an input into the inbox of a task and makes its run due. Unless p is nil, it also stores
+// that push configuration.
 func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
@@ -238,7 +240,8 @@ func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []b
 	return n, false, nil
 }
 
-// open refuses what has ended, and children that are not there. The caller holds r.mu.
+// open returns an error if the run or the child has ended, or if the child does not exist. The
+// caller must hold r.mu.
 func (s *Store) open(r *run, scope string) error {
 	if r.ended {
 		return a2a.ErrTerminal
@@ -265,7 +268,7 @@ func (s *Store) child(root, scope string, events []*teamv1.Event) Fold {
 	return f
 }
 
-// Task returns the A2A task and the sequence it shows.
+// Task returns the A2A task and the sequence number of the last event that it includes.
 func (s *Store) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
 	r, scope, err := s.find(k)
 	if err != nil {
@@ -285,8 +288,8 @@ func (s *Store) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
 	return t, events.len(), nil
 }
 
-// Events returns events after a sequence, of the key's scope and below. Those
-// of a task that is not visible yet are returned too: its sender waits for them.
+// Events returns events after a sequence number, of the key's scope and below. It also returns
+// those of a task that is not visible yet, because the sender of its message waits for them.
 func (s *Store) Events(_ context.Context, k a2a.Key, after int64, maxEvents int) ([]a2a.Record, error) {
 	r, scope, err := s.find(k)
 	if err != nil {
@@ -305,8 +308,8 @@ func (s *Store) Events(_ context.Context, k a2a.Key, after int64, maxEvents int)
 	return records, nil
 }
 
-// Watch returns a channel that receives when a root may have new events; a
-// child's id stands for its root. Of a root that is not there it never does.
+// Watch returns a channel that receives when a root may have new events. The id of a child stands
+// for its root. For an unknown id the channel never receives.
 func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	s.mu.RLock()
@@ -327,5 +330,5 @@ func (s *Store) Failed() <-chan struct{} { return nil }
 // Err returns nil.
 func (s *Store) Err() error { return nil }
 
-// Close does nothing: nothing outlives the process.
+// Close does nothing, because nothing outlives the process.
 func (s *Store) Close() error { return nil }

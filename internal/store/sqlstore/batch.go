@@ -15,24 +15,25 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// batch is what a journal has written at once.
+// batch is a group of events of one journal that are written together.
 type batch struct {
 	j             *journal
 	entries       []entry
-	ending        *teamv1.Event // the root's end, where it is in it
-	lo, hi        int64         // the journal's sequence before and after
+	ending        *teamv1.Event // the end of the root, if the batch has it
+	lo, hi        int64         // the journal's last sequence number before and after the batch
 	bytes         int64
-	room          int64 // of the queue
+	room          int64 // queued bytes that the batch releases
 	appends       int64
 	before, after listing
-	tail          []entry // of an end: what came too late, and the end
-	pushed        int64   // 1: idle push configurations are woken
-	asking        bool    // there may be questions that roles may answer
+	tail          []entry // for an end: inputs that came too late, and the end itself
+	pushed        int64   // 1 if idle push configurations are woken, like the column push
+	asking        bool    // there may be open questions for roles
 }
 
+// ended reports whether the batch ends the run.
 func (b *batch) ended() bool { return b.ending != nil }
 
-// op returns the batch as a change. An end looks first what the inbox holds.
+// op returns the batch as a change. For an end it is a plan, which reads the inbox first.
 func (b *batch) op() *op {
 	o := &op{root: b.j.root}
 	for _, e := range b.entries {
@@ -67,7 +68,7 @@ func (b *batch) op() *op {
 	return o
 }
 
-// why makes an error of the store one that its journal's owner knows.
+// why wraps an error of the store for the owner of the journal.
 func (b *batch) why(err error) error {
 	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, a2a.ErrStorage) || errors.Is(err, a2a.ErrDataLoss) {
 		return err
@@ -75,9 +76,9 @@ func (b *batch) why(err error) error {
 	return fmt.Errorf("write %s: %w: %w", b.j.root, a2a.ErrStorage, err)
 }
 
-// fenced tells a batch that is on record already, because the answer to an
-// earlier try was lost, and one that did not know of a push configuration, from one
-// whose claim was taken by somebody else.
+// fenced returns why a batch changed no row. The result is nil if an earlier attempt has recorded
+// the batch and only its reply was lost, errUnknownPush if push has changed in the meantime, and
+// agent.ErrFenced if another replica has claimed the run.
 func (s *Store) fenced(ctx context.Context, q querier, b *batch, again bool) error {
 	var epoch, seq, push int64
 	j := b.j
@@ -93,7 +94,7 @@ func (s *Store) fenced(ctx context.Context, q querier, b *batch, again bool) err
 	return err
 }
 
-// statements put the batch, and an end's tail, on record.
+// statements returns the statements that record the batch and tail, which only an end has.
 func (b *batch) statements(tail []entry) []stmt {
 	var deltas int64
 	for _, e := range b.entries {
@@ -124,8 +125,10 @@ func (b *batch) statements(tail []entry) []stmt {
 	return stmts
 }
 
+// isDelta returns 1 if an event is a text delta, 0 otherwise.
 func isDelta(ev *teamv1.Event) int64 { return flag(ev.GetDelta() != nil) }
 
+// flag returns a boolean as it is stored: 1 or 0.
 func flag(b bool) int64 {
 	if b {
 		return 1
@@ -133,8 +136,8 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// end puts the batch and the root's end on record. What was acknowledged and
-// nobody took comes just before the end; the row lock keeps more from coming.
+// end records the batch and the end of the root. Inputs that were acknowledged but not recorded
+// precede the end. The row of the run is locked, so that no further input arrives.
 func (b *batch) end(ctx context.Context, q querier) error {
 	j := b.j
 	var epoch, seq int64
@@ -143,7 +146,7 @@ func (b *batch) end(ctx context.Context, q querier) error {
 	case err != nil && !errors.Is(notFound(err), a2a.ErrNotFound):
 		return err
 	case err == nil && epoch == j.epoch && b.tail != nil && seq == b.hi:
-		return nil // an earlier try whose answer was lost
+		return nil // an earlier attempt whose reply was lost
 	case err != nil || epoch != j.epoch || seq != b.lo:
 		return refusal{fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)}
 	}
@@ -174,7 +177,8 @@ func (b *batch) end(ctx context.Context, q querier) error {
 	return err
 }
 
-// close makes the tail of an end and returns the task as it is then.
+// close creates the tail of an end and returns the task as it is after that. The task is nil if the
+// earlier events cannot be read.
 func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 	j := b.j
 	rows, err := j.s.inbox(ctx, q, j.root)
@@ -195,7 +199,7 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := j.time()
-	if b.tail != nil && j.fold != nil { // an earlier try has changed it
+	if b.tail != nil && j.fold != nil { // an earlier attempt has changed the fold
 		if j.fold, err = b.refold(ctx, q); err != nil {
 			return nil, err
 		}
@@ -213,7 +217,7 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 		}
 	}
 	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
-	if j.fold == nil { // the record before cannot be read
+	if j.fold == nil { // the earlier events cannot be read
 		b.after = listing{state: outcomeState(b.ending), at: at.AsTime().UnixNano(), visible: true}
 		return nil, nil
 	}
@@ -221,7 +225,7 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 	return j.fold.Task(), nil
 }
 
-// refold computes the fold anew as it was before the end.
+// refold computes the fold again, as it is before the tail.
 func (b *batch) refold(ctx context.Context, q querier) (*project.Fold, error) {
 	f, events, err := b.j.s.replay(ctx, q, b.j.root)
 	if err != nil {
@@ -234,7 +238,7 @@ func (b *batch) refold(ctx context.Context, q querier) (*project.Fold, error) {
 	return f, nil
 }
 
-// outcomeState is the state of a task whose record says no more than its end.
+// outcomeState returns the state of a task of which only the end can be read.
 func outcomeState(end *teamv1.Event) a2av1.TaskState {
 	switch end.GetEnded().GetOutcome() {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED:
@@ -246,7 +250,7 @@ func outcomeState(end *teamv1.Event) a2av1.TaskState {
 	}
 }
 
-// snapshot keeps the task as it is at a sequence; nil is none.
+// snapshot stores the task as of a sequence number. It does nothing if task is nil.
 func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64, task *a2av1.Task) error {
 	if task == nil {
 		return nil

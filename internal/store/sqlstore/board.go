@@ -18,10 +18,10 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// boardTopic stands for all boards where roots are watched. No root has such a name.
+// boardTopic is watched like a root, and stands for all boards. No root has this name.
 const boardTopic = "~board"
 
-// ChangeBoard implements board.Store. The row of the board is locked meanwhile.
+// ChangeBoard implements board.Store. It locks the row of the board while f runs.
 func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {
 	var ev *teamv1.BoardEvent
 	err := s.db.do(ctx, func(ctx context.Context, q querier) (err error) {
@@ -52,17 +52,17 @@ func (s *Store) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f fun
 	return ev, nil
 }
 
-// boardView is a board in a transaction that has locked it.
+// boardView is a board in a transaction that has locked its row.
 type boardView struct {
 	ctx context.Context //nolint:containedctx // of the transaction
 	q   querier
 	key board.Key
 	seq int64
 	at  time.Time
-	err error // of the database
+	err error // the first error of the database
 }
 
-// failed keeps an error of the database, which is no answer.
+// failed remembers an error of the database, which must not be reported as a refusal.
 func (v *boardView) failed(err error) error {
 	if v.err == nil {
 		v.err = err
@@ -70,7 +70,7 @@ func (v *boardView) failed(err error) error {
 	return err
 }
 
-// done returns the event of an op that is on record; nil where it is not.
+// done returns the recorded event of an op, nil if there is none.
 func (v *boardView) done(op board.Op) (*teamv1.BoardEvent, error) {
 	var seq, sum int64
 	var digest, body []byte
@@ -144,7 +144,7 @@ func (v *boardView) Message(seq int64) (*teamv1.BoardMessage, error) {
 	return ev.GetMessage(), v.failed(err)
 }
 
-// write puts a change on record.
+// write records a change.
 func (v *boardView) write(op board.Op, c *board.Change) error {
 	c.Event.Seq = v.seq + 1
 	body, err := proto.Marshal(c.Event)
@@ -181,7 +181,7 @@ func (v *boardView) write(op board.Op, c *board.Change) error {
 	return nil
 }
 
-// put are the statements that keep an item.
+// put returns the statements that store an item.
 func (v *boardView) put(it *teamv1.WorkItem) ([]stmt, error) {
 	body, err := proto.Marshal(it)
 	if err != nil {
@@ -210,12 +210,12 @@ sum = excluded.sum, body = excluded.body`,
 	return texts, nil
 }
 
-// boardSum is the checksum of a record of a board, and of where it stands.
+// boardSum returns the checksum of a record of a board. It includes which record it is.
 func boardSum(k board.Key, what string, body []byte) int64 {
 	return sumOf(k.Account+"\x00"+k.Team, 0, what, body)
 }
 
-// decodeBoard reads a record of a board. a2a.ErrDataLoss.
+// decodeBoard decodes a record of a board. The error is a2a.ErrDataLoss.
 func decodeBoard(k board.Key, what string, sum int64, body []byte, m proto.Message) error {
 	if boardSum(k, what, body) != sum || proto.Unmarshal(body, m) != nil {
 		return fmt.Errorf("%s of the board of %s: %w", what, k.Team, a2a.ErrDataLoss)
@@ -223,7 +223,8 @@ func decodeBoard(k board.Key, what string, sum int64, body []byte, m proto.Messa
 	return nil
 }
 
-// inProgress is the state of items that somebody holds, or held until their lease was over.
+// inProgress is the stored state of items that are claimed, including those whose lease has
+// expired.
 const inProgress = int64(teamv1.WorkItem_STATE_IN_PROGRESS)
 
 // WorkItem implements board.Store.
@@ -231,6 +232,7 @@ func (s *Store) WorkItem(ctx context.Context, k board.Key, id string) (*teamv1.W
 	return workItem(ctx, s.db.reader(), k, id)
 }
 
+// workItem reads an item. The error is a2a.ErrNotFound or a2a.ErrDataLoss.
 func workItem(ctx context.Context, q querier, k board.Key, id string) (*teamv1.WorkItem, error) {
 	var sum int64
 	var body []byte
@@ -292,8 +294,8 @@ func (s *Store) BoardEvents(ctx context.Context, k board.Key, after int64, limit
 	return s.boardEvents(ctx, k, `seq > $3 ORDER BY seq LIMIT $4`, after, int64(limit))
 }
 
-// boardEvents returns the events of a board that a condition selects, whose
-// arguments begin with $3.
+// boardEvents returns the events of a board that a condition selects. The arguments of the
+// condition are $3 and following.
 func (s *Store) boardEvents(ctx context.Context, k board.Key, where string, args ...any) (list []*teamv1.BoardEvent, err error) {
 	err = each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		var seq, sum int64
@@ -318,7 +320,7 @@ func (s *Store) BoardMessages(ctx context.Context, k board.Key, f board.MessageF
 	if f.Unread {
 		after = max(after, read[f.Reader])
 	}
-	// what MessageFilter.Takes takes
+	// The condition selects the same messages as MessageFilter.Takes.
 	const whose = `($5 = '' OR sender <> $5 AND (recipient = '' OR recipient = $5) OR sender = $5 AND $6 = 0)`
 	unread := int64(0)
 	if f.Unread {
@@ -334,7 +336,7 @@ func (s *Store) BoardMessages(ctx context.Context, k board.Key, f board.MessageF
 	return list, err
 }
 
-// boardRead is up to where everybody has read.
+// boardRead returns the sequence number up to which each reader has read.
 func (s *Store) boardRead(ctx context.Context, k board.Key) (map[string]int64, error) {
 	read := map[string]int64{}
 	err := each(ctx, s.db.reader(), func() { clear(read) }, func(r *sql.Rows) error {
@@ -347,8 +349,8 @@ func (s *Store) boardRead(ctx context.Context, k board.Key) (map[string]int64, e
 	return read, err
 }
 
-// BoardOverview implements board.Store: one statement, so that the items are those
-// of the sequence.
+// BoardOverview implements board.Store. It uses a single statement, so that the items match the
+// sequence number.
 func (s *Store) BoardOverview(ctx context.Context, k board.Key) (board.Overview, error) {
 	now := s.Now()
 	var seq int64

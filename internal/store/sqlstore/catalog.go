@@ -13,14 +13,14 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// catalogTopic stands for the catalog where roots are watched. No root has such a name.
+// catalogTopic is watched like a root, and stands for the catalog. No root has this name.
 const catalogTopic = "~catalog"
 
 // Catalog implements catalog.Store.
 func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
 	var snap catalog.Snapshot
 	q := s.db.reader()
-	for { // the two reads belong together where the version is the same before and behind
+	for { // the reads are consistent if the version is the same before and after
 		before, err := catalogVersion(ctx, q)
 		if err != nil {
 			return catalog.Snapshot{}, err
@@ -51,12 +51,13 @@ func (s *Store) CatalogVersion(ctx context.Context) (int64, error) {
 	return catalogVersion(ctx, s.db.reader())
 }
 
+// catalogVersion reads the version of the catalog.
 func catalogVersion(ctx context.Context, q querier) (version int64, err error) {
 	err = q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`)
 	return version, err
 }
 
-// takeCatalogVersion takes over the version of the store that the catalog is copied from.
+// takeCatalogVersion sets the version to that of the store from which the catalog was copied.
 func (s *Store) takeCatalogVersion(ctx context.Context, from *Store) error {
 	version, err := from.CatalogVersion(ctx)
 	if err != nil {
@@ -103,10 +104,10 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.ch
 	return next, nil
 }
 
-// idle locks entries that are to be deleted, so that no collaboration of them begins
-// until the transaction ends. a2a.ErrBusy if one is running.
+// idle locks the entries that are to be deleted, so that no collaboration of them begins before the
+// transaction ends. The error is a2a.ErrBusy if one is running.
 func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
-	if len(ids) > 0 { // in the lock order of every change: the version first
+	if len(ids) > 0 { // the lock order of all changes: the version first
 		var version int64
 		if err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog_version`+s.db.lock()); err != nil {
 			return err
@@ -137,8 +138,8 @@ func (s *Store) lockEntry(ctx context.Context, q querier, id string) (bool, erro
 	return err == nil, err
 }
 
-// alreadyOurs finds out whether the change that was made is ours: the first try may
-// have been reported as failed after its work was done.
+// alreadyOurs returns nil if the recorded change is the caller's own, whose first attempt was
+// reported as failed after it had succeeded. Otherwise it returns catalog.ErrChanged.
 func alreadyOurs(ctx context.Context, q querier, version int64, change string) error {
 	var n int
 	err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM catalog_version WHERE version = $1 AND change = $2`, version, change)
@@ -148,6 +149,6 @@ func alreadyOurs(ctx context.Context, q querier, version int64, change string) e
 	return err
 }
 
-// WatchCatalog implements catalog.Store. Another replica's change is heard at once
-// over PostgreSQL; where nothing is told, whoever waits looks from time to time.
+// WatchCatalog implements catalog.Store. Changes by other replicas wake the channel over
+// PostgreSQL; callers must also poll in case a notification is lost.
 func (s *Store) WatchCatalog() (wake <-chan struct{}, stop func()) { return s.hub.watch(catalogTopic) }

@@ -10,13 +10,13 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// collaborate makes a task that takes one of its agent's places. It looks first, so
-// that what is refused has written nothing.
+// collaborate creates a task that occupies one of its agent's slots. It reads before it writes, so
+// that a refused request has written nothing.
 func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	team, root := n.Accepted.GetAgent(), n.Accepted.GetTaskId()
 	if known, err := s.request(ctx, q, n.Owner, team, "", n.MessageID); err == nil && n.MessageID != "" {
 		if known.id == root {
-			return root, false, nil // made by a try whose answer was lost
+			return root, false, nil // created by an attempt whose reply was lost
 		}
 		root, _, err = known.repeated("", n.Digest)
 		return root, err == nil, refuse(err)
@@ -48,7 +48,7 @@ func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (r
 	return root, existed, refuse(err)
 }
 
-// refuse makes an error an answer.
+// refuse marks an error as a refusal; nil for nil.
 func refuse(err error) error {
 	if err == nil {
 		return nil
@@ -56,15 +56,16 @@ func refuse(err error) error {
 	return refusal{err}
 }
 
+// freeSlot frees the slot of a collaboration that has ended.
 const freeSlot = `DELETE FROM collaboration_slot WHERE id = $1`
 
-// takeSlot counts once more: of several that go for the same place one gets it, and the
-// others have waited until it is on record.
+// takeSlot counts the slots again. If several transactions insert the same slot, one succeeds, and
+// the others wait until that one is committed.
 const takeSlot = `INSERT INTO collaboration_slot (team, slot, id) SELECT $1, $2, $3
 WHERE (SELECT count(*) FROM collaboration_slot WHERE team = $1) < $4 ON CONFLICT DO NOTHING`
 
-// take takes the lowest free place of a team; a2a.ErrBusy where there are as many
-// taken as there may be, also of places that there were more of before.
+// take occupies the lowest free slot of a team. The error is a2a.ErrBusy if most slots are
+// occupied; slots above most, from a time with a higher limit, are counted as well.
 func take(ctx context.Context, q querier, team, root string, most int) error {
 	var taken int
 	if err := q.scan(ctx, []any{&taken}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, team); err != nil {
@@ -79,7 +80,7 @@ func take(ctx context.Context, q querier, team, root string, most int) error {
 	return refuse(a2a.ErrBusy)
 }
 
-// Collaborations returns those of an agent that have not ended, of all owners.
+// Collaborations returns the collaborations of an agent that have not ended, of all owners.
 func (s *Store) Collaborations(ctx context.Context, agent string) ([]a2a.Key, error) {
 	var keys []a2a.Key
 	err := each(ctx, s.db.reader(), func() { keys = nil }, func(r *sql.Rows) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// threadID is what a conversation's records are checked under.
+// threadID returns the id of a conversation for the checksums of its records.
 func threadID(t a2a.Thread) string { return t.Owner + "\x00" + t.ContextID }
 
 // Position implements a2a.Conversations.
@@ -57,7 +57,8 @@ func (s *Store) Recall(ctx context.Context, t a2a.Thread, path string, upTo int6
 	return r, nil
 }
 
-// stateOf is the state of a path at a place; nil where there is none. a2a.ErrDataLoss.
+// stateOf returns the state of a path as of entry upTo, nil without one. The error may be
+// a2a.ErrDataLoss.
 func stateOf(ctx context.Context, q querier, t a2a.Thread, path string, upTo int64) (map[string]*structpb.Value, error) {
 	var n, sum int64
 	var body []byte
@@ -81,7 +82,7 @@ func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) erro
 	if t.Owner == "" || t.ContextID == "" || e.Task == "" {
 		return errors.New("remember an exchange: it needs an owner, a context and a task")
 	}
-	if err := s.Ready(); err != nil { // said at once, not after all tries
+	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return err
 	}
 	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error {
@@ -90,7 +91,7 @@ func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) erro
 	}))
 }
 
-// exchange is one on its way into a conversation, whose row it has locked.
+// exchange writes an exchange to its conversation, whose row it has locked.
 type exchange struct {
 	store  *Store
 	thread a2a.Thread
@@ -99,8 +100,8 @@ type exchange struct {
 	last   int64
 }
 
-// write adds all of it, unless the task has added before: the answer to an
-// earlier try was lost, or an owner before this one did it.
+// write adds the exchange, unless an exchange of the task is recorded already: by an earlier
+// attempt whose reply was lost, or by an earlier owner of the run.
 func (w *exchange) write(ctx context.Context, by []a2a.Contribution) error {
 	t := w.thread
 	err := w.q.scan(ctx, []any{&w.last}, `INSERT INTO conversation (owner, context_id, last, used) VALUES ($1, $2, 0, $3)
@@ -119,7 +120,7 @@ ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING las
 			return err
 		}
 	}
-	for _, c := range by { // at the exchange's last place: it is read as a whole
+	for _, c := range by { // numbered like the last entry, so that readers see all or nothing
 		if err := w.state(ctx, c); err != nil {
 			return err
 		}
@@ -128,8 +129,7 @@ ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING las
 	return err
 }
 
-// entries adds what a path was asked and answered, and deletes what is beyond
-// what is kept of it.
+// entries adds what a path was asked and answered, and deletes its oldest entries beyond the limit.
 func (w *exchange) entries(ctx context.Context, c a2a.Contribution) error {
 	t := w.thread
 	for _, m := range c.Messages {
@@ -147,14 +147,14 @@ func (w *exchange) entries(ctx context.Context, c a2a.Contribution) error {
 	return w.trim(ctx, "history", c.Path)
 }
 
-// state keeps the state of a path as it is from here on.
+// state stores the changed state of a path.
 func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
 	if len(c.State) == 0 {
 		return nil
 	}
 	t := w.thread
 	have, err := stateOf(ctx, w.q, t, c.Path, everything)
-	if errors.Is(err, a2a.ErrDataLoss) { // it goes on from nothing: else nothing would ever be added again
+	if errors.Is(err, a2a.ErrDataLoss) { // start again, or nothing could be added any more
 		w.store.cfg.Log.Warn("the state of a conversation is damaged; it begins anew", zap.String("owner", t.Owner), zap.String("path", c.Path), zap.Error(err))
 	} else if err != nil {
 		return err
@@ -172,7 +172,7 @@ ON CONFLICT (owner, context_id, path, n) DO UPDATE SET sum = excluded.sum, body 
 	return w.trim(ctx, "conversation_state", c.Path)
 }
 
-// trim deletes what is beyond what is kept of a path.
+// trim deletes the oldest rows of a path beyond the limit.
 func (w *exchange) trim(ctx context.Context, table, path string) error {
 	if w.last <= a2a.KeptEntries {
 		return nil
@@ -186,8 +186,8 @@ func (w *exchange) trim(ctx context.Context, table, path string) error {
 // retainThreads is how many conversations are deleted in one transaction.
 const retainThreads = 16
 
-// forgetThreads deletes a batch of conversations that nothing was added to since a
-// time; more says that there may be another.
+// forgetThreads deletes a batch of conversations to which nothing was added since a time. more
+// reports whether there may be further ones.
 func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
 	var threads []a2a.Thread
 	err = each(ctx, s.db.reader(), func() { threads = nil }, func(r *sql.Rows) error {
@@ -210,7 +210,7 @@ func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err
 	return len(threads) == retainThreads, err
 }
 
-// forgetThread deletes a conversation, unless something was added to it meanwhile.
+// forgetThread deletes a conversation, unless something was added to it in the meantime.
 func forgetThread(ctx context.Context, q querier, t a2a.Thread, before int64) error {
 	gone, err := q.exec(ctx, `DELETE FROM conversation WHERE owner = $1 AND context_id = $2 AND used < $3`, t.Owner, t.ContextID, before)
 	if err != nil || gone == 0 {

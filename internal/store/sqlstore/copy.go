@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// tables are what a store holds, with their columns, in the order they are copied.
+// tables are the tables of a store with their columns and keys, in the order in which they are
+// copied.
 var tables = []struct{ name, columns, key string }{
 	{"definition", "revision, at, body", "revision"},
 	{"request", "owner, message, agent, root, digest, id, n, at", "owner, message, agent, root"},
@@ -32,15 +33,16 @@ var tables = []struct{ name, columns, key string }{
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked", "id"},
 }
 
-// A transaction of a copy is at most so many rows, and a little more than so many bytes.
+// Limits of one transaction of a copy: copyBatch rows, and copyBytes bytes, which the last row may
+// exceed.
 const (
 	copyBatch = 500
 	copyBytes = 8 << 20
 )
 
-// Copy copies everything from one store to another that is empty. Nobody may use
-// either meanwhile. Epochs are kept, claims are not: what was driven is due. It
-// returns how many rows there were.
+// Copy copies everything from one store to another one, which must be empty. Neither store may be
+// in use. Epochs are copied, but claims are not: the runs that were claimed are due. It returns the
+// number of rows.
 func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	for _, t := range tables {
 		var n int
@@ -51,7 +53,8 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return 0, errors.New("the store to copy to is not empty; name an empty file or database")
 		}
 	}
-	for _, s := range []*Store{from, to} { // what is copied looks as if nothing was tied to it, and what is deleted meanwhile is copied in part
+	// Sweeps would delete what seems unused while it is only partly copied.
+	for _, s := range []*Store{from, to} {
 		s.sweeps.Lock()
 		defer s.sweeps.Unlock()
 	}
@@ -74,7 +77,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	return rows, to.takeCatalogVersion(ctx, from)
 }
 
-// unused rejects a store whose runs another process may still be driving.
+// unused returns an error if another process may still be driving runs of the store.
 func (s *Store) unused(ctx context.Context) error {
 	var alive int
 	if err := s.db.reader().scan(ctx, []any{&alive}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now()); err != nil {
@@ -86,8 +89,8 @@ func (s *Store) unused(ctx context.Context) error {
 	return nil
 }
 
-// free makes due the runs that were claimed in the source of a copy. It does not write
-// to the source, which may be damaged or on a full disk.
+// free makes the runs due that were claimed or parked in the source of a copy. It does not write to
+// the source, which may be damaged or on a full disk.
 func (s *Store) free(ctx context.Context, from *Store) error {
 	var driven []string
 	err := each(ctx, from.db.reader(), func() { driven = nil }, func(r *sql.Rows) error {
@@ -110,13 +113,13 @@ func (s *Store) free(ctx context.Context, from *Store) error {
 	})
 }
 
-// copyTable copies a table in batches, each a transaction.
+// copyTable copies a table in batches, with one transaction for each.
 func copyTable(ctx context.Context, from, to *Store, name, columns, key string) (copied int64, err error) {
 	n := strings.Count(columns, ",") + 1
 	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
 	order := ` ORDER BY ` + key
 	if from.db.single() {
-		order = ` NOT INDEXED` // a damaged index of a SQLite file hides no row
+		order = ` NOT INDEXED` // a damaged index of a SQLite file must not hide rows
 	}
 	var batch [][]any
 	size := 0
@@ -156,6 +159,7 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 	return copied, flush()
 }
 
+// placeholders returns the placeholders of n arguments.
 func placeholders(n int) string {
 	list := make([]string, n)
 	for i := range list {

@@ -130,7 +130,7 @@ func putRight(name string, flips []flip) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// maxListed is the most tasks that are listed as possibly damaged.
+// maxListed is the maximum number of tasks that are listed as possibly damaged.
 const maxListed = 50
 
 // err returns why the store accepts no writes and what to do. It lists what the
@@ -176,6 +176,7 @@ func (l *damagedLog) ofSource(file string) {
 	}
 }
 
+// exists reports whether a file exists.
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -251,7 +252,7 @@ func records(page []byte) (list []record) {
 // recordAt reads the row in a cell; the cell's header has the column types.
 func recordAt(page []byte, at int) (r record, ok bool) {
 	defer func() {
-		if recover() != nil { // past the end of the page
+		if recover() != nil { // beyond the end of the page
 			ok = false
 		}
 	}()
@@ -426,6 +427,7 @@ func checkIndexes(ctx context.Context, db *sql.DB, file string) error {
 		a2a.ErrStorage, file, strings.Join(found, "; "), file)
 }
 
+// structureDamaged returns the error for a file with the given findings.
 func structureDamaged(file string, found []string) error {
 	return fmt.Errorf("%w: more than single records of %s are damaged: %s. Check the disk. "+
 		"Restore a backup; or save what can be read: sqlite3 %s .recover | sqlite3 NEW, and serve sqlite:NEW",

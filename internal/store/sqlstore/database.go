@@ -12,36 +12,38 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// querier runs statements, in a transaction or alone. $1 and so on are the arguments.
+// querier runs statements, either in a transaction or each on its own. Their arguments are $1, $2
+// and so on.
 type querier interface {
 	exec(ctx context.Context, text string, args ...any) (affected int64, err error)
 	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
-	// again runs a read, once more from its beginning where the connection turns
-	// out to be lost and there is another one.
+	// again runs a read. If the connection turns out to be lost and another one is available, it
+	// runs the read again from the beginning.
 	again(ctx context.Context, read func() error) error
-	// scan reads the one row of a query; sql.ErrNoRows, a2a.ErrDataLoss.
+	// scan reads the single row of a query. The error is sql.ErrNoRows if there is none, and
+	// a2a.ErrDataLoss if the row is damaged.
 	scan(ctx context.Context, dest []any, text string, args ...any) error
 }
 
-// database is what SQLite and PostgreSQL do differently.
+// database abstracts from the differences between SQLite and PostgreSQL.
 type database interface {
-	// single reports whether this process has the database alone.
+	// single reports whether this process has exclusive use of the database.
 	single() bool
-	// reader runs statements that change nothing.
+	// reader returns a querier for statements that change nothing.
 	reader() querier
-	// do runs f in a transaction and returns when it is durable. f may run more
-	// than once: after a failure, also one that came after its work was done. What f
-	// refuses must have written nothing.
+	// do runs f in a transaction and returns when that is durable. f may run more than once, even
+	// after an attempt that has succeeded but whose reply was lost. If f returns a refusal, it must
+	// not have written anything.
 	do(ctx context.Context, f func(ctx context.Context, q querier) error) error
-	// add queues a change for the next group of changes that is written together;
-	// errClosed.
+	// add queues a change, which is written together with others. The error is errClosed.
 	add(s source) error
 	// now returns the database's time.
 	now(ctx context.Context) (time.Time, error)
-	// lock locks the rows of a SELECT; skip leaves out those that are locked.
+	// lock returns the clause that locks the rows of a SELECT; skip returns the one that leaves out
+	// locked rows.
 	lock() string
 	skip() string
-	// tell lets other replicas know that something about a root is new.
+	// tell notifies other replicas of a change of a root. audience is whom it concerns.
 	tell(root, audience string)
 	state() *health
 	close() error
@@ -53,25 +55,25 @@ type stmt struct {
 	args []any
 }
 
-// source has something to write when its turn comes.
+// source provides a change when its turn to be written comes.
 type source interface {
-	// take returns what is to be written now, nil when there is nothing.
+	// take returns the change to write now, nil if there is none.
 	take() *op
 }
 
-// op is a change: statements that are applied together, or a plan that looks
-// first. done is called once, when it is durable or has failed.
+// op is a change: statements that are applied together, or a plan, which can read first. done is
+// called once, when the change is durable or has failed.
 type op struct {
-	root     string // the run that it locks
+	root     string // id of the run that it locks
 	stmts    []stmt
-	plan     func(ctx context.Context, q querier) error // instead of stmts
-	affected []int64                                    // rows, by statement
-	again    bool                                       // it was tried before, and may be on record
+	plan     func(ctx context.Context, q querier) error // used instead of stmts
+	affected []int64                                    // number of rows changed, by statement
+	again    bool                                       // an earlier attempt may have recorded it
 	size     int
-	done     func(ctx context.Context, q querier, err error) error // may change the error
+	done     func(ctx context.Context, q querier, err error) error // returns the final error
 }
 
-// once is a change that is made when its turn comes, unless its caller has left.
+// once is a change that is made when its turn comes, unless its caller has stopped waiting.
 type once struct {
 	*op
 	begun *atomic.Bool
@@ -85,8 +87,9 @@ func (o once) take() *op {
 	return o.op
 }
 
-// await queues a change and waits for it. When ctx ends before its turn it is not
-// made; afterwards it is waited for: the caller has to know.
+// await queues a change and waits until it is made. If ctx ends before the turn of the change, the
+// change is not made. If ctx ends later, await still waits, because the caller must know the
+// outcome.
 func await(ctx context.Context, db database, o *op) error {
 	result := make(chan error, 1)
 	done := o.done
@@ -112,17 +115,19 @@ func await(ctx context.Context, db database, o *op) error {
 	return <-result
 }
 
-// refusal is an error that is an answer: nothing is wrong with the database.
+// refusal marks an error that is the result of a request, and not a failure of the database.
 type refusal struct{ error }
 
+// Unwrap returns the error without the mark.
 func (r refusal) Unwrap() error { return r.error }
 
+// refused reports whether an error is marked as a refusal.
 func refused(err error) bool {
 	var r refusal
 	return errors.As(err, &r)
 }
 
-// answer takes the mark of a refusal off.
+// answer returns an error without the mark of a refusal.
 func answer(err error) error {
 	var r refusal
 	if errors.As(err, &r) {
@@ -131,7 +136,7 @@ func answer(err error) error {
 	return err
 }
 
-// notFound makes an empty result a2a.ErrNotFound.
+// notFound converts sql.ErrNoRows to a2a.ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return a2a.ErrNotFound
@@ -139,19 +144,21 @@ func notFound(err error) error {
 	return err
 }
 
-// health is how a database does. Safe for concurrent use.
+// health is the state of a database. It is safe for concurrent use.
 type health struct {
-	failed chan struct{} // closed with the first error that nothing heals
+	failed chan struct{} // closed with the first permanent error
 
 	mu     sync.Mutex
-	fatal  error // guarded by mu
+	fatal  error // the first permanent error; nil without one; guarded by mu
 	frozen error // why writes are refused until an operator repairs the store; guarded by mu
 	now    error // error of the last write, if it failed; guarded by mu
 }
 
+// newHealth returns the state of a healthy database.
 func newHealth() *health { return &health{failed: make(chan struct{})} }
 
-// latch ends all acknowledgement by this process.
+// latch records a permanent error, after which this process acknowledges nothing more. It returns
+// the first such error.
 func (h *health) latch(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,13 +169,14 @@ func (h *health) latch(err error) error {
 	return h.fatal
 }
 
+// latched returns the permanent error, nil without one.
 func (h *health) latched() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.fatal
 }
 
-// freeze stops all writes of this process; reads continue.
+// freeze makes this process refuse all writes; reads continue.
 func (h *health) freeze(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +185,7 @@ func (h *health) freeze(err error) {
 	}
 }
 
-// closed returns why writes are refused; nil means that a write may be tried.
+// closed returns why writes are refused, nil if they are not.
 func (h *health) closed() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,13 +195,14 @@ func (h *health) closed() error {
 	return h.frozen
 }
 
-// wrote notes how the last write went.
+// wrote records the result of the latest write.
 func (h *health) wrote(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = err
 }
 
+// problem returns what is wrong with the database, nil if it is healthy.
 func (h *health) problem() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,8 +215,8 @@ func (h *health) problem() error {
 	return h.now
 }
 
-// each scans the rows of a query. It may begin again: reset is called before.
-// a2a.ErrDataLoss.
+// each calls scan for each row of a query. It may start again from the first row; it calls reset
+// before each start. The error may be a2a.ErrDataLoss.
 func each(ctx context.Context, q querier, reset func(), scan func(*sql.Rows) error, text string, args ...any) error {
 	return damaged(q.again(ctx, func() error {
 		reset()

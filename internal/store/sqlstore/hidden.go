@@ -12,15 +12,15 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// In earlier versions a stop without results hid all that the run had brought forth:
-// everything that its members said, asked and decided. Runs that were stopped so stay
-// hidden. Their record is complete, and readers of the store are given it without that.
+// In earlier versions, a stop without results hid everything that the members of the run had said,
+// asked and decided. Runs that were stopped in this way remain hidden. Their journals are complete,
+// but readers of the store receive them without that content.
 
-// maxHiding bounds how many roots it is remembered of whether they are hidden.
+// maxHiding limits the number of roots in Store.hiding.
 const maxHiding = 1000
 
-// hides reports whether the first stop among events of a run is one of an earlier
-// version that hides the run.
+// hides reports whether the first stop among the events of a run was recorded by an earlier version
+// and hides the run.
 func hides(events []*teamv1.Event) bool {
 	for _, ev := range events {
 		if c := ev.GetCommanded(); c.GetCommand() == teamv1.Commanded_COMMAND_STOP && ev.GetScope() == "" {
@@ -30,8 +30,8 @@ func hides(events []*teamv1.Event) bool {
 	return false
 }
 
-// isHidden reports whether a root is hidden. It is remembered once that cannot change: a
-// replica of an earlier version may still stop a run that goes on.
+// isHidden reports whether a root is hidden. The result is cached only when it can no longer
+// change, because a replica of an earlier version may still stop an open run.
 func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err error) {
 	if j := s.live(root); j != nil {
 		j.mu.Lock()
@@ -54,7 +54,7 @@ func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err err
 	}
 	switch a2av1.TaskState(state) { //nolint:gosec // as it was written
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_REJECTED:
-		return false, nil // no stop has ended it
+		return false, nil // the run was not ended by a stop
 	default:
 	}
 	err = each(ctx, s.db.reader(), func() { hidden = false }, func(r *sql.Rows) error {
@@ -79,7 +79,7 @@ func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err err
 	return hidden, nil
 }
 
-// without returns the records of a hidden run that readers are given.
+// without returns the records of a hidden run without hidden content.
 func without(page []a2a.Record) []a2a.Record {
 	var list []a2a.Record
 	for _, rec := range page {
@@ -90,7 +90,7 @@ func without(page []a2a.Record) []a2a.Record {
 	return list
 }
 
-// show folds an event of a run as readers are given it.
+// show folds an event as readers receive it. hidden says whether the run is hidden.
 func show(f *project.Fold, ev *teamv1.Event, hidden bool) {
 	if hidden {
 		ev = bare(ev)
@@ -100,11 +100,12 @@ func show(f *project.Fold, ev *teamv1.Event, hidden bool) {
 	}
 }
 
-// nothing as the sequence of a message is that of none.
+// nothing is a sequence number that no message has.
 const nothing = math.MaxInt64
 
-// bare is an event of a hidden run: what was done stays, with outcomes, kinds of errors,
-// times and cost, and so does what people said. Nil is an event that says more.
+// bare returns an event of a hidden run without its content. It keeps what was done, outcomes,
+// kinds of errors, times and costs, and everything that people said. It returns nil for events that
+// are hidden entirely.
 func bare(ev *teamv1.Event) *teamv1.Event {
 	b := &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent()}
 	switch k := ev.GetKind().(type) {
@@ -141,6 +142,7 @@ func bare(ev *teamv1.Event) *teamv1.Event {
 	return b
 }
 
+// bareDecision returns a decision without its texts.
 func bareDecision(d *teamv1.Decided) *teamv1.Decided {
 	b := &teamv1.Decided{
 		Rule: d.GetRule(), Cancel: d.GetCancel(), Joins: d.GetJoins(), Round: d.GetRound(), Failure: bareError(d.GetFailure()),
@@ -157,17 +159,19 @@ func bareDecision(d *teamv1.Decided) *teamv1.Decided {
 	return b
 }
 
+// bareEnd returns an end without its texts. scope is that of the event.
 func bareEnd(scope string, e *teamv1.Ended) *teamv1.Ended {
 	b := &teamv1.Ended{Outcome: e.GetOutcome(), Error: bareError(e.GetError()), Spent: e.GetSpent(), Receipt: e.GetReceipt()}
 	if v := e.GetVerdict(); v != nil {
 		b.Verdict = &teamv1.Verdict{Score: v.Score} //nolint:protogetter // set or not matters
 	}
 	if scope == "" && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
-		b.Error = e.GetError() // of the stop: the words are the server's
+		b.Error = e.GetError() // the text of a stop comes from the server
 	}
 	return b
 }
 
+// bareError returns an error without its message; nil for nil.
 func bareError(e *teamv1.Error) *teamv1.Error {
 	if e == nil {
 		return nil

@@ -10,20 +10,21 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// hub wakes the readers of roots in this process. Safe for concurrent use.
+// hub wakes the readers of roots in this process. It is safe for concurrent use.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[string]map[chan struct{}]struct{} // by root; guarded by mu
-	all      store.Bell                            // rung with every change, for its audience
+	all      store.Bell                            // rung for each change, with its audience
 }
 
-// Watch returns a channel that receives when a root may have new events; a
-// child's id stands for its root. Of a root that is not there it never does.
+// Watch returns a channel that receives when a root may have new events. The id of a child stands
+// for its root. For an unknown id the channel never receives.
 func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	return s.hub.watch(root)
 }
 
+// watch returns a channel that receives when a root or topic changes. stop must be called.
 func (h *hub) watch(root string) (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -54,7 +55,7 @@ func (h *hub) poke(root string) {
 	}
 }
 
-// roots returns what is watched.
+// roots returns the watched roots and topics.
 func (h *hub) roots() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,13 +73,13 @@ func (s *Store) changed(root, audience string) {
 	s.hub.poke(root)
 }
 
-// announce is changed for this process and all other replicas.
+// announce is like changed, but also notifies all other replicas.
 func (s *Store) announce(root, audience string) {
 	s.changed(root, audience)
 	s.db.tell(root, audience)
 }
 
-// heard wakes the readers and watchers of a change in another replica.
+// heard wakes the readers and watchers that a change by another replica concerns.
 func (s *Store) heard(h hint) {
 	s.hub.all.RingIf(h.concerns)
 	roots := h.roots
@@ -99,7 +100,7 @@ func (s *Store) arrived(root string) {
 	s.hub.poke(root)
 }
 
-// concerned are the roots that somebody here reads or drives.
+// concerned returns the roots that this process reads or drives.
 func (s *Store) concerned() []string {
 	roots := s.hub.roots()
 	s.mu.Lock()
@@ -110,7 +111,7 @@ func (s *Store) concerned() []string {
 	return roots
 }
 
-// poll looks every second for what nobody told: the net below notifications.
+// poll looks for changes every pollEvery until ctx ends, in case notifications were lost.
 func (s *Store) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -121,7 +122,7 @@ func (s *Store) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if now, err := s.look(ctx, seen); err == nil { // if it fails, the next second tries again
+		if now, err := s.look(ctx, seen); err == nil { // after a failure, the next tick tries again
 			seen = now
 		}
 	}
@@ -146,16 +147,16 @@ func (s *Store) look(ctx context.Context, seen map[string]mark) (map[string]mark
 	return now, nil
 }
 
-// mark changes when a root has new events or inputs, or a new claim.
+// mark is a part of a run's row that changes with each new event, input or claim.
 type mark struct {
 	owner              string // never changes
 	seq, inputs, epoch int64
 }
 
-// pollFor bounds one look.
+// pollFor is the timeout of one look.
 const pollFor = 5 * time.Second
 
-// marks returns the marks of roots.
+// marks returns the marks of roots, without unknown ones.
 func (s *Store) marks(ctx context.Context, roots []string) (map[string]mark, error) {
 	marks := map[string]mark{}
 	if len(roots) == 0 {

@@ -18,88 +18,91 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lazily is how long events wait for company that nobody commits: a streamed
-// piece is on record, and seen, this much later.
+// lazily is how long appended events that nobody commits are collected before they are written. A
+// streamed piece of text becomes visible this much later.
 const lazily = 5 * time.Millisecond
 
-// journal is one claim's access to its run. What is appended waits in memory
-// until a commit asks for it; then all of it is one change of the writer's group.
-// The first failure ends it: what the claim was for is continued by the next one.
+// journal is the access of one claim to its run. Appended events wait in memory until a commit, and
+// are then written as one change. After the first failure the journal accepts nothing more; the run
+// is continued by the next claim.
 type journal struct {
 	s           *Store
 	root, owner string
 	epoch       int64
 	wake        chan struct{}
 
-	load sync.Mutex // one load at a time; taken before mu
+	load sync.Mutex // held during a load; acquired before mu
 
 	mu      sync.Mutex
-	fold    *project.Fold // of the root, with everything appended; nil until loaded; guarded by mu, like all below
+	fold    *project.Fold // of the root; nil until loaded; guarded by mu, like all fields below
 	hidden  bool          // see hides
-	lost    bool          // what is on record cannot be read: only the end is taken
-	listed  listing       // what the task row says
-	seq     int64         // of the last event appended
-	durable int64         // of the last event on record
+	lost    bool          // the recorded events cannot be read: only the end is accepted
+	listed  listing       // what the task row holds
+	seq     int64         // sequence number of the last event appended
+	durable int64         // sequence number of the last event recorded
 	bytes   int64
-	last    time.Time // of the last event
-	room    int64     // of the queue, that pending takes
-	pending []entry   // appended, not yet taken by the writer
+	last    time.Time // time of the last event
+	room    int64     // queue space that pending occupies
+	pending []entry   // appended, not yet given to the writer
 	ending  *teamv1.Event
-	flying  bool  // the writer works on a batch
-	queued  bool  // the writer will take
-	appends int64 // how many there were
-	commits int64 // how many of them are on record
-	waiting int   // commits that wait
+	flying  bool  // the writer is writing a batch
+	queued  bool  // the writer will call take
+	appends int64 // number of appends
+	commits int64 // number of appends that are recorded
+	waiting int   // number of waiting commits
+	// changed is closed at the next change that commits wait for; nil if none waits.
 	changed chan struct{}
 	timer   *time.Timer
-	ended   bool // the root's end was appended
-	closed  bool // the claim was given up
+	ended   bool // the end of the root was appended
+	closed  bool // the claim has been released
 	broken  error
-	unread  bool // the inbox may hold something
+	unread  bool // the inbox may hold an input
 	asking  fold.Questions
-	named   map[int64]bool // rows of the inbox that events consume which were appended here
-	pushed  int64          // 1: there may be receivers to tell, see fence
+	named   map[int64]bool // inbox rows that are recorded by events appended here
+	pushed  int64          // 1 if there may be push configurations, see fence
 	ring    ring
 
 	view view
 }
 
-// entry is an event as it will be stored.
+// entry is an event in its stored form.
 type entry struct {
 	ev     *teamv1.Event
 	body   []byte
 	sum    int64
-	closes []int64 // sequences of questions that roles may answer
+	closes []int64 // sequence numbers of the questions for roles that the event closes
 }
 
-// listing is what the task row says for lists.
+// listing is what the task row holds for lists.
 type listing struct {
 	state   a2av1.TaskState
-	at      int64 // nanoseconds
+	at      int64 // nanoseconds since the Unix epoch
 	visible bool
 }
 
+// listingOf returns the listing of a fold.
 func listingOf(f *project.Fold) listing {
 	return listing{state: f.State(), at: f.StatusAt().UnixNano(), visible: f.Visible()}
 }
 
-// fence is the statement that gives a batch its place: no row of a run that
-// another epoch holds, or that stands elsewhere; nor of one that has got a push
-// configuration that its journal does not know of.
+// fence is the statement that admits a batch. It changes no row if the run has another epoch or
+// sequence number, or a push configuration that its journal does not know.
 const fence = `UPDATE run SET seq = $4, bytes = $5, deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`
 
-// insertEvent puts an event of a batch on record whose fence held.
+// insertEvent records an event of a batch that was admitted by fence.
 const insertEvent = `INSERT INTO event (id, seq, scope, delta, sum, body)
 SELECT id, $4, $5, $6, $7, $8 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
 ON CONFLICT DO NOTHING`
 
+// updateTask updates the task row of a batch that was admitted by fence.
 const updateTask = `UPDATE task SET state = $4, status_at = $5, visible = $6
 WHERE id = $1 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
+// deleteInput deletes an inbox row of a batch that was admitted by fence.
 const deleteInput = `DELETE FROM inbox
 WHERE id = $1 AND n = $4 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
-// Load returns the events on record that a replay needs, in order. a2a.ErrDataLoss.
+// Load returns the recorded events that a replay needs, in order. The error may be a2a.ErrDataLoss.
 func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	if err := j.usable(); err != nil {
 		return nil, err
@@ -119,7 +122,7 @@ func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	return events, nil
 }
 
-// open makes the fold ready.
+// open loads the fold, unless it is loaded. It returns no error for damaged events.
 func (j *journal) open(ctx context.Context) error {
 	j.mu.Lock()
 	ready := j.fold != nil || j.lost
@@ -129,12 +132,12 @@ func (j *journal) open(ctx context.Context) error {
 	}
 	_, err := j.Load(ctx)
 	if errors.Is(err, a2a.ErrDataLoss) {
-		return nil // the end can still be put on record
+		return nil // the end can still be recorded
 	}
 	return err
 }
 
-// opened takes over what is on record. The caller holds mu.
+// opened sets the state of the journal from the recorded events. The caller must hold mu.
 func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 	j.fold, j.listed, j.hidden = f, listingOf(f), hides(events)
 	for _, ev := range events {
@@ -143,21 +146,21 @@ func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 	j.last = events[len(events)-1].GetTime().AsTime()
 }
 
-// unreadable notes that the record is damaged.
+// unreadable notes whether an error means that recorded events are damaged.
 func (j *journal) unreadable(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lost = j.lost || errors.Is(err, a2a.ErrDataLoss)
 }
 
-// usable refuses a claim that is over.
+// usable returns an error if the claim has ended.
 func (j *journal) usable() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.held()
 }
 
-// held is usable. The caller holds mu.
+// held is like usable. The caller must hold mu.
 func (j *journal) held() error {
 	switch {
 	case j.closed:
@@ -168,8 +171,8 @@ func (j *journal) held() error {
 	return nil
 }
 
-// Append gives each event its place, all or none. They are on record and can be
-// read once they are committed, by Commit or a little later by themselves.
+// Append assigns the events their sequence numbers, either all of them or none. They become durable
+// and visible with the next Commit, or shortly afterwards without one.
 func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	if err := j.s.Err(); err != nil {
 		return err
@@ -178,7 +181,7 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 		return err
 	}
 	size := store.Size(events)
-	room := min(size, maxQueued) // of the queue: never more than there is
+	room := min(size, maxQueued) // never more than the queue has
 	if err := j.s.space.Acquire(ctx, room); err != nil {
 		return context.Cause(ctx)
 	}
@@ -189,7 +192,7 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	return err
 }
 
-// append queues events of a size that take room.
+// append queues events that have a total size and occupy room in the queue.
 func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -205,7 +208,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 	at := j.time()
 	for _, ev := range events {
 		if store.RootEnd(ev) {
-			j.ended, j.ending = true, ev // gets its place when it is known what came before
+			j.ended, j.ending = true, ev // numbered later, behind the inputs that came too late
 			break
 		}
 		j.seq++
@@ -237,7 +240,8 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 	return nil
 }
 
-// time is that of the next events: it never goes back. The caller holds mu.
+// time returns the time of the next events, which is never before that of earlier ones. The caller
+// must hold mu.
 func (j *journal) time() *timestamppb.Timestamp {
 	if now := j.s.Now(); now.After(j.last) {
 		j.last = now
@@ -245,13 +249,14 @@ func (j *journal) time() *timestamppb.Timestamp {
 	return timestamppb.New(j.last)
 }
 
+// encode returns an event in its stored form.
 func encode(root string, ev *teamv1.Event) (entry, error) {
 	body, sum, err := encodeEvent(root, ev)
 	return entry{ev: ev, body: body, sum: sum}, err
 }
 
-// Commit returns when everything appended before is durable and can be read.
-// agent.ErrFenced, a2a.ErrStorage.
+// Commit returns when everything appended before is durable and visible. The error is the cause of
+// ctx, agent.ErrFenced or a2a.ErrStorage.
 func (j *journal) Commit(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -284,21 +289,21 @@ func (j *journal) Commit(ctx context.Context) error {
 	}
 }
 
-// flush has the writer take what is pending. The caller holds mu.
+// flush queues the pending events for the writer. The caller must hold mu.
 func (j *journal) flush() {
 	if j.queued || j.flying || len(j.pending) == 0 && j.ending == nil {
 		return
 	}
 	if err := j.s.db.add(j); err != nil {
-		_ = j.fail(err) // whoever commits is told
+		_ = j.fail(err) // commits return the error
 		return
 	}
 	j.queued = true
 }
 
-// later flushes in a moment what nobody commits. The caller holds mu.
+// later flushes pending events after lazily. The caller must hold mu.
 func (j *journal) later() {
-	if j.queued || j.flying {
+	if j.queued || j.flying { // settle checks again
 		return // the end of that looks again
 	}
 	if j.timer == nil {
@@ -312,7 +317,7 @@ func (j *journal) later() {
 	j.timer.Reset(lazily)
 }
 
-// take returns what is pending as one change. It implements source.
+// take returns the pending events as one change, nil if there are none. It implements source.
 func (j *journal) take() *op {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -329,7 +334,7 @@ func (j *journal) take() *op {
 	return b.op()
 }
 
-// settle takes over what became of a batch.
+// settle updates the journal after a batch was written. err is the error of the batch.
 func (j *journal) settle(b *batch, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -355,7 +360,7 @@ func (j *journal) settle(b *batch, err error) error {
 	return nil
 }
 
-// announce wakes those who wait for this journal. The caller holds mu.
+// announce wakes the waiting commits and the readers of the run. The caller must hold mu.
 func (j *journal) announce() {
 	if j.changed != nil {
 		close(j.changed)
@@ -364,7 +369,7 @@ func (j *journal) announce() {
 	j.s.announce(j.root, j.owner)
 }
 
-// fail ends the journal. The caller holds mu.
+// fail ends the journal with an error. It returns the first such error. The caller must hold mu.
 func (j *journal) fail(err error) error {
 	if j.broken == nil {
 		j.broken = err
@@ -375,18 +380,18 @@ func (j *journal) fail(err error) error {
 		close(j.changed)
 		j.changed = nil
 	}
-	store.Poke(j.wake) // its driver learns of it
+	store.Poke(j.wake) // the driver notices the error
 	return j.broken
 }
 
-// lose ends a journal whose run somebody else has claimed.
+// lose ends the journal of a run that another replica has claimed.
 func (j *journal) lose() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_ = j.fail(fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced))
 }
 
-// Inbound returns the inbox rows that no event has named yet, in order.
+// Inbound returns the inbox rows that no appended event has recorded, in order.
 func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	j.mu.Lock()
 	err, unread, ended := j.held(), j.unread, j.ended
@@ -403,21 +408,21 @@ func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	defer j.mu.Unlock()
 	left := rows[:0]
 	for _, in := range rows {
-		if !j.named[in.GetN()] { // they are there until their events are on record
+		if !j.named[in.GetN()] { // rows remain until their events are recorded
 			left = append(left, in)
 		}
 	}
 	return left, err
 }
 
-// arrived notes that the inbox may hold something.
+// arrived notes that the inbox may hold an input.
 func (j *journal) arrived() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.unread = true
 }
 
-// Wake receives when the inbox may have changed.
+// Wake returns a channel that receives when the inbox may have changed.
 func (j *journal) Wake() <-chan struct{} { return j.wake }
 
 // give ends the claim in this process.
@@ -430,5 +435,5 @@ func (j *journal) give() {
 		j.timer.Stop()
 	}
 	j.ring.drop(j.s)
-	_ = j.fail(agent.ErrFenced) // of what was never committed
+	_ = j.fail(agent.ErrFenced) // for appends that were never committed
 }

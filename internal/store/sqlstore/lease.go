@@ -14,14 +14,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lockedPause is how long a claim waits for runs that are due and locked.
+// lockedPause is how long until the next claim if all due runs are locked.
 const lockedPause = 50 * time.Millisecond
 
-// claimed are the columns of a claimed run.
+// claimed is the clause that returns the columns of claimed runs.
 const claimed = ` RETURNING id, owner, epoch, seq, bytes, push`
 
-// Lease is how long a replica keeps its runs that is not heard of. A process that
-// has its database alone keeps them as long as it lives.
+// Lease returns how long a replica keeps its runs after its last heartbeat; 0 means that they are
+// kept as long as the process lives, because it has exclusive use of the database.
 func (s *Store) Lease() time.Duration {
 	if s.db.single() {
 		return 0
@@ -29,8 +29,8 @@ func (s *Store) Lease() time.Duration {
 	return s.cfg.Lease
 }
 
-// Beat says that a replica lives: for a lease from now on nobody else takes its
-// runs. A replica beats three times a lease.
+// Beat records a heartbeat of a replica: for the time of a lease, no other replica claims its runs.
+// A replica sends three heartbeats per lease.
 func (s *Store) Beat(ctx context.Context, replica string) error {
 	if err := s.syncClock(ctx); err != nil {
 		return err
@@ -53,7 +53,7 @@ ON CONFLICT (id) DO UPDATE SET expires = excluded.expires`, replica, s.now()+s.c
 	return nil
 }
 
-// heardOf reports whether a replica has beaten lately.
+// heardOf reports whether a replica of this process has sent a heartbeat within a third of a lease.
 func (s *Store) heardOf(replica string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,21 +61,20 @@ func (s *Store) heardOf(replica string) bool {
 	return known && time.Since(at) < s.cfg.Lease/3
 }
 
-// doubtFor is how long lost claims are looked for: a commit whose answer was lost
-// may come about later than it was given up.
+// doubtFor is how long reclaim looks for lost claims. A commit whose reply was lost may take effect
+// after this process has given up waiting for it.
 const doubtFor = time.Minute
 
-// doubt notes that the database may know of claims that this process does not.
+// doubt notes that the database may hold claims of this process that it does not know of.
 func (s *Store) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsure = time.Now().Add(doubtFor)
 }
 
-// reclaim makes runs due that the database has as this replica's and that are
-// not driven here: the answer to their claim, or to its end, was lost. A row that
-// somebody has locked is looked at with the next beat, as is everything while a claim
-// is under way, which looks like a lost one.
+// reclaim makes runs due that are claimed by this replica in the database but not driven by it,
+// because the reply to their claim or release was lost. Locked rows are left for the next
+// heartbeat. While a claim is in progress, which looks like a lost one, reclaim does nothing.
 func (s *Store) reclaim(ctx context.Context, replica string) error {
 	if !s.claiming.TryLock() {
 		return nil
@@ -107,8 +106,8 @@ func (s *Store) reclaim(ctx context.Context, replica string) error {
 	})
 }
 
-// Claim takes up to limit due runs, and those of replicas that are not heard of
-// any more. With several replicas the next time to ask is at most a second away.
+// Claim claims up to limit runs that are due or belong to replicas whose lease has expired. With
+// several replicas, next is at most pollEvery away.
 func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error) {
 	if err := s.db.state().closed(); err != nil {
 		return nil, time.Time{}, err
@@ -137,7 +136,7 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []
 	return claims, s.next(due, len(claims)), nil
 }
 
-// claimDue claims what is due, and makes it this process's.
+// claimDue claims due runs and returns their claims.
 func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int64) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
@@ -149,7 +148,7 @@ func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int
 		journals, err = s.claim(ctx, q, replica, limit, now)
 		return err
 	})
-	if err != nil || tries > 1 { // what an earlier try has claimed, the next one does not find
+	if err != nil || tries > 1 { // runs claimed by an earlier attempt are not found by the next one
 		s.doubt()
 	}
 	if err != nil {
@@ -161,14 +160,14 @@ func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int
 	return claims, nil
 }
 
-// next is when to claim again, after so many were claimed.
+// next returns when to claim again. claimed is the number of runs just claimed.
 func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	var at time.Time
 	if due.Valid {
 		at = time.UnixMilli(due.Int64)
 	}
 	if pause := s.Now().Add(lockedPause); !s.db.single() && due.Valid && claimed == 0 && at.Before(pause) {
-		return pause // what is due is locked by somebody
+		return pause // due runs are locked by another replica
 	}
 	if soon := s.Now().Add(pollEvery); !s.db.single() && (at.IsZero() || at.After(soon)) {
 		return soon
@@ -176,8 +175,8 @@ func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	return at
 }
 
-// abandoned reports whether another replica went and left runs. A replica does
-// not take its own: it drives them.
+// abandoned reports whether another replica whose lease has expired holds runs. The replica's own
+// runs do not count, because it drives them.
 func (s *Store) abandoned(ctx context.Context, replica string, now int64) bool {
 	if s.db.single() {
 		return false
@@ -188,7 +187,7 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, rep
 	return err == nil
 }
 
-// claim takes runs in a transaction.
+// claim claims runs in a transaction.
 func (s *Store) claim(ctx context.Context, q querier, replica string, limit int, now int64) ([]*journal, error) {
 	taken, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE due <= $2 ORDER BY due LIMIT $3`+s.db.skip()+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
@@ -201,11 +200,11 @@ UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE i
 	return append(taken, left...), err
 }
 
-// takes runs a claiming statement.
+// takes runs a statement that claims runs, and returns their journals.
 func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
 	var taken []*journal
 	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
-		// An input that comes before the claim is adopted wakes nobody: look once.
+		// An input that arrives before adopt wakes nobody, so the inbox is read once.
 		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
 		j.view.turn = make(chan struct{}, 1)
 		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
@@ -219,7 +218,7 @@ func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) 
 	return taken, err
 }
 
-// adopt makes a claim this process's.
+// adopt registers a claim in this process, and ends an earlier one of the same run.
 func (s *Store) adopt(j *journal) a2a.Claim {
 	s.mu.Lock()
 	old := s.journals[j.root]
@@ -231,7 +230,7 @@ func (s *Store) adopt(j *journal) a2a.Claim {
 	return a2a.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j}
 }
 
-// forget takes a journal out of those that are open.
+// forget removes a journal from the open ones.
 func (s *Store) forget(j *journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +239,7 @@ func (s *Store) forget(j *journal) {
 	}
 }
 
-// Park releases a run as its drive left it. What was appended is on record then.
+// Park implements engine.Leases. It first commits everything appended.
 func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	j, err := s.mine(ctx, c)
 	if err != nil {
@@ -257,11 +256,11 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 			return s.kept(err)
 		}
 	}
-	j.give() // an end gave the run up already
+	j.give() // the end has released the run already
 	return nil
 }
 
-// mine returns the journal of a claim with everything appended on record.
+// mine returns the journal of a claim after it has committed everything appended.
 func (s *Store) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.s != s {
@@ -270,7 +269,8 @@ func (s *Store) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 	return j, j.Commit(ctx)
 }
 
-// park gives the run up in a transaction, due at once if its inbox holds something.
+// park releases the run in a transaction. The run is due at once if its inbox holds an input,
+// otherwise at until, or not at all if that is zero.
 func (j *journal) park(ctx context.Context, q querier, until time.Time) error {
 	held, err := j.lockRun(ctx, q)
 	if err != nil || !held {
@@ -292,7 +292,7 @@ func (j *journal) park(ctx context.Context, q querier, until time.Time) error {
 	return err
 }
 
-// lockRun locks the run's row; held is false when an earlier try has given it up.
+// lockRun locks the run's row. held is false if an earlier attempt has released the run.
 func (j *journal) lockRun(ctx context.Context, q querier) (held bool, err error) {
 	var epoch int64
 	var holder sql.NullString
@@ -306,7 +306,7 @@ func (j *journal) lockRun(ctx context.Context, q querier) (held bool, err error)
 	return holder.Valid, nil
 }
 
-// keep stores the task as it is, for readers while nobody drives it.
+// keep stores a snapshot of the task for readers while the run is parked.
 func (j *journal) keep(ctx context.Context, q querier) error {
 	j.mu.Lock()
 	if j.fold == nil || j.seq != j.durable {
@@ -318,8 +318,7 @@ func (j *journal) keep(ctx context.Context, q querier) error {
 	return j.s.snapshot(ctx, q, j.root, seq, task)
 }
 
-// Release releases a run that has not come to a stop, due at a time; the zero
-// time is at once. What was appended is put on record where that is possible.
+// Release implements engine.Leases. It commits everything appended if that is possible.
 func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	j, err := s.mine(ctx, c)
 	if j == nil {
@@ -346,8 +345,8 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	return s.kept(err)
 }
 
-// Suspend releases a run that must not be retried until an input arrives for it or,
-// with SQLite, the process starts again. Until then readers of the task see reason.
+// Suspend releases a run that must not be retried until an input arrives for it or, with SQLite,
+// until the process starts again. Until then, readers of the task see reason.
 func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
 	j, ok := c.Journal.(*journal)
 	if !ok || j.s != s {
@@ -363,8 +362,8 @@ func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
 	return s.kept(err)
 }
 
-// kept is the error of a claim that could not be given up: unless somebody else has
-// the run, it may have been all the same.
+// kept returns the error of a claim that could not be released. Unless another replica has the run,
+// the release may have taken effect all the same.
 func (s *Store) kept(err error) error {
 	if err != nil && !errors.Is(err, agent.ErrFenced) {
 		s.doubt()
@@ -372,15 +371,16 @@ func (s *Store) kept(err error) error {
 	return s.unrecorded(err)
 }
 
-// over reports whether the claim was given up.
+// over reports whether the claim has ended in this process.
 func (j *journal) over() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.closed
 }
 
-// orphan makes all runs due that a process held that is gone: the only one that
-// can have had this database.
+// orphan makes all claimed and all parked runs due, and releases all claims of push configurations.
+// It is called when this process has just opened a database for exclusive use, so that the process
+// that made the claims no longer exists.
 func (s *Store) orphan(ctx context.Context) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
@@ -397,8 +397,8 @@ func (s *Store) orphan(ctx context.Context) error {
 	})
 }
 
-// leave takes this process's replicas out of the database; runs that they still
-// hold can be taken by others at once.
+// leave removes this process's replicas from the database, so that others can claim their runs at
+// once.
 func (s *Store) leave(ctx context.Context) error {
 	s.mu.Lock()
 	names := make([]any, 0, len(s.replicas))

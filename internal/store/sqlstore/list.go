@@ -17,8 +17,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// List returns a page of the owner's root tasks. A task whose status changes
-// between two pages moves to the front of the order.
+// List returns a page of the owner's root tasks. A task whose status changes between two pages
+// moves to the front of the list.
 func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
 	now := s.Now()
 	c, err := s.tokens.Open(owner, f, now)
@@ -50,9 +50,8 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 	return page, err
 }
 
-// fill puts the tasks of rows on a page, and returns how many rows it has dealt
-// with. One that changed since its row was read is left out where the filter does
-// not select it any more, and one whose record is damaged.
+// fill adds the tasks of rows to a page, and returns how many rows it has processed. It omits tasks
+// that no longer match the filter and tasks whose records are damaged.
 func (s *Store) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Filter, rows []taskRow) (int, error) {
 	for i := range rows {
 		var t *a2av1.Task
@@ -64,7 +63,7 @@ func (s *Store) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Fi
 		}
 		switch {
 		case errors.Is(err, a2a.ErrNotFound):
-		case errors.Is(err, a2a.ErrDataLoss): // a list of the others is worth more than none
+		case errors.Is(err, a2a.ErrDataLoss): // the rest of the list is better than none
 			s.cfg.Log.Error("a task is left out of a list", zap.String("task", rows[i].id), zap.Error(err))
 		case err != nil:
 			return 0, err
@@ -76,13 +75,13 @@ func (s *Store) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Fi
 	return len(rows), nil
 }
 
-// where is a condition with its arguments.
+// where is an SQL condition with its arguments.
 type where struct {
 	text string
 	args []any
 }
 
-// and adds a condition; each ? in it is the next argument.
+// and adds a condition. Each ? in it stands for one of the arguments, in order.
 func (w *where) and(text string, args ...any) {
 	for _, a := range args {
 		w.args = append(w.args, a)
@@ -94,7 +93,7 @@ func (w *where) and(text string, args ...any) {
 	w.text = text
 }
 
-// wanted is what a filter selects.
+// wanted returns the condition of a filter.
 func wanted(owner string, f a2a.Filter) *where {
 	w := &where{}
 	w.and("task.owner = ?", owner)
@@ -114,12 +113,13 @@ func wanted(owner string, f a2a.Filter) *where {
 	return w
 }
 
-// heldSnaps is how much of the snapshots of rows is held, in bytes. Those beyond are
-// read again, each when it is needed.
+// heldSnaps is how many bytes of the snapshots of rows are kept in memory. Further snapshots are
+// read again when they are needed.
 const heldSnaps = 8 << 20
 
+// rows returns the newest task rows that match a condition.
 func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
-	args := append(slices.Clip(w.args), int64(limit)) // an argument: pages of all sizes are one statement
+	args := append(slices.Clip(w.args), int64(limit)) // an argument: one statement for all page sizes
 	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
 	var list []taskRow
 	held := 0
@@ -137,25 +137,27 @@ func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error
 	return list, err
 }
 
-// Counts of many tasks are kept for a while: counting reads them all.
+// Counts above manyTasks are cached for countLife, because counting reads all the rows.
 const (
 	manyTasks = 10_000
 	countLife = 10 * time.Second
 	maxCounts = 1000
 )
 
-// totals are the counts that are kept. Safe for concurrent use.
+// totals holds the cached counts. It is safe for concurrent use.
 type totals struct {
 	mu    sync.Mutex
 	known map[string]total // by condition and arguments; guarded by mu
 }
 
+// total is a cached count.
 type total struct {
 	n     int
 	until time.Time
 }
 
-// count returns how many tasks a condition selects.
+// count returns the number of tasks that match a condition. Large numbers may be up to countLife
+// old.
 func (s *Store) count(ctx context.Context, w *where) (int, error) {
 	key := w.key()
 	if n, ok := s.totals.get(key); ok {
@@ -169,6 +171,7 @@ func (s *Store) count(ctx context.Context, w *where) (int, error) {
 	return n, err
 }
 
+// key returns a string that identifies the condition and its arguments.
 func (w *where) key() string {
 	var b strings.Builder
 	b.WriteString(w.text)
@@ -184,6 +187,7 @@ func (w *where) key() string {
 	return b.String()
 }
 
+// get returns a cached count.
 func (t *totals) get(key string) (int, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,6 +195,7 @@ func (t *totals) get(key string) (int, bool) {
 	return n.n, ok && time.Now().Before(n.until)
 }
 
+// put caches a count.
 func (t *totals) put(key string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,36 +16,37 @@ import (
 )
 
 const (
-	// channel is PostgreSQL's notification channel.
+	// channel is the name of the notification channel in PostgreSQL.
 	channel = "team_server"
-	// maxPayload is a little less than what PostgreSQL takes.
+	// maxPayload is the maximum length of a notification in bytes, slightly below that of
+	// PostgreSQL.
 	maxPayload = 7900
-	// reconnect is how long a bell rests after it lost its connection.
+	// reconnect is how long a bell waits after it has lost a connection.
 	reconnect = 500 * time.Millisecond
-	// pollEvery is how often a replica looks for what it was not told.
+	// pollEvery is how often a replica looks for changes without a notification.
 	pollEvery = time.Second
 )
 
-// bell tells other replicas which roots changed, and hears them.
+// bell sends changes to other replicas and receives theirs.
 type bell struct {
 	listen *pgx.ConnConfig
 	send   *pgx.ConnConfig
-	self   string // marks our own
-	heard  func(hint)
-	rung   chan struct{}
+	self   string        // identifies this sender in notifications
+	heard  func(hint)    // called with changes of other replicas
+	rung   chan struct{} // holds one signal: due is not empty
 	work   sync.WaitGroup
 
 	mu  sync.Mutex
 	due map[change]struct{} // changes to send; guarded by mu
 }
 
-// change belongs to a root or a topic, and may concern an audience.
+// change names the root or topic that has changed, and the audience whom that may concern.
 type change struct{ root, audience string }
 
-// hint describes a change in another replica.
+// hint describes changes by another replica.
 type hint struct {
-	roots []string            // nil means any
-	tags  map[string]struct{} // of the audiences; nil means any
+	roots []string            // nil means any root
+	tags  map[string]struct{} // tags of the audiences; nil means any audience
 }
 
 // concerns reports whether a hint covers an audience.
@@ -69,8 +70,8 @@ func tag(audience string) string {
 	return forTag + hex.EncodeToString(sum[:8])
 }
 
-// newBell starts to send and to listen, until ctx ends. Losing a connection costs
-// time, never an event: replicas also poll.
+// newBell returns a bell that sends and listens until ctx ends. Lost notifications delay readers
+// only until the next poll.
 func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(hint)) (*bell, error) {
 	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
 	if cfg.Listen != "" {
@@ -95,7 +96,7 @@ func (b *bell) ring(c change) {
 	}
 }
 
-// keep holds a connection and uses it, until ctx ends.
+// keep opens a connection and calls use with it, again and again until ctx ends.
 func keep(ctx context.Context, to *pgx.ConnConfig, use func(context.Context, *pgx.Conn) error) {
 	for ctx.Err() == nil {
 		conn, err := pgx.ConnectConfig(ctx, to.Copy())
@@ -115,8 +116,8 @@ func keep(ctx context.Context, to *pgx.ConnConfig, use func(context.Context, *pg
 	}
 }
 
-// tell sends what was rung, all that came together in as few notifications as
-// they fit. Outside of any append: a notification serialises commits.
+// tell sends queued changes in as few notifications as possible. It does so outside of the
+// transactions of appends, because a notification serializes commits.
 func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		select {
@@ -175,8 +176,8 @@ func hintOf(entries []string) hint {
 	return h
 }
 
-// hear passes on what other replicas tell. What was told before it listened is
-// not known, so it begins with: anything.
+// hear receives changes of other replicas. It begins with a hint about everything, because earlier
+// notifications were missed.
 func (b *bell) hear(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return err

@@ -19,9 +19,8 @@ func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	return s.hub.all.Watch(owner)
 }
 
-// Runs returns how far the owner's roots have come that callers can see. Those
-// that have not ended are found by their state, the others by the time of it:
-// an index has both.
+// Runs returns the progress of the owner's visible roots. It finds open ones by state and ended
+// ones by status time, because there is an index for both.
 func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
 	open := wanted(owner, a2a.Filter{Agent: f.Agent})
 	open.and(openStates)
@@ -42,12 +41,12 @@ func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.
 	return marks, nil
 }
 
-// openStates are those of tasks that have not ended.
+// openStates is the condition for tasks that have not ended.
 var openStates = fmt.Sprintf("state IN (%d, %d, %d, %d)", a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING,
 	a2av1.TaskState_TASK_STATE_INPUT_REQUIRED, a2av1.TaskState_TASK_STATE_AUTH_REQUIRED)
 
-// newestFirst joins what was open with what had ended a moment later: of a root
-// that is in both, the end counts.
+// newestFirst merges open roots with ended ones that were read afterwards. A root in both lists has
+// ended in the meantime.
 func newestFirst(open, ended []a2a.RunMark) []a2a.RunMark {
 	known := make(map[string]bool, len(ended))
 	for _, m := range ended {
@@ -83,6 +82,8 @@ func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilte
 	return ids, err
 }
 
+// runMarks returns the marks of the newest roots that match a condition. A limit of 0 or less means
+// no limit.
 func (s *Store) runMarks(ctx context.Context, w *where, limit int) ([]a2a.RunMark, error) {
 	if limit <= 0 {
 		limit = math.MaxInt32

@@ -22,41 +22,41 @@ import (
 )
 
 const (
-	// retryFor is how long a write is tried again while the database is not
-	// reached: less than a replica keeps its runs without being heard of.
+	// retryFor is how long a write is retried while the database cannot be reached. It is shorter
+	// than the time after which a replica without heartbeats loses its runs.
 	retryFor = 8 * time.Second
-	// readFor is the same for a read.
+	// readFor is how long a read is retried.
 	readFor = 2 * time.Second
-	// notice is after how long of that the store is not ready.
+	// notice is the time of retries after which the store is not ready.
 	notice = time.Second
-	// retryPause lies between two tries.
+	// retryPause is the pause between two attempts.
 	retryPause = 50 * time.Millisecond
-	// connectWait bounds one attempt to connect.
+	// connectWait is the timeout of one attempt to connect.
 	connectWait = 5 * time.Second
-	// groupFor bounds one try to write a group: a connection that neither answers nor
-	// breaks must not keep all others waiting.
+	// groupFor is the timeout of one attempt to write a group. A connection that neither answers
+	// nor breaks must not delay everything else.
 	groupFor = 5 * time.Second
-	// planFor bounds one try of a transaction that looks first.
+	// planFor is the timeout of one attempt of a transaction that reads before it writes.
 	planFor = 30 * time.Second
-	// idleFor is how long the database waits within a transaction for a replica that
-	// hangs, before it frees the rows that are locked.
-	idleFor = "10000" // ms
+	// idleFor is how long the database waits within a transaction for a replica that hangs, before
+	// it ends the session and releases its locks.
+	idleFor = "10000" // milliseconds
 )
 
-// postgresDB is a database that several replicas share.
+// postgresDB is a PostgreSQL database, which several replicas can share.
 type postgresDB struct {
 	pool   *pgxpool.Pool
-	db     *sql.DB // over pool
+	db     *sql.DB // uses pool
 	writer writer
 	health *health
 	bell   *bell
 	stop   context.CancelFunc
 
-	patience time.Duration // how long a write is tried again
+	patience time.Duration // how long a write is retried
 }
 
-// openPostgres connects, checks that what the database acknowledges is safe, and
-// listens; heard is called with the changes of other replicas.
+// openPostgres connects, checks that acknowledged writes are durable, and listens. heard is called
+// with the changes of other replicas.
 func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint)) (_ *postgresDB, err error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -95,7 +95,8 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	return d, err
 }
 
-// check refuses a database whose acknowledgements mean nothing.
+// check returns an error if the database cannot be reached or does not make acknowledged writes
+// durable.
 func (d *postgresDB) check(ctx context.Context) error {
 	var fsync string
 	if err := d.pool.QueryRow(ctx, `SHOW fsync`).Scan(&fsync); err != nil {
@@ -111,7 +112,7 @@ func (d *postgresDB) check(ctx context.Context) error {
 	return nil
 }
 
-// scrub takes the address, which may hold a password, out of an error.
+// scrub returns an error without the URL, which may hold a password.
 func scrub(err error) error {
 	var p *pgconn.ParseConfigError
 	if errors.As(err, &p) {
@@ -127,21 +128,22 @@ func (d *postgresDB) skip() string               { return " FOR UPDATE SKIP LOCK
 func (d *postgresDB) tell(root, audience string) { d.bell.ring(change{root, audience}) }
 func (d *postgresDB) state() *health             { return d.health }
 
+// now implements database.
 func (d *postgresDB) now(ctx context.Context) (time.Time, error) {
 	var t time.Time
 	start := time.Now()
 	err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&t)
 	if err != nil && passing(err) {
-		d.judge(ctx, err, start) // a beat asks for the time before it writes
+		d.judge(ctx, err, start) // a heartbeat asks for the time before it writes
 	}
 	return t, err
 }
 
-// add queues a change. One that looks first has a transaction of its own: the
-// database groups those by itself.
+// add queues a change. A change with a plan gets a transaction of its own, because the database
+// groups commits by itself.
 func (d *postgresDB) add(s source) error { return d.writer.add(s) }
 
-// do runs f in a transaction of its own.
+// do implements database.
 func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
 	err := d.persist(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, planFor)
@@ -159,9 +161,9 @@ func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q queri
 	return answer(err)
 }
 
-// write applies a group: plain statements in one round trip, what looks first
-// each by itself. Rows are locked in the order of their runs, so that replicas do
-// not wait for each other in a circle.
+// write writes a group: plain statements in one round trip, and each plan in a transaction of its
+// own. Rows are locked in the order of their run ids, so that replicas do not deadlock. left are
+// the changes that failed as a group, and that the writer tries one by one.
 func (d *postgresDB) write(ctx context.Context, ops []*op) (left []*op, err error) {
 	var plain []*op
 	for _, o := range ops {
@@ -170,7 +172,7 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) (left []*op, err erro
 			continue
 		}
 		d.writer.work.Go(func() {
-			_ = o.done(ctx, d.reader(), d.do(ctx, o.plan)) // its caller is told
+			_ = o.done(ctx, d.reader(), d.do(ctx, o.plan)) // the caller gets the error from done
 		})
 	}
 	if len(plain) == 0 {
@@ -188,13 +190,13 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) (left []*op, err erro
 	if err != nil && !errors.Is(err, a2a.ErrStorage) {
 		return plain, err
 	}
-	for _, o := range plain { // where the database is not reached, none is by itself either
-		_ = o.done(ctx, d.reader(), err) // its caller is told
+	for _, o := range plain { // if the database cannot be reached, trying them one by one does not help
+		_ = o.done(ctx, d.reader(), err) // the caller gets the error from done
 	}
 	return nil, nil
 }
 
-// batch sends all statements at once; they are one transaction.
+// batch sends all statements at once, as one transaction.
 func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 	b := &pgx.Batch{}
 	for _, o := range ops {
@@ -219,8 +221,8 @@ func (d *postgresDB) batch(ctx context.Context, ops []*op) (err error) {
 	return nil
 }
 
-// persist is retry for what writes: how the last write went says whether the
-// store is ready.
+// persist is like retry, for writes. The result of the latest write determines whether the store is
+// ready.
 func (d *postgresDB) persist(ctx context.Context, try func() error) error {
 	var last error
 	start := time.Now()
@@ -234,22 +236,22 @@ func (d *postgresDB) persist(ctx context.Context, try func() error) error {
 	return err
 }
 
-// judge notes how a write went that began at start, by the error of its last try.
-// That a caller had no time for it says nothing.
+// judge records the result of a write that began at start. err is the error of its last attempt. It
+// ignores errors that only mean that the caller had no time left.
 func (d *postgresDB) judge(ctx context.Context, err error, start time.Time) {
 	hasty := ctx.Err() != nil && time.Since(start) < time.Second && errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case hasty, errors.Is(err, context.Canceled):
 	case err != nil && !refused(err) && passing(err):
 		d.health.wrote(fmt.Errorf("%w: %w", a2a.ErrStorage, err))
-		d.pool.Reset() // the next one needs a connection that is not lost
+		d.pool.Reset() // other connections may be lost, too
 	default:
 		d.health.wrote(nil)
 	}
 }
 
-// reading is retry for what reads: it is not tried for long, and once only where
-// it is known that the database is away.
+// reading is like retry, for reads. It retries for a shorter time, and not at all while the
+// database is known to be unavailable.
 func (d *postgresDB) reading(ctx context.Context, try func() error) error {
 	patience := readFor
 	if d.health.problem() != nil {
@@ -258,8 +260,9 @@ func (d *postgresDB) reading(ctx context.Context, try func() error) error {
 	return d.retry(ctx, patience, try)
 }
 
-// retry tries something again while the database is not reached or asks for it,
-// then a2a.ErrStorage. What came of a write whose answer was lost shows in the next try.
+// retry repeats try while the database cannot be reached or asks for a retry, for at most patience;
+// then the error is a2a.ErrStorage. try must itself find out whether an earlier attempt with a lost
+// reply has succeeded.
 func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func() error) error {
 	start := time.Now()
 	for {
@@ -274,7 +277,7 @@ func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func
 		case time.Since(start) > patience:
 			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		}
-		d.pool.Reset() // what else lies in it is lost as well
+		d.pool.Reset() // other connections in the pool are likely lost, too
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
@@ -283,8 +286,8 @@ func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func
 	}
 }
 
-// passing reports whether an error may be gone with the next try: of the
-// connection, of the server's state, or between transactions.
+// passing reports whether an error may not occur in the next attempt: an error of the connection,
+// of the state of the server, or a conflict between transactions.
 func passing(err error) bool {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
@@ -300,6 +303,7 @@ func passing(err error) bool {
 		pgconn.SafeToRetry(err) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, sql.ErrConnDone)
 }
 
+// close implements database. It first writes what is queued.
 func (d *postgresDB) close() error {
 	d.writer.close()
 	d.stop()
@@ -309,7 +313,7 @@ func (d *postgresDB) close() error {
 	return err
 }
 
-// pgQuerier runs statements on the pool or in a transaction; pgx prepares them.
+// pgQuerier runs statements on the pool or in a transaction. pgx prepares the statements.
 type pgQuerier struct {
 	on interface {
 		ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
@@ -336,7 +340,7 @@ func (q pgQuerier) scan(ctx context.Context, dest []any, text string, args ...an
 	return damaged(q.on.QueryRowContext(ctx, text, args...).Scan(dest...))
 }
 
-// pgReader reads, and reads again where the connection turns out to be lost.
+// pgReader is a querier for reads, which retries them if the connection turns out to be lost.
 type pgReader struct {
 	pgQuerier
 	d *postgresDB

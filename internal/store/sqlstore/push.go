@@ -19,16 +19,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// pushKey is the setting with the key that configurations are sealed with.
+// pushKey is the name of the setting with the key that encrypts push configurations.
 const pushKey = "push_key"
 
-// errUnknownPush: a run has a push configuration that its journal did not know of.
+// errUnknownPush means that a run has a push configuration that its journal did not know.
 var errUnknownPush = errors.New("a push configuration came")
 
-// retry writes a batch once more that nothing has come of.
+// retry writes a batch again that was not admitted because of errUnknownPush.
 type retry struct {
 	*batch
-	again bool // an earlier try may still come about
+	again bool // an earlier attempt may still take effect
 }
 
 // take implements source.
@@ -38,26 +38,26 @@ func (r retry) take() *op {
 	return o
 }
 
-// wakeIdle makes those due that are to be told of what a batch puts on record.
+// wakeIdle makes the idle push configurations due that must report a batch.
 const wakeIdle = `UPDATE push_config SET due = $4
 WHERE id = $1 AND due IS NULL AND ended = 0 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
-// insertPush keeps the configuration that a task is created with.
+// insertPush stores the configuration with which a task is created.
 const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) SELECT $1, '', $4, $3, $5, $6, 0, $7, $8
 WHERE ` + mine + ` AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND run.owner = $3) ON CONFLICT DO NOTHING`
 
-// pushEpoch is where a new configuration begins to count its claims: not where one
-// did that was deleted, whose holder may still be at work.
+// pushEpoch returns the first epoch of a new configuration. It is random, so that it differs from
+// the epochs of a deleted configuration with the same id, whose claim may still be in use.
 func pushEpoch() int64 { return rand.Int64N(1 << 62) } //nolint:gosec // no secret
 
-// seal keeps what holds secrets from who sees a part of the database, and finds
-// out what is not as it was written.
+// seal encrypts configurations, which hold secrets, and detects changes to them.
 type seal struct{ aead cipher.AEAD }
 
+// newSeal returns a seal with an AES key.
 func newSeal(key []byte) seal {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // 32 bytes, of our own
+		panic(err) // the key has 32 bytes and is our own
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
@@ -66,8 +66,10 @@ func newSeal(key []byte) seal {
 	return seal{aead}
 }
 
+// pushName returns what a sealed configuration is bound to: its task and id.
 func pushName(root, scope, id string) []byte { return []byte(root + "\x00" + scope + "\x00" + id) }
 
+// sealPush returns an encrypted configuration.
 func (s *Store) sealPush(root, scope string, c *a2av1.TaskPushNotificationConfig) ([]byte, error) {
 	body, err := proto.Marshal(c)
 	if err != nil {
@@ -76,7 +78,7 @@ func (s *Store) sealPush(root, scope string, c *a2av1.TaskPushNotificationConfig
 	return s.pushes.aead.Seal(nil, nil, body, pushName(root, scope, c.GetId())), nil //nolint:gosec // the cipher puts a random nonce in front by itself
 }
 
-// unsealPush returns a configuration as it was sealed. a2a.ErrDataLoss.
+// unsealPush decrypts a configuration. The error is a2a.ErrDataLoss.
 func (s *Store) unsealPush(root, scope, id string, body []byte) (*a2av1.TaskPushNotificationConfig, error) {
 	b, err := s.pushes.aead.Open(nil, nil, body, pushName(root, scope, id))
 	c := &a2av1.TaskPushNotificationConfig{}
@@ -86,7 +88,7 @@ func (s *Store) unsealPush(root, scope, id string, body []byte) (*a2av1.TaskPush
 	return c, nil
 }
 
-// takePushKey takes over the key of the store that configurations are copied from.
+// takePushKey sets the key to that of the store from which configurations are copied.
 func (s *Store) takePushKey(ctx context.Context, from *Store) error {
 	key, err := from.secret(ctx, pushKey)
 	if err != nil {
@@ -102,12 +104,13 @@ func (s *Store) takePushKey(ctx context.Context, from *Store) error {
 	return nil
 }
 
-// PushWake receives when something may be due that was not.
+// PushWake returns a channel that receives when a configuration may have become due.
 func (s *Store) PushWake() <-chan struct{} { return s.pushed }
 
+// wakePush signals that a configuration may have become due.
 func (s *Store) wakePush() { store.Poke(s.pushed) }
 
-// roomForPush refuses an owner that has as many as it may have.
+// roomForPush returns a refusal if an owner has the maximum number of configurations.
 func (s *Store) roomForPush(ctx context.Context, q querier, owner string) error {
 	var n int
 	err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM push_config WHERE owner = $1 AND ended = 0`, owner)
@@ -117,9 +120,9 @@ func (s *Store) roomForPush(ctx context.Context, q querier, owner string) error 
 	return err
 }
 
-// PutPush keeps a configuration, in the place of the one with its id.
+// PutPush stores a configuration, and replaces the one with the same id.
 func (s *Store) PutPush(ctx context.Context, p a2a.Push) error {
-	if err := s.Ready(); err != nil { // said at once, not after all tries
+	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return err
 	}
 	root, scope, err := s.owned(ctx, p.Task)
@@ -136,7 +139,7 @@ func (s *Store) PutPush(ctx context.Context, p a2a.Push) error {
 	}))
 }
 
-// putPush keeps it under the lock of its run.
+// putPush stores a configuration under the lock of its run.
 func (s *Store) putPush(ctx context.Context, q querier, root, scope string, p a2a.Push, body []byte) error {
 	var pushed int64
 	if err := q.scan(ctx, []any{&pushed}, `SELECT push FROM run WHERE id = $1`+s.db.lock(), root); err != nil {
@@ -167,9 +170,10 @@ WHERE id = $1 AND scope = $2 AND config = $3`, root, scope, p.Config.GetId(), bo
 	return err
 }
 
+// pushColumns are the columns that pushRow scans.
 const pushColumns = ` id, scope, config, owner, body, seen, part, tries, since, failing, ended, error, version`
 
-// pushRow scans what pushColumns name; more are columns behind them.
+// pushRow scans a row of pushColumns. more receives the columns after those.
 func (s *Store) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
 	var root, scope, id string
 	var body []byte
@@ -189,7 +193,7 @@ func (s *Store) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
 	return p, err
 }
 
-// Push returns a configuration of a task.
+// Push returns a configuration of a task. The error is a2a.ErrNotFound if it does not exist.
 func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error) {
 	list, err := s.listPushes(ctx, k, `config = $3`, id, true)
 	if err == nil && len(list) == 0 {
@@ -201,14 +205,15 @@ func (s *Store) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error
 	return list[0], nil
 }
 
-// ListPushes returns configurations of a task, by id, behind an id, without those
-// that are damaged. A task has few: the limit counts what is returned.
+// ListPushes returns at most limit configurations of a task, ordered by id, with ids greater than
+// after. It omits damaged ones.
 func (s *Store) ListPushes(ctx context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
 	list, err := s.listPushes(ctx, k, `config > $3 ORDER BY config`, after, false)
 	return list[:min(len(list), limit)], err
 }
 
-// listPushes returns some of a task; strict fails where one is damaged.
+// listPushes returns configurations of a task that match a condition. If strict is true, a damaged
+// one is an error; otherwise it is omitted.
 func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, strict bool) ([]a2a.Push, error) {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {
@@ -226,7 +231,7 @@ func (s *Store) listPushes(ctx context.Context, k a2a.Key, which, arg string, st
 	return list, err
 }
 
-// leftOut reports whether a configuration is damaged, and logs it.
+// leftOut reports whether a configuration is damaged, and logs that.
 func (s *Store) leftOut(p a2a.Push, err error) bool {
 	damaged := errors.Is(err, a2a.ErrDataLoss)
 	if damaged {
@@ -235,7 +240,7 @@ func (s *Store) leftOut(p a2a.Push, err error) bool {
 	return damaged
 }
 
-// DeletePush deletes a configuration and what was given up of it.
+// DeletePush deletes a configuration and its undeliverable notifications.
 func (s *Store) DeletePush(ctx context.Context, k a2a.Key, id string) error {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {
@@ -254,7 +259,8 @@ func (s *Store) DeletePush(ctx context.Context, k a2a.Key, id string) error {
 	}))
 }
 
-// DeadPushes returns the notifications of a task that were given up.
+// DeadPushes returns the newest undeliverable notifications of a task, at most limit, and their
+// total number.
 func (s *Store) DeadPushes(ctx context.Context, k a2a.Key, limit int) (list []a2a.DeadPush, total int, err error) {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {

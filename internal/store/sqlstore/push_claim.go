@@ -12,16 +12,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// claimPushes takes what has been due longest.
+// claimPushes returns the statement that claims the configurations that have been due longest.
 func (s *Store) claimPushes() string {
 	return `WITH c AS MATERIALIZED (SELECT id, scope, config FROM push_config WHERE due <= $1 ORDER BY due LIMIT $2` + s.db.skip() + `)
 UPDATE push_config SET due = $3, held = 1, epoch = epoch + 1 WHERE (id, scope, config) IN (SELECT id, scope, config FROM c) RETURNING` + pushColumns + `, epoch`
 }
 
+// nextPush reads when the next configuration is due.
 const nextPush = `SELECT min(due) FROM push_config WHERE due IS NOT NULL`
 
-// ClaimPushes takes configurations that are due, for a lease. With several
-// replicas the next time to ask is at most a second away.
+// ClaimPushes claims at most limit due configurations for the duration lease. With several
+// replicas, next is at most pollEvery away.
 func (s *Store) ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []a2a.PushClaim, next time.Time, err error) {
 	if err := s.Err(); err != nil {
 		return nil, time.Time{}, err
@@ -53,7 +54,7 @@ func (s *Store) ClaimPushes(ctx context.Context, limit int, lease time.Duration)
 	return claims, s.next(due, len(claims)), nil
 }
 
-// HoldsPush reports whether a claim is still its holder's.
+// HoldsPush reports whether a claim is still valid.
 func (s *Store) HoldsPush(ctx context.Context, c a2a.PushClaim) (bool, error) {
 	root, scope := agent.SplitTask(c.Task.ID)
 	var n int
@@ -62,7 +63,8 @@ func (s *Store) HoldsPush(ctx context.Context, c a2a.PushClaim) (bool, error) {
 	return n == 1, err
 }
 
-// SettlePush puts a step on record.
+// SettlePush records the result of one delivery step of a claim. The error is a2a.ErrPushLost if
+// the claim is no longer valid.
 func (s *Store) SettlePush(ctx context.Context, c a2a.PushClaim, p a2a.PushStep) error {
 	var more bool
 	err := s.db.do(ctx, func(ctx context.Context, q querier) (err error) {
@@ -75,12 +77,12 @@ func (s *Store) SettlePush(ctx context.Context, c a2a.PushClaim, p a2a.PushStep)
 	return s.unrecorded(err)
 }
 
-// settlePush writes a step; more says that the configuration is due at once,
-// although it was given up as idle.
+// settlePush writes a step. more reports whether the configuration is due at once although the step
+// made it idle, because new events were recorded.
 func (s *Store) settlePush(ctx context.Context, q querier, c a2a.PushClaim, p a2a.PushStep) (more bool, err error) {
 	root, scope := agent.SplitTask(c.Task.ID)
 	due := sql.NullInt64{Int64: p.At.UnixMilli(), Valid: true}
-	if p.Then == a2a.PushIdle { // what is put on record meanwhile waits for the lock, and then wakes
+	if p.Then == a2a.PushIdle { // a concurrent batch waits for the lock and then wakes it
 		var seq int64
 		if err := q.scan(ctx, []any{&seq}, `SELECT seq FROM run WHERE id = $1`+s.db.lock(), root); err != nil {
 			return false, refuseNone(err)

@@ -13,14 +13,16 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
+// insertQuestion records a question for a role, in a batch that was admitted by fence.
 const insertQuestion = `INSERT INTO question (id, seq, role, account)
 SELECT id, $4, $5, $6 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
 ON CONFLICT DO NOTHING`
 
+// deleteQuestion deletes a closed question, in a batch that was admitted by fence.
 const deleteQuestion = `DELETE FROM question
 WHERE id = $1 AND seq = $4 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
 
-// ask adds what an event makes of the questions that roles may answer.
+// ask adds the statements for the questions for roles that an event asks or closes.
 func (b *batch) ask(e entry, add func(text string, args ...any)) {
 	for _, role := range store.RolesOf(e.ev) {
 		add(insertQuestion, e.ev.GetSeq(), role, a2a.AccountOf(b.j.owner))
@@ -32,7 +34,7 @@ func (b *batch) ask(e entry, add func(text string, args ...any)) {
 
 // Questions implements a2a.Approvals.
 func (s *Store) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
-	for limit := f.Limit; ; { // some may be left out
+	for limit := f.Limit; ; { // questions may omit some
 		f.Limit = limit - len(list)
 		page, last, err := s.questions(ctx, f)
 		list = append(list, page...)
@@ -55,14 +57,15 @@ func (s *Store) Root(ctx context.Context, account, id string) (a2a.Key, error) {
 	return a2a.Key{Owner: owner, ID: id}, nil
 }
 
-// asker is where a question stands.
+// asker is the position of a question.
 type asker struct {
 	id  string
 	seq int64
 }
 
-// questions reads a page, and returns where the next one begins: behind last, unless
-// that is empty. What was asked is found in the journals: a row has its place alone.
+// questions reads a page. last is the position after which the next page begins, or empty if there
+// is none. The questions themselves are read from the journals, because a row holds only their
+// position.
 func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
 	text, args := selectQuestions(f)
 	var read []asker
@@ -73,7 +76,7 @@ func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 		}
 		read = append(read, at)
 		switch {
-		case err != nil: // a list of the others is worth more than none
+		case err != nil: // the rest of the list is better than none
 			s.cfg.Log.Error("a question is left out of a list", zap.String("task", at.id), zap.Error(err))
 		case len(read) <= f.Limit && at.seq <= s.shown(at.id):
 			list = append(list, q)
@@ -95,8 +98,8 @@ func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 	return list, last, err
 }
 
-// selectQuestions reads one more than a filter's limit: first their places, then what
-// was asked there.
+// selectQuestions returns the query for one question more than the filter's limit. It selects the
+// positions first, and then reads the questions there.
 func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 	w := &where{}
 	w.and("account = ?", f.Account)
@@ -128,6 +131,7 @@ FROM (
 ORDER BY task.id, event.seq`, args
 }
 
+// scanQuestion reads a row of selectQuestions. The error may be a2a.ErrDataLoss.
 func scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, at asker, err error) {
 	var sum int64
 	var scope string

@@ -16,11 +16,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// everything is behind all sequences.
+// everything is greater than every sequence number.
 const everything int64 = math.MaxInt64
 
-// Events returns committed events after a sequence, of the key's scope and
-// below. Those of a task that is not visible yet are returned too: its sender
+// Events returns at most limit committed events after a sequence number, of the key's scope and
+// below. It also returns those of a task that is not visible yet, because the sender of its message
 // waits for them.
 func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
 	if limit <= 0 {
@@ -50,7 +50,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	}
 }
 
-// page returns committed events of a root after a sequence, of a scope and below.
+// page returns committed events of a root after a sequence number, of a scope and below.
 func (s *Store) page(ctx context.Context, root, scope string, after int64, limit int) ([]a2a.Record, error) {
 	upTo := everything
 	if j := s.live(root); j != nil {
@@ -63,9 +63,9 @@ func (s *Store) page(ctx context.Context, root, scope string, after int64, limit
 	return s.events(ctx, s.db.reader(), root, scope, after, upTo, limit)
 }
 
-// since returns what the ring has after a sequence, false where that lies further
-// back, and up to where the journal is on record: a moment before it knows, the
-// database has more, which a reader must not see before others do.
+// since returns the events that the ring has after a sequence number; ok is false if the ring does
+// not reach back that far. durable is the last sequence number that the journal knows to be
+// recorded. The database may hold more for a moment, which a reader must not see before others do.
 func (j *journal) since(after int64, scope string, limit int) (records []a2a.Record, durable int64, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -73,7 +73,7 @@ func (j *journal) since(after int64, scope string, limit int) (records []a2a.Rec
 	return records, j.durable, ok
 }
 
-// shown returns up to where readers are shown a root.
+// shown returns the sequence number up to which readers see a root.
 func (s *Store) shown(root string) int64 {
 	if j := s.live(root); j != nil {
 		j.mu.Lock()
@@ -83,7 +83,7 @@ func (s *Store) shown(root string) int64 {
 	return everything
 }
 
-// events reads from the database.
+// events reads events from the database.
 func (s *Store) events(ctx context.Context, q querier, root, scope string, after, upTo int64, limit int) ([]a2a.Record, error) {
 	below := scope + "."
 	var records []a2a.Record
@@ -97,6 +97,8 @@ WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(sc
 	return records, err
 }
 
+// scanEvent reads the columns seq, scope, sum and body of an event. The error may be
+// a2a.ErrDataLoss.
 func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
 	var seq, sum int64
 	var scope string
@@ -108,8 +110,8 @@ func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
 	return a2a.Record{Seq: seq, Event: ev}, err
 }
 
-// journalOf reads a root's events up to a sequence, and hands them on in order. It
-// may begin again: reset is called before.
+// journalOf reads a root's events up to a sequence number, and passes them to take in order. It may
+// start again from the first event; it calls reset before each start.
 func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
 	err := each(ctx, q, reset, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
@@ -121,8 +123,8 @@ func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int6
 	return err
 }
 
-// replay reads all that is on record: the fold of the root, and the events
-// without streamed text, which no replay needs.
+// replay reads all recorded events. It returns the fold of the root, and the events without
+// streamed text, which no replay needs.
 func (s *Store) replay(ctx context.Context, q querier, root string) (*project.Fold, []*teamv1.Event, error) {
 	var f *project.Fold
 	var events []*teamv1.Event
@@ -144,7 +146,7 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*project.Fo
 	return f, events, err
 }
 
-// inbox reads the rows that wait.
+// inbox reads the inbox of a run in order.
 func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.Inbound, error) {
 	var list []*teamv1.Inbound
 	err := each(ctx, q, func() { list = nil }, func(r *sql.Rows) error {
@@ -163,8 +165,8 @@ func (s *Store) inbox(ctx context.Context, q querier, root string) ([]*teamv1.In
 // errFound ends a scan before the last row.
 var errFound = errors.New("found")
 
-// answered returns an *a2a.AnsweredError if a recorded answer to a question of a scope
-// exists, else nil.
+// answered returns an *a2a.AnsweredError if an answer to a question of a scope is recorded, nil
+// otherwise.
 func (s *Store) answered(ctx context.Context, q querier, root, scope, question string) (answered, err error) {
 	err = each(ctx, q, func() { answered = nil }, func(r *sql.Rows) error {
 		rec, err := scanEvent(r, root)
@@ -183,7 +185,7 @@ func (s *Store) answered(ctx context.Context, q querier, root, scope, question s
 	return answered, err
 }
 
-// Task returns the A2A task and the sequence it shows.
+// Task returns the A2A task and the sequence number of the last event that it includes.
 func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
 	root, scope, err := s.owned(ctx, k)
 	if err != nil {
@@ -203,23 +205,26 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.taskOf(ctx, &r)
 }
 
-// taskRow is a row of task with its run's sequence.
+// taskRow is a row of the table task, with columns of its run.
 type taskRow struct {
 	id                                   string
 	visible, statusAt, snapSeq, sum, seq int64
 	snap                                 []byte
-	dropped                              bool // snap, which is there
+	dropped                              bool // snap exists, but was not kept
 	parked                               sql.NullString
 }
 
+// taskColumns selects the columns of a taskRow.
 const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq, parked FROM task JOIN run ON run.id = task.id`
 
+// dest returns the destinations for a scan of taskColumns.
 func (r *taskRow) dest() []any {
 	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq, &r.parked}
 }
 
-// taskOf returns the task of a row and the sequence it shows: the snapshot where
-// nothing has happened since, else what the events make, which may be later.
+// taskOf returns the task of a row and the sequence number of the last event that it includes. It
+// uses the snapshot if that is current, and otherwise computes the task from the events, of which
+// there may be more by then.
 func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, error) {
 	if r.visible == 0 {
 		return nil, 0, a2a.ErrNotFound
@@ -235,7 +240,7 @@ func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case seq == 0: // deleted since its row was read, or gone
+	case seq == 0: // deleted after its row was read, or lost
 		return nil, 0, dataLoss("the journal behind event", r.id, 0)
 	}
 	return a2a.Parked(f.Task(), r.parked.String), seq, nil
@@ -253,7 +258,7 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 	return f.Task(), seq, nil
 }
 
-// foldOf computes the fold of a scope, as readers are shown it.
+// foldOf computes the fold of a scope as readers see it.
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*project.Fold, int64, error) {
 	var f *project.Fold
 	var seq int64
@@ -268,18 +273,17 @@ func (s *Store) foldOf(ctx context.Context, root, scope string) (*project.Fold, 
 	return f, seq, err
 }
 
-// view is the task of an open run as it is on record, which is behind what was
-// appended.
+// view is the task of an open run as recorded, which may be behind what was appended.
 type view struct {
-	turn chan struct{} // holds one: whoever has it brings the view up to date
-	fold *project.Fold // of who has the turn, like seq
+	turn chan struct{} // semaphore: its holder may update the view
+	fold *project.Fold // used by the holder of turn, like seq
 	seq  int64
 }
 
-// viewPage is how many events a view takes at once.
+// viewPage is the number of events that are read at once to update a view.
 const viewPage = 512
 
-// task returns the task as it is on record.
+// task returns the task as recorded.
 func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 	v := &j.view
 	select {
@@ -289,7 +293,7 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 		return nil, 0, context.Cause(ctx)
 	}
 	if err := j.s.Ready(); err != nil && !j.s.db.single() && !j.fresh(v.seq) {
-		return nil, 0, err // whoever waits for a turn is not kept
+		return nil, 0, err // do not make further callers wait for their turn
 	}
 	for {
 		page, err := j.s.Events(ctx, a2a.Key{Owner: j.owner, ID: j.root}, v.seq, viewPage)
@@ -310,7 +314,8 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 	return v.fold.Task(), v.seq, nil
 }
 
-// fresh reports whether the ring has what follows a sequence: no database is needed.
+// fresh reports whether the ring has the events after a sequence number, so that the database is
+// not needed.
 func (j *journal) fresh(seq int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

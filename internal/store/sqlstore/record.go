@@ -15,10 +15,11 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
+// castagnoli is the table of the checksums.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumOf is the checksum of a record: of where it stands as well as of what it
-// holds, so that a row that moved is found too (P15).
+// sumOf returns the checksum of a record. It covers the position of the record as well as its
+// content, so that a row in the wrong place is detected, too.
 func sumOf(id string, n int64, scope string, body []byte) int64 {
 	b := make([]byte, 0, len(id)+len(scope)+24)
 	b = append(b, id...)
@@ -29,12 +30,12 @@ func sumOf(id string, n int64, scope string, body []byte) int64 {
 	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, body))
 }
 
-// dataLoss is the error of a record that is not what was written.
+// dataLoss returns the error of a record that differs from what was written.
 func dataLoss(what, id string, n int64) error {
 	return fmt.Errorf("%s %d of %s: %w", what, n, id, a2a.ErrDataLoss)
 }
 
-// encodeEvent returns an event as it is stored.
+// encodeEvent returns an event in its stored form, with its checksum.
 func encodeEvent(id string, ev *teamv1.Event) (body []byte, sum int64, err error) {
 	body, err = proto.Marshal(ev)
 	if err != nil {
@@ -43,7 +44,7 @@ func encodeEvent(id string, ev *teamv1.Event) (body []byte, sum int64, err error
 	return body, sumOf(id, ev.GetSeq(), ev.GetScope(), body), nil
 }
 
-// decodeEvent returns a stored event. a2a.ErrDataLoss.
+// decodeEvent decodes a stored event. The error is a2a.ErrDataLoss.
 func decodeEvent(id string, seq int64, scope string, sum int64, body []byte) (*teamv1.Event, error) {
 	ev := &teamv1.Event{}
 	if sumOf(id, seq, scope, body) != sum || proto.Unmarshal(body, ev) != nil {
@@ -52,7 +53,7 @@ func decodeEvent(id string, seq int64, scope string, sum int64, body []byte) (*t
 	return ev, nil
 }
 
-// decodeInbound returns a stored input. a2a.ErrDataLoss.
+// decodeInbound decodes a stored input. The error is a2a.ErrDataLoss.
 func decodeInbound(id string, n, sum int64, body []byte) (*teamv1.Inbound, error) {
 	in := &teamv1.Inbound{}
 	if sumOf(id, n, "", body) != sum || proto.Unmarshal(body, in) != nil {
@@ -62,7 +63,7 @@ func decodeInbound(id string, n, sum int64, body []byte) (*teamv1.Inbound, error
 	return in, nil
 }
 
-// damaged makes a database's word that it is damaged a2a.ErrDataLoss.
+// damaged wraps an error with which the database reports damage in a2a.ErrDataLoss.
 func damaged(err error) error {
 	if isDamage(err) && !errors.Is(err, a2a.ErrDataLoss) {
 		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
@@ -70,9 +71,9 @@ func damaged(err error) error {
 	return err
 }
 
-// isDamage reports whether an error is a database's word that it is damaged, or that a
-// column has a value of another type than is ever written to it. database/sql has no type
-// for the latter, so its text is matched.
+// isDamage reports whether an error means that the database is damaged, or that a column has a
+// value of a type that is never written to it. database/sql has no error type for the latter, so
+// its text is matched.
 func isDamage(err error) bool {
 	var pe *pgconn.PgError
 	c := code(err) & 0xff

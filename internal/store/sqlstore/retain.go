@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// retainEvery is how often what is old is looked for.
+	// retainEvery is the interval between two sweeps.
 	retainEvery = time.Minute
-	// retainBatch is how many runs are deleted in one transaction, and retainEvents
-	// about how many events, so that others can write in between.
+	// retainBatch is how many runs are deleted in one transaction, and retainEvents roughly how
+	// many events, so that others can write in between.
 	retainBatch  = 64
 	retainEvents = 10_000
-	// deltasLife is how long streamed text of an ended run is kept; its artifact
-	// has it all.
+	// deltasLife is how long streamed text is kept after the end of its run. The artifact of the
+	// answer has the whole text.
 	deltasLife = time.Hour
-	// definitionLife is how long a definition is kept that no run is tied to: one
-	// that was put is tied to a run a moment later.
+	// definitionLife is how long a definition without runs is kept. A run is pinned to it shortly
+	// after it was put.
 	definitionLife = time.Hour
 )
 
-// retain deletes what is old, now and then, until ctx ends. Who starts does not
-// wait for it.
+// retain calls Sweep at intervals until ctx ends. The first call is not immediate, so that it does
+// not delay the start.
 func (s *Store) retain(ctx context.Context) {
 	tick := time.NewTicker(retainEvery)
 	defer tick.Stop()
@@ -47,10 +47,9 @@ func (s *Store) retain(ctx context.Context) {
 	}
 }
 
-// Sweep deletes what is old now: runs that ended longer ago than the retention,
-// with everything that belongs to them, conversations that nothing was added to for
-// as long, streamed text of runs that ended an hour ago, requests that are
-// forgotten, definitions that no run is tied to.
+// Sweep deletes old data: runs that ended longer ago than the retention period, with everything
+// that belongs to them; conversations to which nothing was added for as long; streamed text of runs
+// that ended an hour ago; requests whose window has passed; and definitions without runs.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
@@ -92,7 +91,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 	})
 }
 
-// sweep deletes a batch; more says that there may be another.
+// sweep deletes a batch of runs, or a part of their data. more reports whether there may be further
+// ones.
 func (s *Store) sweep(ctx context.Context, old string, before int64, texts []string) (more bool, err error) {
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		var ids []string
@@ -121,7 +121,8 @@ func (s *Store) sweep(ctx context.Context, old string, before int64, texts []str
 	return more, err
 }
 
-// secret returns a key that something is sealed with: all replicas share it.
+// secret returns the named key for encryption, which all replicas share. It creates the key if
+// needed.
 func (s *Store) secret(ctx context.Context, name string) (key []byte, err error) {
 	read := func() error {
 		return s.db.reader().scan(ctx, []any{&key}, `SELECT value FROM setting WHERE name = $1`, name)

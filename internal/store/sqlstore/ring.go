@@ -8,20 +8,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Rings hold at most this much, one and all of a process together.
+// Limits of rings in bytes: of one ring, and of all rings of a process.
 const (
 	maxRing  = 1 << 20
 	maxRings = 64 << 20
 )
 
-// ring is the last committed events of a run that is driven here: its readers
-// need no database. Its journal's mu guards it.
+// ring holds the latest committed events of a run that this process drives, so that its readers
+// need no database. It is guarded by the mu of its journal.
 type ring struct {
 	entries []entry
 	bytes   int
 }
 
-// add appends committed events and drops the oldest beyond what is kept.
+// add appends committed events and drops the oldest ones beyond the limit.
 func (r *ring) add(s *Store, lists ...[]entry) {
 	before := r.bytes
 	for _, list := range lists {
@@ -50,7 +50,7 @@ func (r *ring) drop(s *Store) {
 	*r = ring{}
 }
 
-// since returns the events of a scope after a sequence, at most limit; false when the
+// since returns at most limit events of a scope after a sequence number. It returns false if the
 // ring does not reach back that far.
 func (r *ring) since(after, durable int64, scope string, limit int) ([]a2a.Record, bool) {
 	if after >= durable {

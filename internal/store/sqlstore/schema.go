@@ -15,11 +15,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// errNewer: the database was written by a later version of the program.
+// errNewer means that the database was written by a later version of the program.
 var errNewer = errors.New("the store was written by a newer version")
 
-// errOlder: the schema must be updated, and the store must not be written. errNoSchema:
-// not even the schema can be read.
+// errOlder means that the schema must be updated, but the store must not be written. errNoSchema
+// means that not even the schema can be read.
 var (
 	errOlder    = errors.New("what can be read has an older schema, and a damaged store is not written")
 	errNoSchema = errors.New("the schema is in the damaged part, so nothing of the store can be read")

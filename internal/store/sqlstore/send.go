@@ -17,28 +17,32 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// A row of request that is older than its window counts as none.
+// insertRequest stores a request. It replaces one that is older than its window.
 const insertRequest = `INSERT INTO request (owner, agent, root, message, digest, id, n, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (owner, message, agent, root) DO UPDATE SET digest = excluded.digest, id = excluded.id, n = excluded.n, at = excluded.at
 WHERE request.at <= $9`
 
-// mine is true when the message made this task.
+// mine is true if the message has created this task, or if there is no message id.
 const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
 
+// insertRun stores the run of a new task.
 const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, 1, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
+// insertTask stores the task row of a new task.
 const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief)
 SELECT $1, $3, $4, $5, $6, $7, $8, $9 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
+// insertFirst stores the first event of a new task.
 const insertFirst = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, 1, '', 0, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
-// Create makes a task with its first event, due to run.
+// Create creates a task with its first event, due to run. If the message was received before, it
+// returns the root that the message began, and existed is true.
 func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
 	}
-	if err := s.Ready(); err != nil { // said at once, not after all tries
+	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return "", false, err
 	}
 	o, err := s.creation(n)
@@ -75,7 +79,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	return root, existed, nil
 }
 
-// creation is a new task as a change.
+// creation returns the change that creates a task.
 func (s *Store) creation(n a2a.New) (*op, error) {
 	acc, now := n.Accepted, s.Now()
 	ev := &teamv1.Event{Seq: 1, Time: timestamppb.New(now), Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
@@ -108,25 +112,25 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	return o, nil
 }
 
-// definitionOf is the revision that a run is tied to, or NULL.
+// definitionOf returns the revision to which a run is pinned, NULL without one.
 func definitionOf(acc *teamv1.Accepted) sql.NullString {
 	r := acc.GetPins().GetRevisions()[acc.GetAgent()]
 	return sql.NullString{String: r, Valid: r != ""}
 }
 
-// runAt is which of a creation's statements makes the run.
+// runAt returns the index of insertRun in the statements of a creation.
 func runAt(n a2a.New) int { return int(flag(n.MessageID != "")) }
 
-// created tells what became of a creation that is on record.
+// created returns the result of a creation after its statements were run.
 func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
-	if n.MessageID != "" && o.affected[0] == 0 { // known
+	if n.MessageID != "" && o.affected[0] == 0 { // the message is known
 		r, err := s.request(ctx, q, n.Owner, n.Accepted.GetAgent(), "", n.MessageID)
 		if err != nil {
 			return "", false, err
 		}
 		if o.again && r.id == root {
-			return root, false, nil // made by a try whose answer was lost
+			return root, false, nil // created by an attempt whose reply was lost
 		}
 		root, _, err = r.repeated("", n.Digest)
 		return root, err == nil, err
@@ -137,7 +141,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 	return "", false, fmt.Errorf("create task %s: the id is taken", root)
 }
 
-// unrecorded makes an error of the database one of the store.
+// unrecorded converts an error of the database for callers of the store.
 func (s *Store) unrecorded(err error) error {
 	err = answer(err)
 	for _, known := range []error{a2a.ErrBusy, a2a.ErrDeleted, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrAnswered, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
@@ -151,19 +155,19 @@ func (s *Store) unrecorded(err error) error {
 	return err
 }
 
-// expired returns the time before which requests with a key are forgotten.
+// expired returns the time before which requests with a key are no longer recognized.
 func (s *Store) expired(key string, now int64) int64 {
 	return now - store.Window(key, s.cfg.Deduplicate).Milliseconds()
 }
 
-// request is what became of a message or a command.
+// request is the result of a message or a command.
 type request struct {
 	id     string
 	n      int64
 	digest []byte
 }
 
-// request finds a request within its window. a2a.ErrNotFound.
+// request finds a request within its window. The error is a2a.ErrNotFound.
 func (s *Store) request(ctx context.Context, q querier, owner, agent, root, message string) (request, error) {
 	var r request
 	err := q.scan(ctx, []any{&r.id, &r.n, &r.digest},
@@ -172,8 +176,8 @@ func (s *Store) request(ctx context.Context, q querier, owner, agent, root, mess
 	return r, notFound(err)
 }
 
-// repeated returns what became of a request that is made again; root, where
-// set, is the task that it must have been made of. a2a.ErrReused.
+// repeated returns the result of a request that is repeated. The error is a2a.ErrReused if the
+// request differs, or if root is set and the request was for another task.
 func (r request) repeated(root string, digest []byte) (string, int64, error) {
 	if !bytes.Equal(r.digest, digest) || root != "" && r.id != root {
 		return "", 0, a2a.ErrReused
@@ -181,15 +185,15 @@ func (r request) repeated(root string, digest []byte) (string, int64, error) {
 	return r.id, r.n, nil
 }
 
-// Sent returns the root that a message of the owner began or was left for,
-// within the time that message ids are remembered. a2a.ErrNotFound.
+// Sent returns the root that a message of the owner began or was put into, within the time for
+// which message ids are remembered. The error is a2a.ErrNotFound.
 func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
 	r, err := s.request(ctx, s.db.reader(), owner, agent, "", messageID)
 	return r.id, err
 }
 
-// Put leaves an input in the inbox of a task and makes it due. Unless conf is nil it keeps
-// that configuration in the same transaction.
+// Put puts an input into the inbox of a task and makes its run due. Unless conf is nil, it also
+// stores that push configuration in the same transaction.
 func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, conf *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
@@ -197,7 +201,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if conf != nil {
 		defer s.wakePush()
 	}
-	if err := s.Ready(); err != nil { // said at once, not after all tries
+	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return 0, false, err
 	}
 	root, scope, err := s.owned(ctx, k)
@@ -219,7 +223,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err := s.db.do(ctx, p.write); err != nil {
 		return 0, false, s.unrecorded(err)
 	}
-	if j := s.journal(root); j != nil { // also where it existed: of a try whose answer was lost nobody was told
+	if j := s.journal(root); j != nil { // even if it existed: a lost attempt has woken nobody
 		j.arrived()
 		store.Poke(j.wake)
 	}
@@ -227,22 +231,23 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	return p.n, p.existed, nil
 }
 
-// put is an input on its way into an inbox.
+// put is an input that is being put into an inbox.
 type put struct {
 	s            *Store
 	sender, root string
-	agent        string // of the task, if the key is its sender's
+	agent        string // agent of the task, if the key belongs to the sender
 	in           *teamv1.Inbound
 	digest       []byte
-	child        *project.Fold // of the scope it names, if any
-	push         *a2a.Push     // that comes with it, if any
-	sealed       []byte        // its configuration
+	child        *project.Fold // fold of the child that the input is for; nil for the root
+	push         *a2a.Push     // the configuration to store with it; nil without one
+	sealed       []byte        // push in encrypted form
 
 	n       int64
 	existed bool
 }
 
-// space of the request's key: with a digest it is its sender's, else its root's.
+// space returns the root in which the request's key is unique. It is empty for an input with a
+// digest, whose key is unique for its sender.
 func (p *put) space() string {
 	if p.digest == nil && p.in.GetKey() != "" {
 		return p.root
@@ -250,7 +255,7 @@ func (p *put) space() string {
 	return ""
 }
 
-// write puts the input on record under the lock of its run.
+// write records the input under the lock of its run.
 func (p *put) write(ctx context.Context, q querier) error {
 	var inputs int64
 	var ended, holder any
@@ -283,7 +288,7 @@ func (p *put) write(ctx context.Context, q querier) error {
 	if err := p.open(ended != nil); err != nil {
 		return refusal{err}
 	}
-	if p.push != nil { // it refuses before it writes: SQLite does not take back what one change of a group wrote
+	if p.push != nil { // first, because a refusal must not have written anything
 		_, scope := agent.SplitTask(p.push.Task.ID)
 		if err := p.s.putPush(ctx, q, p.root, scope, *p.push, p.sealed); err != nil {
 			return err
@@ -292,8 +297,8 @@ func (p *put) write(ctx context.Context, q querier) error {
 	return p.insert(ctx, q, inputs+1, holder == nil)
 }
 
-// unanswered rejects a second answer to a question. It reads under the lock of the run,
-// so it sees answers that other processes recorded.
+// unanswered rejects a second answer to a question. It reads under the lock of the run, so that it
+// sees answers recorded by other processes.
 func (p *put) unanswered(ctx context.Context, q querier) error {
 	if p.in.GetAnswered() == nil {
 		return nil
@@ -315,7 +320,7 @@ func (p *put) unanswered(ctx context.Context, q querier) error {
 	return nil
 }
 
-// refuseNone makes an empty result a refusal.
+// refuseNone converts sql.ErrNoRows to a refusal with a2a.ErrNotFound.
 func refuseNone(err error) error {
 	if err = notFound(err); errors.Is(err, a2a.ErrNotFound) {
 		return refusal{err}
@@ -323,7 +328,7 @@ func refuseNone(err error) error {
 	return err
 }
 
-// open refuses what has ended, and children that are not there.
+// open returns an error if the run or the child has ended, or if the child does not exist.
 func (p *put) open(ended bool) error {
 	switch {
 	case ended:
@@ -338,6 +343,7 @@ func (p *put) open(ended bool) error {
 	return nil
 }
 
+// insert writes the input with number n. If free is true, the run is not claimed, and becomes due.
 func (p *put) insert(ctx context.Context, q querier, n int64, free bool) error {
 	p.in.N = n
 	body, err := proto.Marshal(p.in)
@@ -350,7 +356,7 @@ func (p *put) insert(ctx context.Context, q querier, n int64, free bool) error {
 		if err != nil {
 			return err
 		}
-		if taken == 0 { // at this moment, for another task
+		if taken == 0 { // taken at this moment for another task
 			return refusal{a2a.ErrReused}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// snapshotSuffixes are what the names of a store's files end with. The file itself is
-// the last one: it is copied when it is certain what belongs to it.
+// snapshotSuffixes are the suffixes of a store's files. The database file itself is the last one:
+// it is copied when it is certain which other files belong to it.
 var snapshotSuffixes = []string{"-journal", "-wal" + setAside, "-wal", ""}
 
 // snapshot copies the files of a store into a private folder and returns the copy's
@@ -46,7 +46,7 @@ func (d *sqliteDB) snapshot(ctx context.Context, file string) (copied string, er
 	return copied, nil
 }
 
-// stamp is what a change of a file changes.
+// stamp is the size and the modification time of a file, which reveal a change of it.
 type stamp struct{ size, modified int64 }
 
 // stamps returns the stamps of the files of a store that exist, by suffix.
@@ -76,7 +76,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	const piece = 64 << 20 // after which the end of ctx is noticed
+	const piece = 64 << 20 // the number of bytes after which the end of ctx is noticed
 	for err == nil {
 		if err = context.Cause(ctx); err == nil {
 			_, err = io.CopyN(target, source, piece)

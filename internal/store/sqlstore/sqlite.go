@@ -23,29 +23,29 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// sqliteDB is a database in a file that this process has alone. One connection
-// writes; readers have their own and see what is committed.
+// sqliteDB is a database in a file of which this process has exclusive use. One connection writes;
+// readers have connections of their own and see what is committed.
 type sqliteDB struct {
-	temp      string      // folder of the copy that is open in place of the file; "" is none
-	locks     *sql.DB     // beside the file
+	temp      string      // folder of the copy that is open instead of the file; empty without one
+	locks     *sql.DB     // the lock file beside the database
 	locked    *sql.Conn   // holds the lock of the process
-	writePool *sql.DB     // of one connection
-	writes    *statements // on that connection; used by the writer alone
+	writePool *sql.DB     // a single connection
+	writes    *statements // on the connection of writePool; used only by the writer
 	reads     *statements
 	writer    writer
 	health    *health
-	logged    int          // pages in the log, about; the writer's own
-	groups    atomic.Int64 // transactions, for tests
+	logged    int          // approximate number of pages in the log; used only by the writer
+	groups    atomic.Int64 // number of transactions, for tests
 	stop      context.CancelFunc
 	checks    sync.WaitGroup // running checks of the file's structure
 }
 
-// pragmas: a commit is on the disk before it is acknowledged (synchronous FULL),
-// what is deleted is overwritten, and checkpoints are the writer's (P14).
+// pragmas are the settings of each connection: a commit is on disk before it is acknowledged
+// (synchronous FULL), deleted data is overwritten, and only the writer makes checkpoints.
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-// openSQLite opens a file, or a private copy of it.
+// openSQLite opens a file, or a private copy of it if snapshot is true.
 func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger) (_ *sqliteDB, err error) {
 	if file == "" {
 		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
@@ -54,7 +54,7 @@ func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger
 		return nil, errors.New("a SQLite store is a file; memory: is one that is gone with the process")
 	}
 	if name, err := filepath.EvalSymlinks(file); err == nil {
-		file = name // the lock lies beside the file itself, by whatever name it is opened
+		file = name // the lock file is beside the file itself, whatever the name it is opened by
 	}
 	if strings.HasPrefix(file, "//") {
 		return nil, errors.New("a SQLite store is sqlite:FILE, without // before the file's name")
@@ -302,7 +302,7 @@ func explainSQLite(file string, err error) error {
 	return fmt.Errorf("open %s: %w", file, err)
 }
 
-// code is SQLite's result code of an error, or 0.
+// code returns the SQLite result code of an error, 0 without one.
 func code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -319,38 +319,37 @@ func (d *sqliteDB) tell(_, _ string)   {}
 func (d *sqliteDB) state() *health     { return d.health }
 func (d *sqliteDB) add(s source) error { return d.writer.add(s) }
 
-// now is the machine's time, without the monotonic part that would hide a jump.
+// now returns the machine's time without its monotonic part, which would hide a jump of the clock.
 func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now().Round(0), nil }
 
-// do queues f like every other change: there is one writer.
+// do queues f like every other change, because there is only one writer.
 func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
 	return answer(await(ctx, d, &op{plan: f}))
 }
 
-// write applies a group in one transaction.
+// write writes a group in one transaction.
 func (d *sqliteDB) write(ctx context.Context, ops []*op) (left []*op, err error) {
 	if err := d.health.closed(); err != nil {
 		return ops, err
 	}
 	answers, err := d.group(ctx, ops)
 	if err != nil {
-		_, _ = d.writes.exec(context.WithoutCancel(ctx), "ROLLBACK") // where there is something to roll back
+		_, _ = d.writes.exec(context.WithoutCancel(ctx), "ROLLBACK") // fails if no transaction is open
 		return ops, d.failed(err)
 	}
 	d.health.wrote(nil)
 	for i, o := range ops {
-		_ = o.done(ctx, d.reads, answers[i]) // its caller is told
+		_ = o.done(ctx, d.reads, answers[i]) // the caller gets the error from done
 	}
 	d.checkpoint(ctx, ops)
 	return nil, nil
 }
 
-// checkpointPages is how many pages are in the log, about, when it is written back.
+// checkpointPages is the approximate number of pages in the log at which it is written back.
 const checkpointPages = 1000
 
-// checkpoint writes the log back into the database when enough is in it. SQLite
-// would do so by itself, and keep an error to itself that says that the disk has
-// lost what was synced (P14).
+// checkpoint writes the log back into the database when it is large enough. SQLite could do so by
+// itself, but would not report an error that means that the disk has lost synced data.
 func (d *sqliteDB) checkpoint(ctx context.Context, ops []*op) {
 	const page, indexes = 4096, 4 // a change touches a page of each index it is in
 	for _, o := range ops {
@@ -362,11 +361,12 @@ func (d *sqliteDB) checkpoint(ctx context.Context, ops []*op) {
 	d.logged = 0
 	var busy, log, written int
 	if err := d.writes.scan(ctx, []any{&busy, &log, &written}, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-		_ = d.failed(err) // what matters is the latch
+		_ = d.failed(err) // the error is latched if it is permanent
 	}
 }
 
-// group applies ops and commits; an answer of an op is no error of the group.
+// group applies ops and commits them. answers are the refusals of single ops, which are not errors
+// of the group.
 func (d *sqliteDB) group(ctx context.Context, ops []*op) (answers []error, err error) {
 	if _, err := d.writes.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, err
@@ -383,7 +383,7 @@ func (d *sqliteDB) group(ctx context.Context, ops []*op) (answers []error, err e
 	return answers, err
 }
 
-// apply runs an op in a transaction.
+// apply runs an op within a transaction.
 func (o *op) apply(ctx context.Context, q querier) error {
 	if o.plan != nil {
 		return o.plan(ctx, q)
@@ -399,8 +399,8 @@ func (o *op) apply(ctx context.Context, q querier) error {
 	return nil
 }
 
-// failed tells what an error of a write means: a full disk may have room again;
-// after an error of the disk itself nobody knows what is on it.
+// failed classifies an error of a write. After a full disk, writes may succeed again; an error of
+// the disk itself is permanent, because the state of the data on it is unknown.
 func (d *sqliteDB) failed(err error) error {
 	if noRoom(err) {
 		err = fmt.Errorf("%w: the disk is full; free space, and writes are taken again: %w", a2a.ErrStorage, err)
@@ -412,13 +412,15 @@ func (d *sqliteDB) failed(err error) error {
 		return d.health.latch(fmt.Errorf("the disk does not take what is written: %w", err))
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return damaged(err)
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN: // somebody looks into the file, say
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		// For example, another program has opened the file.
 		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		d.health.wrote(err)
 	}
 	return err
 }
 
+// close implements database. It first writes what is queued.
 func (d *sqliteDB) close() error {
 	d.writer.close()
 	d.stop()
@@ -426,6 +428,7 @@ func (d *sqliteDB) close() error {
 	return d.closeAll()
 }
 
+// closeAll closes everything that is open, and removes the copy of the file.
 func (d *sqliteDB) closeAll() error {
 	errs := []error{d.disconnect()}
 	if d.locked != nil {
@@ -440,13 +443,13 @@ func (d *sqliteDB) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// preparer is where statements run: a pool, or one connection.
+// preparer prepares statements: a pool, or a single connection.
 type preparer interface {
 	PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 	Close() error
 }
 
-// statements prepares each text once. Safe for concurrent use.
+// statements prepares each text only once. It is safe for concurrent use.
 type statements struct {
 	on preparer
 

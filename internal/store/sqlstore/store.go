@@ -1,9 +1,9 @@
-// Package sqlstore keeps tasks, their journals and their inboxes in a database:
-// SQLite in a file for one process, PostgreSQL for several replicas. Both run the
-// same statements on the same schema.
+// Package sqlstore stores tasks, their journals and their inboxes in a database: SQLite in a file
+// for a single process, or PostgreSQL for several replicas. Both run the same statements on the
+// same schema.
 //
-// What is acknowledged is durable: writes are grouped into transactions that are
-// synced before anybody is told. Every append is fenced by the epoch of its claim.
+// Acknowledged writes are durable: they are grouped into transactions that are synced before any
+// caller gets a reply. Every append is fenced by the epoch of its claim.
 package sqlstore
 
 import (
@@ -24,66 +24,68 @@ import (
 )
 
 const (
-	// DefaultLease is how long a replica that is not heard of keeps its runs.
+	// DefaultLease is how long a replica keeps its runs after its last heartbeat.
 	DefaultLease = 15 * time.Second
 	// DefaultRetention is how long finished runs are kept.
 	DefaultRetention = 7 * 24 * time.Hour
-	// maxQueued bounds the bytes of events that wait to be written; appends wait beyond.
+	// maxQueued limits the bytes of events that wait to be written. Beyond it, appends block.
 	maxQueued = 32 << 20
 )
 
-// Config sets up a Store.
+// Config configures a Store. The zero value is valid.
 type Config struct {
-	// Clock tells the time; unset is the database's. For tests.
+	// Clock returns the current time; nil means the time of the database. It is meant for tests.
 	Clock func() time.Time
-	// Lease is how long a replica that is not heard of keeps its runs; 0 is DefaultLease.
+	// Lease is how long a replica keeps its runs after its last heartbeat; 0 means DefaultLease.
 	Lease time.Duration
-	// Retention is how long finished runs are kept; 0 is DefaultRetention.
+	// Retention is how long finished runs are kept; 0 means DefaultRetention.
 	Retention time.Duration
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
 	// Snapshot opens a private copy of a SQLite file, which Close removes: nothing of the
 	// file itself is changed, not its log and not its schema. It has no effect on PostgreSQL.
 	Snapshot bool
-	// Listen is the address for PostgreSQL's LISTEN, where the store's own goes
-	// through a pooler that does not carry it.
+	// Listen is the URL for PostgreSQL's LISTEN; empty means that of the store. It is needed if the
+	// store's URL leads to a connection pooler that does not support LISTEN.
 	Listen string
-	// Log gets what callers must not see; unset is none.
+	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
 }
 
-// Store is a store in a database. It implements store.Store. Safe for concurrent use.
+// Store is a store in a database. It implements store.Store and is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     database
 	tokens store.Sealer
 	clock  clock
 	hub    hub
-	space  *semaphore.Weighted // of bytes that wait to be written
+	space  *semaphore.Weighted // bytes of events that wait to be written
 	totals totals
 	ringed atomic.Int64 // bytes in all rings
-	pushes seal         // of push configurations
+	pushes seal         // encrypts push configurations
 	pushed chan struct{}
-	stale  atomic.Bool // recorded claims may belong to a process that has exited: no run is claimed before they are released
+	// stale reports whether recorded claims may belong to a process that has exited. No run is
+	// claimed before these are released.
+	stale atomic.Bool
 
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
-	replicas map[string]time.Time // that claimed here, and when they were last heard of; guarded by mu
-	hiding   map[string]bool      // whether roots are hidden, of those that were looked at; guarded by mu
-	unsure   time.Time            // until then a claim or its end may be on record that nobody here knows of; guarded by mu
+	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
+	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
+	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
 
-	claiming sync.Mutex // a claim is under way, from its transaction until it is adopted; taken before mu
-	sweeps   sync.Mutex // what is old is deleted, or must not be
+	claiming sync.Mutex // held from a claim until its runs are adopted; acquired before mu
+	sweeps   sync.Mutex // held while old data is deleted, or must not be
 
-	stop context.CancelFunc // of the background work
+	stop context.CancelFunc // ends the background work
 	work sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store that a URL names: sqlite:FILE or postgres://…, and brings
-// its schema up to date. Errors say what to do: a file that another process has
-// open, a database that is not reached or not safe, a schema of a later version.
+// Open opens the store at a URL, sqlite:FILE or postgres://…, and updates its schema. Its errors
+// say what to do, for example about a file that another process has open, a database that cannot be
+// reached or is not durable, or a schema of a later version.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	if cfg.Lease <= 0 {
 		cfg.Lease = DefaultLease
@@ -146,7 +148,7 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// Close writes what is queued, gives up what this process holds and closes the
+// Close writes everything that is queued, releases what this process holds, and closes the
 // database. No claim may be in use.
 func (s *Store) Close() error {
 	s.stop()
@@ -160,30 +162,30 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.db.close())
 }
 
-// Failed is closed when the store can acknowledge nothing more; Err says why.
+// Failed returns a channel that is closed when the store acknowledges nothing more; Err says why.
 func (s *Store) Failed() <-chan struct{} { return s.db.state().failed }
 
-// Err returns why the store acknowledges nothing more; nil while it does.
+// Err returns why the store acknowledges nothing more, nil while it works.
 func (s *Store) Err() error { return s.db.state().latched() }
 
-// Ready returns nil, or why no writes are taken now.
+// Ready returns why writes fail at the moment, nil if they do not.
 func (s *Store) Ready() error { return s.db.state().problem() }
 
-// Now returns the store's time: the database's.
+// Now returns the time of the database.
 func (s *Store) Now() time.Time { return s.clock.now() }
 
-// now is the time as it is stored.
+// now returns the time in its stored form, in milliseconds.
 func (s *Store) now() int64 { return s.clock.now().UnixMilli() }
 
-// journal finds the open claim of a root, or nil.
+// journal returns the open claim of a root, nil without one.
 func (s *Store) journal(root string) *journal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.journals[root]
 }
 
-// live finds the open claim of a root whose journal is up to date, or nil: one that
-// has failed may have an owner elsewhere.
+// live returns the open claim of a root whose journal has not failed, nil without one. After a
+// failure, another replica may own the run.
 func (s *Store) live(root string) *journal {
 	if j := s.journal(root); j != nil && j.usable() == nil {
 		return j
@@ -242,7 +244,8 @@ func (s *Store) adoptOrphans(ctx context.Context) error {
 	return err
 }
 
-// owned splits a key and checks that its root is the owner's. a2a.ErrNotFound.
+// owned splits a key into root and scope. The error is a2a.ErrNotFound if the root does not belong
+// to the owner.
 func (s *Store) owned(ctx context.Context, k a2a.Key) (root, scope string, err error) {
 	root, scope = agent.SplitTask(k.ID)
 	if j := s.journal(root); j != nil {
@@ -259,8 +262,8 @@ func (s *Store) owned(ctx context.Context, k a2a.Key) (root, scope string, err e
 	return root, scope, nil
 }
 
-// PutDefinition keeps a definition under its revision, which is made of what it
-// holds, for as long as runs are tied to it and at least an hour.
+// PutDefinition stores a definition under its revision, which is computed from its content. It is
+// kept as long as runs are pinned to it, and for at least an hour.
 func (s *Store) PutDefinition(ctx context.Context, revision string, body []byte) error {
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.exec(ctx, `INSERT INTO definition (revision, body, at) VALUES ($1, $2, $3)
@@ -269,24 +272,24 @@ ON CONFLICT (revision) DO UPDATE SET at = excluded.at`, revision, body, s.now())
 	})
 }
 
-// Definition returns what PutDefinition kept. a2a.ErrNotFound.
+// Definition returns the content of a definition. The error is a2a.ErrNotFound.
 func (s *Store) Definition(ctx context.Context, revision string) ([]byte, error) {
 	var body []byte
 	err := s.db.reader().scan(ctx, []any{&body}, `SELECT body FROM definition WHERE revision = $1`, revision)
 	return body, notFound(err)
 }
 
-// clock is the database's time, as far as this process knows it: what it was
-// when last asked, and how long ago that is by the monotonic clock. A jump of
-// this machine's clock does not move it (P16).
+// clock estimates the database's time, from its last reading and the time since then on the
+// monotonic clock. A jump of this machine's clock does not affect it.
 type clock struct {
-	fixed func() time.Time
+	fixed func() time.Time // returns the time instead of the database; nil without it
 
 	mu   sync.RWMutex
-	base time.Time // of the database; guarded by mu
-	read time.Time // when base was read, with its monotonic part; guarded by mu
+	base time.Time // time of the database when last read; guarded by mu
+	read time.Time // when base was read, by the monotonic clock; guarded by mu
 }
 
+// now returns the estimated time.
 func (c *clock) now() time.Time {
 	if c.fixed != nil {
 		return c.fixed()
@@ -296,12 +299,12 @@ func (c *clock) now() time.Time {
 	return c.base.Add(time.Since(c.read))
 }
 
-// maxJump is how far the clock of a machine may be off after a sleep or a
-// correction. Farther it was set wrong, and would have everything deleted that
-// is old by it.
+// maxJump is the largest plausible jump of a machine's clock, after a sleep or a correction. A
+// larger one means that the clock was set wrongly, and would cause the deletion of data that only
+// seems old.
 const maxJump = 3 * 24 * time.Hour
 
-// syncClock asks the database for the time.
+// syncClock reads the time of the database. For SQLite it ignores a jump of more than maxJump.
 func (s *Store) syncClock(ctx context.Context) error {
 	if s.clock.fixed != nil {
 		return nil

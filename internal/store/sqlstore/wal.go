@@ -24,7 +24,7 @@ type logScan struct {
 	damage  []int64    // offsets of damage: the header, or frames
 	commits int        // complete transactions that SQLite would drop
 	dropped []logFrame // frames of those transactions that stay unreadable after flips are corrected
-	page1   int64      // offset of the newest page 1 that is readable after flips are corrected; 0 if there is none
+	page1   int64      // offset of the newest page 1 readable after that; 0 without one
 }
 
 // flip is a wrong bit: the offset of its byte, and the mask of the bit.
@@ -59,6 +59,7 @@ const (
 // sum is SQLite's checksum: two words, over pairs of words.
 type sum [2]uint32
 
+// add returns the checksum after further data.
 func (c sum) add(order binary.ByteOrder, data []byte) sum {
 	for ; len(data) >= 8; data = data[8:] {
 		c[0] += order.Uint32(data) + c[1]
@@ -115,11 +116,11 @@ type chain struct {
 	order binary.ByteOrder
 	size  int    // of a page
 	salt  []byte // of this generation of the log
-	sum   sum    // the checksum that the next frame continues
+	sum   sum    // the checksum from which the next frame continues
 	known bool   // whether sum is known
 }
 
-// parseLogHeader returns the start of the chain; false if the header is damaged.
+// parseLogHeader returns the start of the chain. ok is false if the header is damaged.
 func parseLogHeader(b []byte) (c chain, ok bool) {
 	magic := binary.BigEndian.Uint32(b)
 	c.order = binary.LittleEndian
@@ -132,8 +133,10 @@ func parseLogHeader(b []byte) (c chain, ok bool) {
 	return c, ok
 }
 
+// isPageSize reports whether n is a valid page size of SQLite.
 func isPageSize(n int) bool { return n >= 512 && n <= 65536 && n&(n-1) == 0 }
 
+// storedSum reads a checksum.
 func storedSum(b []byte) sum { return sum{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])} }
 
 // mendLogHeader finds the single wrong bit of a header. Several may make its checksum
@@ -265,7 +268,7 @@ func (c *chain) next(b []byte) (frameKind, flip) {
 	case known:
 		kind, f, right = mendFrame(c.order, b, computed, stored)
 	}
-	c.sum, c.known = right, true // of a bad frame too: if its checksum is right, so is that of the frames after it
+	c.sum, c.known = right, true // even after a bad frame, so that later ones can be checked
 	return kind, f
 }
 

@@ -9,32 +9,32 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// A group is at most this much.
+// Limits of a group: the number of changes, and their size in bytes.
 const (
 	maxGroup      = 256
 	maxGroupBytes = 4 << 20
 )
 
-// writer puts the changes that wait into groups, each a transaction of its own.
-// It has no timer: a lone change is written at once, and a group forms while the
-// one before it is being written.
+// writer collects queued changes into groups, each of which is written in a transaction of its own.
+// It has no timer: a single change is written at once, and the next group forms while one is being
+// written.
 type writer struct {
-	ctx context.Context // of the store
-	// write applies ops, those that only write in one transaction. left are those that
-	// were not written, for err; it calls done of all others.
+	ctx context.Context // context of the store
+	// write writes ops. It calls done of all ops except left, which were not written because of
+	// err.
 	write func(ctx context.Context, ops []*op) (left []*op, err error)
 
 	mu     sync.Mutex
 	queue  []source // guarded by mu
-	busy   bool     // somebody writes; guarded by mu
-	closed bool     // nothing more is taken; guarded by mu
+	busy   bool     // drain is running; guarded by mu
+	closed bool     // no further changes are accepted; guarded by mu
 	work   sync.WaitGroup
 }
 
-// errClosed refuses what comes after Close.
+// errClosed is the error of changes after Close.
 var errClosed = fmt.Errorf("the store is closed: %w", a2a.ErrStorage)
 
-// add queues a change; errClosed.
+// add queues a change. The error is errClosed.
 func (w *writer) add(s source) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *writer) add(s source) error {
 	return nil
 }
 
-// drain writes until nothing waits.
+// drain writes until the queue is empty.
 func (w *writer) drain() {
 	for {
 		sources := w.next()
@@ -74,7 +74,7 @@ func (w *writer) drain() {
 	}
 }
 
-// next takes the changes of the next group; nil when there are none.
+// next removes the changes of the next group from the queue; nil if it is empty.
 func (w *writer) next() []source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,15 +89,15 @@ func (w *writer) next() []source {
 	return group
 }
 
-// back puts changes at the head of the queue again.
+// back puts changes back at the head of the queue.
 func (w *writer) back(sources []source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = append(append([]source{}, sources...), w.queue...)
 }
 
-// commit writes a group. If that fails each change is tried alone, so that one
-// that cannot be written does not take others with it.
+// commit writes a group. Changes that were not written are tried one by one, so that one that
+// cannot be written does not prevent the others.
 func (w *writer) commit(ops []*op) {
 	failpoint.Hit("store.before_commit")
 	left, err := w.write(w.ctx, ops)
@@ -109,12 +109,12 @@ func (w *writer) commit(ops []*op) {
 			_, alone = w.write(w.ctx, []*op{o})
 		}
 		if alone != nil {
-			_ = o.done(w.ctx, nil, alone) // its caller is told
+			_ = o.done(w.ctx, nil, alone) // the caller gets the error from done
 		}
 	}
 }
 
-// close takes nothing more and returns when all that is queued has been written.
+// close rejects further changes, and returns when all queued ones are written.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -1,5 +1,5 @@
-// Package agenttest is the contract of an agent as a test suite: every kind of
-// agent runs it.
+// Package agenttest provides the test suite for implementations of agent.Agent. It checks the
+// contract that the comments of agent.Agent state.
 package agenttest
 
 import (
@@ -19,35 +19,39 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Kind describes a kind of agent to the suite. A part whose maker is nil is skipped.
+// Kind describes an implementation of agent.Agent to the suite. Tests that need a field that is
+// nil are skipped.
 type Kind struct {
-	// New returns an agent that answers every message, Message among them, with
-	// a text that holds Want. Required. It releases what it holds with the test.
+	// New returns an agent that answers every message, including Message, with a text that
+	// contains Want. It must release its resources with t.Cleanup. Required.
 	New func(t *testing.T) agent.Agent
-	// Message is the input; default "hello".
+	// Message is the text of the message to the agent. The default is "hello".
 	Message string
-	// Want is part of the answer's text. Required.
+	// Want is a part of the text of the answer. Required.
 	Want string
-	// ID is what Info says; empty is anything but "".
+	// ID is the id that Info must return. If it is empty, any id but "" is accepted.
 	ID string
-	// Streams: New's agent yields events before its reply.
+	// Streams says that the agent returned by New yields events before its Reply.
 	Streams bool
-	// Counted is New with a count of the agent's effects outside. A crash at any
-	// event must leave it at Effects, default 1.
+	// Counted is like New, but also returns a function that returns how many effects the agent
+	// has had outside of the process. The number must be Effects after a run that was interrupted
+	// at any event and then resumed. The default of Effects is 1.
 	Counted func(t *testing.T) (a agent.Agent, effects func() int)
 	Effects int
-	// Held returns an agent that works until its context ends. started is closed,
-	// or receives, when its work has begun.
+	// Held returns an agent that works until its context ends. The channel started is closed, or
+	// receives a value, when the work has begun.
 	Held func(t *testing.T) (a agent.Agent, started <-chan struct{})
-	// Panicking returns an agent of whom a part panics on a message.
+	// Panicking returns an agent that panics, or a part of which panics, when it processes a
+	// message.
 	Panicking func(t *testing.T) agent.Agent
-	// Down returns an agent that does not work.
+	// Down returns an agent that does not work, so that its health check must fail.
 	Down func(t *testing.T) agent.Agent
-	// CancelTime bounds the end after a cancel; default 5 s.
+	// CancelTime is the maximum time in which Process must return after a cancellation. The
+	// default is 5 seconds.
 	CancelTime time.Duration
 }
 
-// Run runs the suite.
+// Run runs the suite for an implementation, as subtests of t.
 func Run(t *testing.T, k Kind) {
 	t.Helper()
 	if k.Message == "" {
@@ -74,6 +78,7 @@ func Run(t *testing.T, k Kind) {
 	t.Run("down", k.down)
 }
 
+// info checks the result of Info.
 func (k Kind) info(t *testing.T) {
 	info, err := k.New(t).Info(t.Context())
 	if err != nil {
@@ -92,6 +97,7 @@ func (k Kind) info(t *testing.T) {
 	}
 }
 
+// health checks that a working agent is healthy.
 func (k Kind) health(t *testing.T) {
 	h, err := k.New(t).HealthCheck(t.Context())
 	if err != nil || !h.GetHealthy() || !h.GetUsable() {
@@ -99,12 +105,14 @@ func (k Kind) health(t *testing.T) {
 	}
 }
 
+// process checks that a message is answered.
 func (k Kind) process(t *testing.T) {
 	r := newRun(k)
 	r.play(t, k.New(t), t.Context(), 0)
 	r.check(t, k)
 }
 
+// streams checks that there are events before the Reply.
 func (k Kind) streams(t *testing.T) {
 	if !k.Streams {
 		t.Skip("this kind only replies")
@@ -117,7 +125,7 @@ func (k Kind) streams(t *testing.T) {
 	}
 }
 
-// parallel: 100 calls of each operation on one agent.
+// parallel makes 100 concurrent calls of each method of one agent.
 func (k Kind) parallel(t *testing.T) {
 	a := k.New(t)
 	var wg sync.WaitGroup
@@ -141,8 +149,8 @@ func (k Kind) parallel(t *testing.T) {
 	wg.Wait()
 }
 
-// resumes crashes a run after its first event, after its second and so on, once
-// keeping all that was yielded and once only what was committed.
+// resumes interrupts a run after its first event, after its second event and so on, and resumes
+// it: once with all events that were yielded, and once with only those that were committed.
 func (k Kind) resumes(t *testing.T) {
 	if k.Counted == nil {
 		t.Skip("the effects of this kind are not counted")
@@ -152,9 +160,9 @@ func (k Kind) resumes(t *testing.T) {
 			a, effects := k.Counted(t)
 			r := newRun(k)
 			if r.play(t, a, t.Context(), n); r.reply != nil {
-				break // no n-th event: crashed everywhere
+				break // there is no n-th event: all events have been tried
 			}
-			known := true // who commits nothing may do everything again
+			known := true // an agent that commits nothing may repeat everything
 			if kept == "committed" {
 				r.recorded = r.recorded[:r.committed]
 				known = r.committed > 0
@@ -168,6 +176,7 @@ func (k Kind) resumes(t *testing.T) {
 	}
 }
 
+// breaks checks that no goroutine is left if the caller breaks out of the loop at any event.
 func (k Kind) breaks(t *testing.T) {
 	for n := 1; ; n++ {
 		a := k.New(t)
@@ -180,6 +189,7 @@ func (k Kind) breaks(t *testing.T) {
 	}
 }
 
+// cancels checks that Process returns after a cancellation.
 func (k Kind) cancels(t *testing.T) {
 	_, err := k.interrupt(t, agent.ErrCanceled)
 	if err != nil && !errors.Is(err, agent.ErrCanceled) {
@@ -187,6 +197,7 @@ func (k Kind) cancels(t *testing.T) {
 	}
 }
 
+// shutdown checks that Process yields nothing more after a shutdown.
 func (k Kind) shutdown(t *testing.T) {
 	late, err := k.interrupt(t, agent.ErrShutdown)
 	if len(late) > 0 {
@@ -197,6 +208,7 @@ func (k Kind) shutdown(t *testing.T) {
 	}
 }
 
+// timeout checks that Process returns after a timeout.
 func (k Kind) timeout(t *testing.T) {
 	_, err := k.interrupt(t, agent.ErrTimeout)
 	if err != nil && !errors.Is(err, agent.ErrTimeout) && agent.AsError(err).Reason != agent.ReasonTimeout {
@@ -204,7 +216,8 @@ func (k Kind) timeout(t *testing.T) {
 	}
 }
 
-// interrupt ends the context of a call under way and returns what came after.
+// interrupt ends the context of a running call with this cause. It returns the events that were
+// yielded afterwards and the error.
 func (k Kind) interrupt(t *testing.T, cause error) (late []*teamv1.Event, err error) {
 	t.Helper()
 	if k.Held == nil {
@@ -247,6 +260,7 @@ func (k Kind) interrupt(t *testing.T, cause error) (late []*teamv1.Event, err er
 	return late, err
 }
 
+// ended checks that Process does not answer if its context has ended before.
 func (k Kind) ended(t *testing.T) {
 	a := k.New(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -257,6 +271,7 @@ func (k Kind) ended(t *testing.T) {
 	}
 }
 
+// panics checks that a panic becomes an error without a stack trace.
 func (k Kind) panics(t *testing.T) {
 	if k.Panicking == nil {
 		t.Skip("nothing of this kind can panic")
@@ -271,6 +286,7 @@ func (k Kind) panics(t *testing.T) {
 	}
 }
 
+// down checks that an agent that does not work is not healthy.
 func (k Kind) down(t *testing.T) {
 	if k.Down == nil {
 		t.Skip("this kind is never down")
@@ -281,10 +297,11 @@ func (k Kind) down(t *testing.T) {
 	}
 }
 
-// slack is how many goroutines of connections may have come meanwhile.
+// slack is the number of additional goroutines, such as those of open connections, that breaks
+// permits.
 const slack = 24
 
-// settles waits until no more than n goroutines are left.
+// settles waits until at most n goroutines are running, and fails the test after 5 seconds.
 func settles(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Second)
@@ -296,16 +313,17 @@ func settles(t *testing.T, n int) {
 	}
 }
 
-// run drives one call as the owner of a journal does.
+// run calls an agent as the driver of a run does, and keeps the journal in memory.
 type run struct {
 	agent.Run
 	req       *teamv1.ProcessRequest
 	mu        sync.Mutex
 	recorded  []*teamv1.Event // guarded by mu
-	committed int             // events that are durable; guarded by mu
+	committed int             // number of durable events; guarded by mu
 	reply     *teamv1.Reply
 }
 
+// newRun returns a run that sends k.Message to the agent.
 func newRun(k Kind) *run {
 	id := uuid.NewString()
 	r := &run{req: &teamv1.ProcessRequest{
@@ -322,8 +340,8 @@ func newRun(k Kind) *run {
 	return r
 }
 
-// play runs the call until its end, or until a crash after crash events, and
-// fails the test for an error.
+// play calls Process until it ends, or until the event number crash, if that is greater than 0.
+// It fails the test if there is an error.
 func (r *run) play(t *testing.T, a agent.Agent, ctx context.Context, crash int) { //nolint:revive // the test comes first
 	t.Helper()
 	if err := r.run(ctx, a, crash); err != nil {
@@ -331,6 +349,8 @@ func (r *run) play(t *testing.T, a agent.Agent, ctx context.Context, crash int) 
 	}
 }
 
+// run calls Process with the events recorded so far and records the new ones. If crash is greater
+// than 0, it breaks out of the loop after that many events.
 func (r *run) run(ctx context.Context, a agent.Agent, crash int) error {
 	req := proto.CloneOf(r.req)
 	req.Recorded = append(req.Recorded, r.recorded...)
@@ -351,6 +371,7 @@ func (r *run) run(ctx context.Context, a agent.Agent, crash int) error {
 	return nil
 }
 
+// append records an event.
 func (r *run) append(e *teamv1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,6 +379,7 @@ func (r *run) append(e *teamv1.Event) {
 	r.recorded = append(r.recorded, e)
 }
 
+// check checks the Reply and the recorded events.
 func (r *run) check(t *testing.T, k Kind) {
 	t.Helper()
 	text := agent.Text(r.reply.GetMessage())
