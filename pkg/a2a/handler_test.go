@@ -3,6 +3,7 @@ package a2a_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -247,6 +248,23 @@ func TestDirectReplies(t *testing.T) {
 		task := wantState(t, r.send(t, ann(t), message("direct", "hi")), failed)
 		r.get(t, task.GetId())
 	})
+}
+
+// forgetful is a store that cannot say what was sent before.
+type forgetful struct{ a2a.Store }
+
+func (forgetful) Sent(context.Context, string, string, string) (string, error) {
+	return "", fmt.Errorf("%w: connection reset", a2a.ErrStorage)
+}
+
+// TestA_15_RepetitionUnknown: while the store cannot say whether a message was sent before, it is
+// not treated as a new one.
+func TestA_15_RepetitionUnknown(t *testing.T) {
+	r := start(t, &agent.Func{ID: "a", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) { return m, nil }})
+	task := wantState(t, r.send(t, ann(t), message("a", "hi")), a2av1.TaskState_TASK_STATE_COMPLETED)
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: forgetful{r.store}})
+	_, err := h.SendMessage(ann(t), reply(task.GetId(), "again"))
+	wantError(t, err, agent.ReasonStoreUnavailable)
 }
 
 func TestA_15_Repetition(t *testing.T) {

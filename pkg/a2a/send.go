@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -253,6 +254,9 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, err
 	}
 	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return sent{}, storeError(id, err)
+	}
 	again := err == nil && known == root && s.key != "" // the response is that to the earlier message
 	if !again {
 		if first := f.FirstAnswer(s.question); first != nil && s.question != "" {

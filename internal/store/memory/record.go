@@ -65,7 +65,7 @@ func (r *record) pack() {
 	total := 0
 	for i, ev := range r.events {
 		sizes[i] = uint64(proto.Size(ev)) //nolint:gosec // not negative
-		total += int(sizes[i]) + protowire.SizeVarint(sizes[i])
+		total += int(sizes[i]) + protowire.SizeVarint(sizes[i]) //nolint:gosec // as above
 	}
 	packed := make([]byte, 0, total)
 	encode := proto.MarshalOptions{UseCachedSize: true} // events on record do not change
