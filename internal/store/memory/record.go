@@ -64,7 +64,7 @@ func (r *record) pack() {
 	sizes := make([]uint64, len(r.events))
 	total := 0
 	for i, ev := range r.events {
-		sizes[i] = uint64(proto.Size(ev)) //nolint:gosec // not negative
+		sizes[i] = uint64(proto.Size(ev))                       //nolint:gosec // not negative
 		total += int(sizes[i]) + protowire.SizeVarint(sizes[i]) //nolint:gosec // as above
 	}
 	packed := make([]byte, 0, total)
