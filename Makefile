@@ -56,7 +56,7 @@ race: ## Run all tests with the race detector, in random order.
 
 .PHONY: crash
 crash: ## Kill the server 60 times on each database, and servers with a known fault.
-	go test -count=1 -timeout=20m -v -run='^TestCrash' ./tests/durable
+	TEAM_TESTS=all TEAM_CRASH_CYCLES=60 go test -count=1 -timeout=20m -v -run='^TestCrash' ./tests/durable
 
 # The tests that a change has to get past are the quick ones of its own package, so the tests of
 # other packages are not asked: steps are tested in pkg/team, the fold of tasks also in pkg/a2a.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -99,7 +99,7 @@ func (s spoiler) text(fd protoreflect.FieldDescriptor) string {
 // TestA_01_AnyRequest: whatever is changed of whatever request, right or wrong, it
 // is answered alike over every binding.
 func TestA_01_AnyRequest(t *testing.T) {
-	race.Checks(t, 600)
+	sample.Checks(t, 600)
 	agents, d := theCast(t)
 	t.Cleanup(d.letGo)
 	clients := rig.Clients(t, rig.Serve(t, server.Config{Agents: agents, Push: hasty}))

@@ -14,7 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -223,7 +223,7 @@ func TestS_49_AHangingStore(t *testing.T) {
 // outlives it: not done, or done and reported as failed. The loop over every
 // operation is that of internal/store/faulty.
 func TestS_49_OneFault(t *testing.T) {
-	for _, place := range race.Sample(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
+	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
 			var wg sync.WaitGroup

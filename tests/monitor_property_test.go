@@ -18,7 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -139,7 +139,7 @@ func (g grower) tree(depth int) string {
 // whatever depth and under whatever name. A watcher that was there all the time sees the
 // same as one that comes.
 func TestI5_R_003_28_Figures(t *testing.T) {
-	race.Checks(t, 100)
+	sample.Checks(t, 100)
 	onStages(t, func(t *testing.T, place rig.Place) {
 		store, _ := place.Open(t)
 		m, n := rig.Manager(t), 0

@@ -27,6 +27,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
@@ -269,7 +270,7 @@ func TestP10_StalledReaders(t *testing.T) {
 func TestA_08_ThousandSubscribers(t *testing.T) {
 	before, start := runtime.NumGoroutine(), time.Now()
 	t.Run("A-08 P10 the crowd", func(t *testing.T) {
-		stall(t, crowd{stalled: 100 / race.Stride(), lively: 900 / race.Stride(), alone: true, events: 30, size: 24 << 10, limit: 10 * time.Second})
+		stall(t, crowd{stalled: 100 / sample.Stride(), lively: 900 / sample.Stride(), alone: true, events: 30, size: 24 << 10, limit: 10 * time.Second})
 	})
 	patience := time.Now().Add(10 * time.Second)
 	for now := range time.Tick(10 * time.Millisecond) {
@@ -392,7 +393,7 @@ func heap() uint64 {
 // TestP9_IdleStreams keeps many streams of waiting tasks open, and then has
 // something to say to each.
 func TestP9_IdleStreams(t *testing.T) {
-	idle := atLeast(t, idleStreams, 2000/race.Stride())
+	idle := atLeast(t, idleStreams, 2000/sample.Stride())
 	for _, c := range []struct {
 		binding string
 		n       int

@@ -18,7 +18,7 @@ import (
 	_ "modernc.org/sqlite" // the database that is damaged
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -46,7 +46,7 @@ const (
 // TestP15_BitRot flips one bit in each of 100 records, of 100 tasks: every one of
 // them is found, no wrong content is served, and other tasks are as they were.
 func TestP15_BitRot(t *testing.T) {
-	for _, place := range race.Sample(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
+	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
 			const tasks, flips = 120, 100

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -213,7 +213,7 @@ func (v *voyage) again(t *testing.T, clients []rig.Client) {
 	listed := map[string]*a2av1.Task{}
 	for i, c := range clients {
 		for j, id := range v.ids {
-			if race.Enabled && j%len(clients) != i {
+			if !sample.All() && j%len(clients) != i {
 				continue
 			}
 			task, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
@@ -248,7 +248,7 @@ func (v *voyage) again(t *testing.T, clients []rig.Client) {
 // TestA_01_RoundTrip: what is accepted over one binding is read over all of them
 // as it was sent, also by another process.
 func TestA_01_RoundTrip(t *testing.T) {
-	race.Checks(t, 60)
+	sample.Checks(t, 60)
 	at := rig.SQLite(t)
 	m := rig.Manager(t, mirror("mirror", false), mirror("direct", true))
 	l := live(t, at, m)
@@ -258,7 +258,7 @@ func TestA_01_RoundTrip(t *testing.T) {
 	t.Run("A-01 C-17 edges", func(t *testing.T) {
 		for name, p := range edgeParts() {
 			t.Run(name, func(t *testing.T) {
-				for _, c := range race.Sample(t, l.clients) {
+				for _, c := range sample.Of(t, l.clients) {
 					msg := &a2av1.Message{MessageId: next(), Role: a2av1.Role_ROLE_USER, Parts: append([]*a2av1.Part{p}, agent.TextParts(".")...)}
 					if err := v.sends(t.Context(), c, msg, n%2 == 0); err != nil {
 						t.Errorf("over %s: %.2000v", c.Binding(), err)

@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/fakellm"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -30,7 +30,7 @@ type stage struct {
 // onStages runs a test on the in-memory store and on SQLite.
 func onStages(t *testing.T, test func(t *testing.T, place rig.Place)) {
 	t.Helper()
-	for _, at := range race.Sample(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {
+	for _, at := range sample.Of(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {
 		place := at(t)
 		t.Run(place.Name, func(t *testing.T) { test(t, place) })
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestA_01_Call(t *testing.T) {
 		"jsonrpc 0.3":  {"TEAM_PROTOCOL": "0.3"},
 		"as on a card": {},
 	} {
-		if race.Enabled && name != "as on a card" {
+		if !sample.All() && name != "as on a card" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) { runScripts(t, "testdata/call", env) })

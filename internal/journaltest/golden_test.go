@@ -23,7 +23,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -62,7 +62,7 @@ func TestP19_Journals(t *testing.T) {
 			t.Run("run", func(t *testing.T) { g.run(t, s, len(g.events)-1) })
 			if s.anywhere {
 				t.Run("run from every event", func(t *testing.T) {
-					for n := 1; n < len(g.events)-1; n += race.Stride() {
+					for n := 1; n < len(g.events)-1; n += sample.Stride() {
 						g.run(t, s, n)
 					}
 				})

@@ -13,7 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -302,7 +302,7 @@ func TestR_001_42_NothingShowsWhatAStopHides(t *testing.T) {
 			d := to(t)
 			d.asItIs()
 			for i, after := range []int64{0, 1, 7, 20, 31, 38, 45} {
-				if i%race.Stride() > 0 {
+				if i%sample.Stride() > 0 {
 					continue
 				}
 				d := to(t)

@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/scenario"
 )
 
@@ -117,7 +117,7 @@ var every = flag.Bool("every", false, "try every secret with every mistake in ev
 // are alike are tried once, and each with some of the mistakes; -every tries all. An id
 // that a file declares is no secret: events and cards show it.
 func TestS_SecretsAreNotShown(t *testing.T) {
-	step := 211 * race.Stride() // of the combinations of a position
+	step := 211 * sample.Stride() // of the combinations of a position
 	tried, runs, refused := map[string]bool{}, 0, 0
 	texts := examples(t)
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -145,7 +145,7 @@ func TestS_SecretsAreNotShown(t *testing.T) {
 			}
 		}
 	}
-	if refused < 250/race.Stride() {
+	if refused < 250/sample.Stride() {
 		t.Errorf("only %d files with faults", refused)
 	}
 }

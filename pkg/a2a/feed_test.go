@@ -19,7 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -378,7 +378,7 @@ func TestA_14_AnyReplica(t *testing.T) {
 // first look at them and the first wait for more.
 func TestP5_EndBetweenSnapshotAndSubscribe(t *testing.T) {
 	r := start(t)
-	each := 2500 / race.Stride()
+	each := 2500 / sample.Stride()
 	cycle := func(t *testing.T, i int, end func(l *lens, finish func()) (before, after func())) {
 		g := newGate(fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), i))
 		g.ID = fmt.Sprint("gate-", i)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 )
 
 func tokens(n int64) Cost { return Cost{Tokens: n} }
@@ -269,7 +269,7 @@ func randomTree(r *rand.Rand) []*Budget {
 // and their ends: no limit is ever exceeded by what is spent and reserved, and at
 // the end nothing is held.
 func TestC_07_BudgetSchedules(t *testing.T) {
-	for seed := range uint64(10_000 / race.Stride()) {
+	for seed := range uint64(10_000 / sample.Stride()) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		nodes := randomTree(r)
 		var open []*Budget

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -343,7 +343,7 @@ func TestC_07_TeamsNeverOverspend(t *testing.T) {
 	if testing.Short() {
 		runs = 500
 	}
-	runs /= uint64(race.Stride())
+	runs /= uint64(sample.Stride())
 	total := 0
 	for seed := range runs {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -671,7 +671,7 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 	}
 	crashes, asked := 0, 0
 	for _, lose := range []bool{false, true} {
-		for at := 0; at < n+4; at += race.Stride() {
+		for at := 0; at < n+4; at += sample.Stride() {
 			w := begin()
 			w.budget, w.outcome = at, outcomes[at%len(outcomes)]
 			for !w.live(true) {
@@ -682,10 +682,10 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 			asked += w.outcomesAsked()
 		}
 	}
-	if unsafe && asked < max(3/race.Stride(), 1) {
+	if unsafe && asked < max(3/sample.Stride(), 1) {
 		t.Errorf("people were asked %d times what became of a call", asked)
 	}
-	for seed := range uint64(150 / race.Stride()) {
+	for seed := range uint64(150 / sample.Stride()) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		w := begin()
 		w.budget, w.outcome = 5+random.IntN(25), outcomes[random.IntN(len(outcomes))]
@@ -697,7 +697,7 @@ func crashEverywhere(t *testing.T, build func(*testing.T, *world) *team.Team, wa
 		w.verify(baseline)
 	}
 	t.Logf("%d crashes in runs of about %d events, each with the same result", crashes, n)
-	if crashes < 2*n/race.Stride() {
+	if crashes < 2*n/sample.Stride() {
 		t.Errorf("only %d crashes", crashes)
 	}
 }

@@ -2,14 +2,14 @@ package team_test
 
 import (
 	"encoding/json"
-	"flag"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/agentteams/team-server/internal/sample"
 )
 
 // mutants are faults that the crash tests must notice: each removes one of the
@@ -37,24 +37,16 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a decision is made anew", "fold.go", "		f.applyDecision(k.Decided)", "		f.applyDecision(&teamv1.Decided{})"},
 }
 
-var allMutants = flag.Bool("mutants", false, "run all mutants, not one of four")
-
-// TestCrash_Mutants runs the crash tests on sources with one fault each; a
-// mutant that passes them is a hole in the tests. Each takes a compilation of the
-// package, so a run takes one of four, other ones each time; -mutants takes all.
+// TestCrash_Mutants runs the crash tests on sources with one fault each; a mutant that passes them
+// is a hole in the tests. Each mutant takes a compilation of the package.
 func TestCrash_Mutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles the package once a mutant; run without -short")
-	}
 	_, here, _, _ := runtime.Caller(0)
 	dir := filepath.Dir(here)
-	const share = 4
-	turn := rand.IntN(share)
-	for i, m := range mutants {
+	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			mutant := mutated(t, filepath.Join(dir, m.file), m.from, m.to)
-			if i%share != turn && !*allMutants {
-				return
+			if !sample.All() {
+				return // the source still has the text that the mutant changes
 			}
 			t.Parallel()
 			out, err := runMutant(t, dir, m.file, mutant)

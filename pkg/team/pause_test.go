@@ -14,7 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -104,7 +104,7 @@ func TestS_44_PauseAtEveryEvent(t *testing.T) {
 					w.command(teamv1.Commanded_COMMAND_RESUME)
 				},
 			} {
-				for at := 1; at < n; at += race.Stride() {
+				for at := 1; at < n; at += sample.Stride() {
 					for _, dies := range []int{-1, at % 11} {
 						w := newWorld(t)
 						w.build, w.pauseAt, w.pauses = m.build, at, pauses

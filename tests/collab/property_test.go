@@ -15,7 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -223,7 +223,7 @@ func TestI5_Collaborations(t *testing.T) {
 	h.says("a")
 	h.llm.Script("b", fakellm.Turn{Forever: true})
 	a := apis(t, h.Target)[1]
-	race.Checks(t, 40)
+	sample.Checks(t, 40)
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++

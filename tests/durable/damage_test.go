@@ -17,7 +17,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -309,7 +309,7 @@ func TestSQLite_P14_SyncErrorAtStart(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIP-MISSING-TOOL: no strace: install the package strace")
 	}
-	for k := 1; k <= 20; k += race.Stride() {
+	for k := 1; k <= 20; k += sample.Stride() {
 		t.Run(fmt.Sprintf("sync %d", k), func(t *testing.T) {
 			c := newCrash(t, stores[0], 0)
 			file := filepath.Join(t.ArtifactDir(), "strace.txt")

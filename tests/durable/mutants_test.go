@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/agentteams/team-server/internal/sample"
 )
 
 // edit replaces a text of a source that is there exactly once.
@@ -79,8 +81,8 @@ const mutantCycles = 8
 
 // TestCrash_Mutants runs the tests on servers with a fault each.
 func TestCrash_Mutants(t *testing.T) {
-	if testing.Short() || os.Getenv(serverVariable) != "" {
-		t.Skip("builds the server once a mutant; run without -short")
+	if !sample.All() || os.Getenv(serverVariable) != "" {
+		t.Skip("builds the server once a mutant; set TEAM_TESTS=all")
 	}
 	for _, m := range mutants {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {

@@ -292,7 +292,7 @@ func (c *cluster) reach(l *load, acks int) {
 // TestReplicas_P12_Rolling restarts two replicas in turn under load: nothing is
 // lost, readiness goes within a second, and they end in order.
 func TestReplicas_P12_Rolling(t *testing.T) {
-	restarts := int(number(t, restartsVariable, 6))
+	restarts := int(number(t, restartsVariable, 2))
 	c := newCluster(t, "a", "b")
 	c.gate = nil
 	f := newFront()

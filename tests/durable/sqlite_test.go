@@ -268,7 +268,7 @@ func trace(t *testing.T, r *replica, args ...string) (p *process, file string) {
 // nothing is acknowledged, the process ends with a message, and everything that
 // was acknowledged is there after a restart. The tracer counts a thread's syncs.
 func TestSQLite_P14_SyncError(t *testing.T) {
-	last := int(number(t, syncsVariable, 50))
+	last := int(number(t, syncsVariable, 10))
 	tasks := 0
 	for k := 1; k <= last; k++ {
 		tasks += syncError(t, "-wal", k)

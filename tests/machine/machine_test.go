@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -36,7 +36,7 @@ const patience = 10 * time.Second
 // binding, every task is what the model says.
 func TestP7_StateMachine(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
-		race.Checks(t, sequences[at.Name])
+		sample.Checks(t, sequences[at.Name])
 		var n, acts atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {
 			s := newSequence(t, rt, at, n.Add(1), "grpc", "rest", "jsonrpc")

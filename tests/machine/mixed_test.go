@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -89,7 +89,7 @@ func TestA_01_MixedBindings(t *testing.T) {
 	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
-			race.Checks(t, sequences[at.Name]/2)
+			sample.Checks(t, sequences[at.Name]/2)
 			var n, reads atomic.Int64
 			rapid.Check(t, func(rt *rapid.T) {
 				s := newSequence(t, rt, at, n.Add(1), anyBinding)

@@ -18,7 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -116,7 +116,7 @@ func begun(t *testing.T, c rig.Client) string {
 // events, in whatever form, is told the task first and then exactly what follows;
 // put together it is what GetTask says.
 func TestA_07_SnapshotAndUpdates(t *testing.T) {
-	for _, place := range race.Sample(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {
+	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
 			may := make(chan struct{}, 100)
@@ -212,7 +212,7 @@ func TestA_08_AHundredReaders(t *testing.T) {
 	by := ways(t, target)
 	id := begun(t, by["grpc"])
 	unread := neverReads(t, target, id)
-	followers := make([]*follower, 100/race.Stride())
+	followers := make([]*follower, 100/sample.Stride())
 	var there, reading sync.WaitGroup
 	forms := []string{"grpc", "rest POST", "rest GET", "jsonrpc"}
 	for i := range followers {

@@ -18,7 +18,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/fakellm"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -643,7 +643,7 @@ func TestR_001_13_Thousand(t *testing.T) {
 	h := open(t, at, base, fakellm.New(t))
 	a := apis(t, h.Target)[0]
 	ids := map[string]bool{}
-	many := 1000 / race.Stride()
+	many := 1000 / sample.Stride()
 	for i := range many {
 		resp, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Config{Config: &teamv1.TeamConfig{
 			Name: fmt.Sprint("Team ", i), Members: []*teamv1.MemberConfig{{Agent: "writer"}},

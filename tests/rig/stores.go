@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/pgtest"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/server"
@@ -36,10 +36,9 @@ var places = map[string]func(testing.TB) Place{"memory": Memory, "sqlite": SQLit
 // Another returns an empty place of the same kind.
 func (p Place) Another(t testing.TB) Place { return places[p.Name](t) }
 
-// EachStore runs a test on an empty store of each kind. With the race detector it uses only
-// one kind, see race.Sample.
+// EachStore runs a test on an empty store of each kind, or on one of them; see sample.Of.
 func EachStore(t *testing.T, test func(*testing.T, Place)) {
-	for _, kind := range race.Sample(t, []string{"memory", "sqlite", "postgres"}) {
+	for _, kind := range sample.Of(t, []string{"memory", "sqlite", "postgres"}) {
 		t.Run(kind, func(t *testing.T) { test(t, places[kind](t)) })
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -92,12 +92,12 @@ func TestSQLite_P3_ATornEndIsNoDamage(t *testing.T) {
 	if s := scanned(t, log); s.commits > 0 || len(s.damage) > 0 {
 		t.Fatalf("a whole log: %+v", s)
 	}
-	for size := 0; size < len(log); size += 331 * race.Stride() {
+	for size := 0; size < len(log); size += 331 * sample.Stride() {
 		if s := scanned(t, log[:size]); s.commits > 0 {
 			t.Errorf("cut off at %d of %d: %+v", size, len(log), s)
 		}
 	}
-	for at := ends[len(ends)-2]; at < len(log); at += 512 * race.Stride() {
+	for at := ends[len(ends)-2]; at < len(log); at += 512 * sample.Stride() {
 		torn := bytes.Clone(log)
 		copy(torn[at:min(at+512, len(log))], bytes.Repeat([]byte{0xa5}, 512))
 		if s := scanned(t, torn); s.commits > 0 {
@@ -111,7 +111,7 @@ func TestSQLite_P15_AFlippedBitOfTheLogIsFound(t *testing.T) {
 	_, log := crashed(t, 5)
 	ends := commitsOf(log)
 	mended, all := 0, 0
-	for at := 0; at < ends[len(ends)-1]; at += (1 + at%1733) * race.Stride() {
+	for at := 0; at < ends[len(ends)-1]; at += (1 + at%1733) * sample.Stride() {
 		s := scanned(t, flipped(log, at, 1<<(at%8)))
 		switch all++; {
 		case s.commits == 0:

@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/race"
+	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // models compares a store with a naive one under random calls.
 func models(t *testing.T, open Open) {
 	t.Run("A-16 a store does what the model does", func(t *testing.T) {
-		race.Checks(t, 100)
+		sample.Checks(t, 100)
 		rapid.Check(t, func(rt *rapid.T) {
 			check := &scope{TB: t}
 			defer check.end()

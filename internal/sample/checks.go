@@ -1,4 +1,4 @@
-package race
+package sample
 
 import (
 	"flag"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Checks sets the number of checks that rapid makes until the test ends, or a fifth of it with the
-// race detector. The flag -rapid.checks takes precedence. Tests that call it must not be parallel,
+// Checks sets the number of checks that rapid makes until the test ends: n if tests run all of
+// their cases, else a fifth of it. The flag -rapid.checks takes precedence. Tests that call it must not be parallel,
 // because the number applies to the whole process.
 func Checks(t testing.TB, n int) {
 	t.Helper()
