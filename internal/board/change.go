@@ -126,7 +126,8 @@ func (d *draft) room() error {
 	return nil
 }
 
-// name assigns a free ID to an item.
+// name generates an ID for an item without one. If the item has an ID that is in use, it
+// returns an error.
 func (d *draft) name(it *teamv1.WorkItem) error {
 	given := it.GetId() != ""
 	if !given {
@@ -147,7 +148,7 @@ func (d *draft) name(it *teamv1.WorkItem) error {
 }
 
 // taken reports whether an ID is in use: by an item, or by a deleted item that open items
-// depend on, because they must not wait for another item.
+// still depend on, because a new item with that ID would become their dependency.
 func (d *draft) taken(id string) (bool, error) {
 	if it, err := d.find(id); it != nil || err != nil {
 		return true, err
@@ -301,7 +302,8 @@ func (d *draft) update(req *teamv1.UpdateWorkItemRequest) (*Change, error) {
 	return d.change(teamv1.BoardEvent_KIND_UPDATED, it), nil
 }
 
-// complete completes an item and makes those PENDING whose last open dependency it was.
+// complete completes an item. Blocked items whose dependencies are now all completed become
+// PENDING.
 func (d *draft) complete(id string, version int64, result string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {
@@ -333,13 +335,14 @@ func (d *draft) complete(id string, version int64, result string) (*Change, erro
 	return d.change(teamv1.BoardEvent_KIND_COMPLETED, it), nil
 }
 
-// end ends an item. The assignee remains.
+// end ends an item in the given state. It removes the lease but keeps the assignee.
 func (d *draft) end(it *teamv1.WorkItem, s teamv1.WorkItem_State) {
 	it.State, it.Lease, it.LeaseExpires = s, nil, nil
 	d.touch(it)
 }
 
-// fail makes an item PENDING again, or FAILED if it has failed max_retries times.
+// fail makes an item PENDING again. If it has now failed max_retries times, it becomes
+// FAILED and its dependents are skipped.
 func (d *draft) fail(id string, version int64, why string) (*Change, error) {
 	it, err := d.held(id, version)
 	if err != nil {

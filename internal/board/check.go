@@ -36,8 +36,8 @@ func (f *faults) add(err error) {
 	}
 }
 
-// onItem returns Err for a call on an item; WORK_ITEM_NOT_FOUND if that is nil but the ID
-// is invalid.
+// onItem returns the error for a call on an item: the collected violations or, if there are
+// none and the ID is invalid, WORK_ITEM_NOT_FOUND.
 func (f *faults) onItem(id string) error {
 	if len(f.Faults) == 0 && !validID(id) {
 		return notFound(id)

@@ -9,14 +9,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Teams gives access to the teams that have boards. It is safe for concurrent use.
+// Teams looks up the members and workflows of teams. It is safe for concurrent use.
 type Teams interface {
 	// BoardOf returns the IDs of a team's members, and whether it has a board. The error is
 	// TEAM_NOT_FOUND.
 	BoardOf(ctx context.Context, team string) (members []string, has bool, err error)
 	// PlanOf returns the steps of the workflow in a revision of a team, each with its name
-	// as the title, its member as the assignee (unset: people), and the names of the steps
-	// that it depends on. It returns nothing if the steps are not known in advance.
+	// as the title, its member as the assignee, and the names of the steps that it depends
+	// on. The assignee of a step for a person is unset. PlanOf returns nil if the steps are
+	// not known in advance.
 	PlanOf(team, revision string) []*teamv1.WorkItem
 }
 

@@ -23,9 +23,9 @@ const (
 // Key identifies a board: each account has one board for each team.
 type Key struct{ Account, Team string }
 
-// Op makes a change idempotent: a change with an Op that was made before is not made again.
+// Op makes a change idempotent: a second change with the same ID has no effect.
 type Op struct {
-	// ID is required, and unique on a board.
+	// ID is required. Different changes of a board have different IDs.
 	ID string
 	// Digest identifies the content of the request.
 	Digest []byte
@@ -35,7 +35,7 @@ type Op struct {
 type View interface {
 	// Seq returns the sequence number of the last event, 0 if there is none.
 	Seq() int64
-	// Now returns the time of the store, in milliseconds.
+	// Now returns the time of the store when the change began.
 	Now() time.Time
 	// Item returns an item, nil if it does not exist.
 	Item(id string) (*teamv1.WorkItem, error)
@@ -52,7 +52,7 @@ type View interface {
 type Change struct {
 	// Event is appended to the events of the board. The store sets its seq.
 	Event *teamv1.BoardEvent
-	// Put are the items that are new or have changed.
+	// Put holds the items that are new or have changed.
 	Put []*teamv1.WorkItem
 	// Delete is the ID of an item to delete; "" for none.
 	Delete string
@@ -60,15 +60,15 @@ type Change struct {
 
 // Filter selects items.
 type Filter struct {
-	// State is the state at the time of the store, see AsOf; 0 selects all.
+	// State selects the items that are now in this state, see AsOf; 0 selects all.
 	State teamv1.WorkItem_State
 	// Assignee is the name of the holder, see Name; "" selects all.
 	Assignee string
 	// ByPriority sorts by priority, the highest first, then by number. Otherwise items are
 	// sorted by number.
 	ByPriority bool
-	// AfterPriority and AfterNumber are those of the last item of the page before; 0 for
-	// the first page.
+	// AfterPriority and AfterNumber are the priority and number of the last item of the
+	// previous page; 0 for the first page.
 	AfterPriority int32
 	AfterNumber   int64
 	// Limit is the maximum number of items.
@@ -77,11 +77,12 @@ type Filter struct {
 
 // MessageFilter selects messages.
 type MessageFilter struct {
-	// Reader selects the messages to a name and those from it; "" selects all.
+	// Reader selects the messages to this name or to everyone, and those from this name; ""
+	// selects all.
 	Reader string
 	// Unread selects only messages to Reader from others that Reader has not acknowledged.
 	Unread bool
-	// After is the seq of the last message of the page before.
+	// After is the seq of the last message of the previous page; 0 for the first page.
 	After int64
 	// Limit is the maximum number of messages.
 	Limit int
@@ -100,8 +101,8 @@ type Overview struct {
 }
 
 // Store stores boards; all replicas share it. A board that was never written to is empty.
-// Callers may modify what a Store returns. A change of a board, by any replica, wakes those
-// who watch its account (a2a.Overview). A Store is safe for concurrent use.
+// Callers may modify what a Store returns. A change of a board, by any replica, wakes the
+// watchers of its account (a2a.Overview.WatchAll). A Store is safe for concurrent use.
 type Store interface {
 	// ChangeBoard makes the change that f returns, atomically and without concurrent
 	// changes of the board. The change is durable when its event is returned. f must depend
@@ -110,7 +111,8 @@ type Store interface {
 	// ChangeBoard returns its event without making a change, or a2a.ErrReused if its digest
 	// differs.
 	ChangeBoard(ctx context.Context, k Key, op Op, f func(View) (*Change, error)) (*teamv1.BoardEvent, error)
-	// WorkItem returns an item as it is stored, see AsOf. The error is a2a.ErrNotFound.
+	// WorkItem returns an item as it is stored: a claim that has expired is not removed, see
+	// AsOf. The error is a2a.ErrNotFound if there is no such item.
 	WorkItem(ctx context.Context, k Key, id string) (*teamv1.WorkItem, error)
 	// WorkItems returns items as they are now.
 	WorkItems(ctx context.Context, k Key, f Filter) ([]*teamv1.WorkItem, error)

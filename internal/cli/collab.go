@@ -81,7 +81,7 @@ func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollabora
 	})
 }
 
-// ListCollaborations prints the caller's collaborations; team restricts them unless it is "".
+// ListCollaborations prints the caller's collaborations: those of one team, or all if team is "".
 func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
 	return s.collaborate(ctx, func(ctx context.Context, c *client.Team) error {
 		list, err := c.Collaborations(ctx, team)

@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Values in the status of a collaboration, its phase and its agents. They are projections
-// of the state of its task.
+// Values for the status of a collaboration, its phase, and the status of its agents. They
+// are derived from the state of its task and its steps.
 const (
 	executing  = "executing"
 	completed  = "completed"
@@ -64,7 +64,7 @@ func (r *run) word() string {
 	return executing
 }
 
-// finalStatus returns how the collaboration ended, "" before.
+// finalStatus returns how the collaboration ended, or "" if it has not ended.
 func (r *run) finalStatus() string {
 	switch r.task.State() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -79,7 +79,8 @@ func (r *run) finalStatus() string {
 	return ""
 }
 
-// workflowStatus returns how far a collaboration has come that has just been started.
+// workflowStatus returns the status of a new collaboration: started until a replica claims
+// its run, then planning, and executing once a step has been delegated.
 func (r *run) workflowStatus() string {
 	switch {
 	case len(r.given()) > 0:
@@ -182,8 +183,8 @@ func (r *run) members() []string {
 	return ids
 }
 
-// leads reports whether the team has a leader: according to its definition or, if that is
-// unknown, because a model turn has run.
+// leads reports whether the team has a leader, according to its definition. If that is
+// unknown, a team has a leader if its run has a step of kind MODEL.
 func (r *run) leads() bool {
 	return r.plan.leads || !r.plan.known && slices.ContainsFunc(r.Top.Steps, func(n *journal.Node) bool { return n.Step.GetKind() == teamv1.Step_KIND_MODEL })
 }
@@ -280,8 +281,9 @@ func (r *run) partial() map[string]string {
 	return all
 }
 
-// delivered returns the succeeded steps with a reply, by member. If a step was repeated, only
-// the last one is included.
+// delivered returns the successful steps with a reply, by member ID. It includes only those
+// of the last round in which the member delivered a result, and of a repeated workflow step
+// only the last run.
 func (r *run) delivered() map[string][]*journal.Node {
 	all := map[string][]*journal.Node{}
 	for _, s := range r.own() {

@@ -66,7 +66,8 @@ func (k *checker) reserved(id string, path ...any) {
 	}
 }
 
-// known reports whether id names an agent or a team, and adds a fault if it does not.
+// known reports whether id names an agent or a team. If it does not, known adds a fault, unless
+// another fault in the file may be the reason.
 func (k *checker) known(id, subject string, path ...any) bool {
 	if k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil {
 		return true
@@ -206,8 +207,9 @@ func (k *checker) edges(id string) []edge {
 	return out
 }
 
-// markUsed marks everything that is served: all teams and what they reach, agents for conformance
-// tests, and agents that an addition defines. In a file without teams, all agents are served.
+// markUsed marks everything that is served: all teams, the default agent, agents for conformance
+// tests, agents that an addition defines, and what all of these refer to. If the file defines no
+// teams, all agents are served.
 func (k *checker) markUsed() {
 	roots := sorted(k.Server.GetTeams())
 	firstOfOneof := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })

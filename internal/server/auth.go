@@ -16,17 +16,18 @@ import (
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey struct {
-	// Name of the principal; required, and unique within its account.
+	// Name is the name of the principal. It is required, and must not contain a slash.
 	Name string
-	// Account that the principal belongs to, which is the security boundary; the default is
-	// "default".
+	// Account is the account of the principal, which is the security boundary. It must not
+	// contain a slash; "" means "default".
 	Account string
-	// SHA256 of the key, as 64 hexadecimal digits. The key itself is not stored.
+	// SHA256 is the SHA-256 hash of the key in 64 hexadecimal digits. The key itself is not
+	// stored.
 	SHA256 string
 	// Manage allows the principal to create, change and delete teams and agents.
 	Manage bool
-	// Roles of the principal. It may answer questions that tasks of its account ask one of
-	// these roles.
+	// Roles are the roles of the principal. It may answer the questions that tasks of its
+	// account ask one of these roles.
 	Roles []string
 }
 
@@ -39,8 +40,8 @@ type keyEntry struct {
 	caller a2a.Caller
 }
 
-// keyring authenticates callers by API key. It works in memory only, because grpc-go asks
-// it while it holds the lock of a connection, before a body is read.
+// keyring authenticates callers by API key. It does no I/O, because grpc-go calls it with
+// the lock of a connection held, before the message is read.
 type keyring struct {
 	entries []keyEntry
 	guesses guesses

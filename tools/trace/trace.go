@@ -15,7 +15,7 @@ import (
 // test is one test or subtest of one package.
 type test struct{ pkg, name string }
 
-// result is how a test, or all tests of an ID, ended.
+// result is the outcome of a test, or of all tests of an ID together.
 type result string
 
 const (
@@ -32,10 +32,10 @@ type row struct {
 	result result
 }
 
-// readResults adds the outcomes in a stream of `go test -json` events. Lines
-// that are not JSON (build output) are passed over. A test that began and
-// never ended, because its process died, counts as failed; one that ran more
-// than once has its worst outcome.
+// readResults adds the outcomes in a stream of `go test -json` events to into.
+// It skips lines that are not JSON, such as build output. A test that started
+// and never ended, because its process died, counts as failed. A test that ran
+// more than once gets its worst outcome.
 func readResults(into map[test]result, r io.Reader) error {
 	running := map[test]bool{}
 	in := bufio.NewReader(r)
@@ -70,7 +70,8 @@ func readEvent(into map[test]result, running map[test]bool, line []byte) {
 	}
 }
 
-// worse orders outcomes: nothing, pass, skip, fail.
+// worse returns the worse of two outcomes. From best to worst they are: none,
+// pass, skip, fail.
 func worse(a, b result) result {
 	order := []result{"", pass, skip, fail}
 	if slices.Index(order, a) > slices.Index(order, b) {
@@ -79,7 +80,7 @@ func worse(a, b result) result {
 	return b
 }
 
-// trace makes one row for each ID, in the order given.
+// trace returns one row for each ID, in the order of ids.
 func trace(ids []string, results map[test]result) []row {
 	byID := map[string][]test{}
 	find := finder(ids)
@@ -95,8 +96,8 @@ func trace(ids []string, results map[test]result) []row {
 	return rows
 }
 
-// outcome is pass when a test passed and none failed; a skipped test beside a
-// passing one does not count.
+// outcome returns the common outcome of tests: fail if one of them failed, else
+// pass if one passed, else skip, or missing if there are no tests.
 func outcome(tests []test, results map[test]result) result {
 	out := missing
 	for _, t := range tests {
@@ -110,7 +111,8 @@ func outcome(tests []test, results map[test]result) result {
 	return out
 }
 
-// innermost drops the tests that are parents of another one listed, and sorts.
+// innermost returns the tests without those that are parents of another one,
+// sorted by package and name.
 func innermost(tests []test) []test {
 	out := slices.Clone(tests)
 	out = slices.DeleteFunc(out, func(t test) bool {
@@ -124,8 +126,8 @@ func innermost(tests []test) []test {
 	return out
 }
 
-// finder returns a function that lists the IDs a test name carries, each once.
-// Where one ID begins with another the longer one is meant.
+// finder returns a function that lists the IDs in the name of a test, each
+// once. If one ID is a prefix of another, the longer one is preferred.
 func finder(ids []string) func(name string) []string {
 	byPattern := slices.Clone(ids)
 	slices.SortFunc(byPattern, func(a, b string) int { return len(b) - len(a) })
@@ -141,7 +143,7 @@ func finder(ids []string) func(name string) []string {
 	if len(ids) == 0 {
 		return func(string) []string { return nil }
 	}
-	// A capital or digit right before would make it another word (TLS-15).
+	// After a capital letter or a digit it is not an ID, like S-15 in TLS-15.
 	re := regexp.MustCompile(`(?:^|[^A-Z0-9])(` + strings.Join(alternatives, "|") + `)(?:[^0-9]|$)`)
 	return func(name string) []string {
 		var found []string
@@ -158,12 +160,13 @@ func finder(ids []string) func(name string) []string {
 	}
 }
 
-// normal writes an ID the way a Go identifier must.
+// normal replaces the characters of an ID that a Go identifier cannot contain
+// by underscores.
 func normal(s string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(s)
 }
 
-// idPrefixes are IDs, or beginnings of IDs that end where a part of one does.
+// idPrefixes holds IDs, and prefixes of IDs that end before or at a hyphen.
 type idPrefixes []string
 
 func prefixes(list string) idPrefixes {
@@ -176,8 +179,8 @@ func (p idPrefixes) match(id string) bool {
 	})
 }
 
-// unmet lists the wanted IDs that did not pass. A prefix that names no ID at
-// all is an error, as it is most likely misspelt.
+// unmet lists the wanted IDs that did not pass. A prefix that matches no ID is
+// an error, because it is probably misspelled.
 func unmet(rows []row, wanted idPrefixes) ([]string, error) {
 	for _, p := range wanted {
 		if !slices.ContainsFunc(rows, func(r row) bool { return idPrefixes{p}.match(r.id) }) {
