@@ -1,5 +1,5 @@
-// Package web holds the Team Monitor: its source, and what is built of it, which is
-// what the server serves. `make web` builds it anew.
+// Package web holds the Team Monitor, a web page: its source, and in dist the build that
+// the server serves. `make web` rebuilds it.
 package web
 
 import (
@@ -10,11 +10,11 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// Files are those of the page, index.html first of all.
+// Files returns the files of the built page, with index.html at the root.
 func Files() fs.FS {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
-		panic(err) // the folder is named above
+		panic(err) // impossible: the path is valid
 	}
 	return files
 }

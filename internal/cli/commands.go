@@ -74,7 +74,7 @@ func checkStore(flag, url string) error {
 }
 
 // Dev serves a file or folder, or the demo if path is "", and reloads it when it changes. It
-// returns when ctx ends.
+// returns when ctx ends, or on SIGHUP unless that is ignored.
 func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	url, err := f.url()
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
 		return err
 	}
-	if !signal.Ignored(syscall.SIGHUP) { // the terminal was closed
+	if !signal.Ignored(syscall.SIGHUP) { // stop when the terminal is closed, but not under nohup
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()

@@ -25,7 +25,8 @@ type validation struct {
 	Adjusted []adjusted `json:"adjusted,omitempty"`
 	// Unheld lists human steps for roles that no API key of their file has.
 	Unheld []keyPath `json:"unheld,omitempty"`
-	// Unstaffed lists the members of teams without an enabled member.
+	// Unstaffed lists the members keys of teams that reject all requests because no member is
+	// enabled.
 	Unstaffed []keyPath `json:"unstaffed,omitempty"`
 	// Reordered lists steps of workflows that begin later than in previous versions of the server.
 	Reordered []reordered `json:"reordered,omitempty"`
@@ -172,7 +173,7 @@ func files(path string) []string {
 		out = append(out, slices.DeleteFunc(found, func(f string) bool { return strings.Contains(filepath.Base(f), ".script.") || scenario.IsTest(f) })...)
 	}
 	if len(out) == 0 {
-		return []string{path} // its fault names the missing team.yaml
+		return []string{path} // loading the folder reports that it has no team.yaml
 	}
 	slices.Sort(out)
 	return out

@@ -13,7 +13,7 @@ import (
 )
 
 // state is a catalog together with the configurations that result from it and the configuration
-// file. It is immutable, except that commit sets versions.
+// file. It is immutable once it is served; until then, leaveOut and commit change it.
 type state struct {
 	file    *config.Config
 	version int64 // of the catalog
@@ -24,7 +24,7 @@ type state struct {
 // entry is an entry of the catalog and what it defines.
 type entry struct {
 	catalog.Entry                 // Data is the document, not its stored form
-	previous      bool            // the record was written by a version with another order of steps; Data was rewritten
+	previous      bool            // an earlier server version with another order of steps stored it, and Data was rewritten
 	outline       *config.Outline // nil if the document cannot be parsed
 	def           *config.Config  // the file with this entry and those it refers to; nil if the entry is not served
 	faults        config.Faults   // why the entry is not served
@@ -195,9 +195,9 @@ func missingParts(e *entry) error {
 	return err.With(e.ID, e.faults[0].Message)
 }
 
-// reordered returns a fault for each step that begins with the run in e, which was stored by a
-// version with another order of steps, and would begin later in now, unless now declares version
-// v2. e is nil if no entry is replaced.
+// reordered returns a fault for each step that would start later in now, the entry that replaces e,
+// although it starts at the beginning of a run in e. It returns nil if e is nil, if e was not stored
+// by an earlier server version with another order of steps, or if now declares version v2.
 func (e *entry) reordered(now *entry) (faults config.Faults) {
 	if e == nil || !e.previous || now.outline.Version() == "v2" {
 		return nil
@@ -232,8 +232,9 @@ func (s *state) commit(version int64) {
 	}
 }
 
-// fits checks that everything a change puts can be served, and that everything that was served
-// still can be.
+// fits returns an error if next has too many entries, if an entry that the change puts cannot be
+// served, or if an entry that was served no longer can be. field returns the field of the request
+// that a fault is about.
 func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
 	if len(next.entries) > maxEntries {
 		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,

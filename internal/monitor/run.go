@@ -17,18 +17,18 @@ import (
 // maxText is the maximum length in characters of the texts of tasks and steps in snapshots.
 const maxText = 200
 
-// run is the projected journal of a root: who works on what, since when, and at what cost.
-// It is not safe for concurrent use.
+// run is the projected journal of a root task: which agent works on what, since when, and at
+// what cost. It is not safe for concurrent use.
 type run struct {
 	*journal.View
 	of      string                   // the agent whose work is of interest; "" for the whole run
 	ids     map[called]string        // agent IDs of members, as their teams observed them
-	texts   map[*journal.Node]string // the first maxText characters of the input of each step
-	parts   []*journal.Node          // the steps that are work of the agent: the top, or its steps as a member of other teams; they do not nest
+	texts   map[*journal.Node]string // the first maxText characters of the input or question of each step
+	parts   []*journal.Node          // the steps that the agent works on: the root step, or its steps as a member of other teams; none contains another
 	changed bool                     // a visible change occurred since the last call of takeChanged
 }
 
-// called names a member of the team in a scope.
+// called identifies a member by the scope of its team and its member ID.
 type called struct{ scope, member string }
 
 func newRun(root, of string, d journal.Detail) *run {
@@ -84,8 +84,8 @@ func (r *run) observe(scope string, o *teamv1.Observed) {
 	}
 }
 
-// by returns the ID of the agent that works on a step. It is the ID of the member, unless
-// the team has observed another one.
+// by returns the ID of the agent that works on a step. It is the member ID, unless the team
+// has recorded a different agent ID for that member.
 func (r *run) by(n *journal.Node) string {
 	if n.Parent == nil {
 		return r.Accepted.GetAgent()
@@ -144,10 +144,11 @@ func stepState(s journal.State) teamv1.TraceStep_State {
 	return teamv1.TraceStep_STATE_PENDING
 }
 
-// over reports whether the root has ended.
+// over reports whether the root task has ended.
 func (r *run) over() bool { return !r.Top.Open() }
 
-// takeChanged reports whether something visible has changed since its last call.
+// takeChanged reports whether something visible has changed since the previous call, and
+// resets that.
 func (r *run) takeChanged() bool {
 	was := r.changed
 	r.changed = false

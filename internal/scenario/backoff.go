@@ -13,7 +13,8 @@ import (
 // scripted agents need no time to recover.
 const pause = time.Millisecond
 
-// shortenBackoff sets the backoff between attempts to pause.
+// shortenBackoff sets the backoff of every retry policy to the constant pause. Teams, and
+// agents with a model or instructions, get a retry policy if they have none.
 func shortenBackoff(c *teamv1.ServerConfig) {
 	for _, t := range c.GetTeams() {
 		if t.GetLimits() == nil {

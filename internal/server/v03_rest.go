@@ -16,10 +16,10 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// A2A 0.3 over REST, below /v1 and /{tenant}/v1.
+// This file serves A2A 0.3 over REST, below /v1 and /{tenant}/v1.
 
-// routesV03 returns the routes of 0.3. They exist even if 0.3 is turned off; the answer
-// then says how to turn it on.
+// routesV03 returns the routes of 0.3. They exist even if 0.3 is turned off; the error then
+// says how to turn it on.
 func (s *Server) routesV03() []route {
 	const push = "/tasks/{id}/pushNotificationConfigs"
 	var routes []route
@@ -75,7 +75,7 @@ func restV03(r *http.Request) bool { return pathV03.MatchString(r.URL.Path) }
 func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[string]string)) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		in := inboundOf(r.Context())
-		r.Header["Accept"] = []string{wire.TypeJSON} // the only type of 0.3
+		r.Header["Accept"] = []string{wire.TypeJSON} // the only media type of 0.3
 		switch {
 		case s.config.NoV03 && in.wantsV03():
 			s.fail(w, r, wire.Status(s.v03DisabledError()))
@@ -250,7 +250,7 @@ func queryNumber(q url.Values, name string) (*int32, error) {
 	return proto.Int32(int32(n)), nil
 }
 
-// setTenantOf is setTenant for a request that may not be a message.
+// setTenantOf is like setTenant, but does nothing if req is not a protobuf message.
 func setTenantOf(req any, params map[string]string) error {
 	if m, ok := req.(proto.Message); ok {
 		return setTenant(m, params)
@@ -258,7 +258,7 @@ func setTenantOf(req any, params map[string]string) error {
 	return nil
 }
 
-// oldCardPath is where clients older than 0.3 look for a card, and some newer ones do, too.
+// oldCardPath is the path of the card before A2A 0.3. Some newer clients still use it.
 const oldCardPath = "/.well-known/agent.json"
 
 func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
@@ -269,9 +269,10 @@ func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map
 	s.serveCard(w, r, params)
 }
 
-// cardBytes encodes a card for a caller and names the variant. Callers that name version
-// 1.0, or accept the media type that 1.0 introduced, get the card of 1.0. Others get a card
-// that also describes 0.3, whose signatures cover only the fields of 1.0.
+// cardBytes encodes a card for a caller and returns the name of the variant, "1.0" or
+// "union". Callers that name a version other than 0.3, or name none but accept the media
+// type that 1.0 introduced, get the card of 1.0. If 0.3 is turned off, so do all callers.
+// Others get a card that also describes 0.3; its signatures cover only the fields of 1.0.
 func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
 	if s.config.NoV03 || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {

@@ -14,7 +14,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// exchange records the HTTP request of a call.
+// exchange records the outcome of the last HTTP request of a call.
 type exchange struct {
 	err    error         // why there is no response
 	status int           // 0 if there is no response
@@ -23,12 +23,13 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// observed returns a context whose HTTP request is recorded in e.
+// observed returns a context whose HTTP requests are recorded in e.
 func observed(ctx context.Context, e *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, e)
 }
 
-// httpClient returns the client for all requests. It adds the token and bounds responses.
+// httpClient returns the client for all requests. It adds the token, does not follow redirects, and
+// limits the size of responses that are not event streams.
 func (s *Server) httpClient() *http.Client {
 	c := http.Client{}
 	if s.config.HTTPClient != nil {

@@ -12,18 +12,18 @@ import (
 
 // Bounds on responses, so that a broken endpoint cannot exhaust memory.
 const (
-	maxStream     = 64 << 20 // bytes of one turn
+	maxStream     = 64 << 20 // bytes of a successful response
 	maxFailure    = 64 << 10 // bytes of an error response
 	maxRetryAfter = 24 * time.Hour
 )
 
-// drainTime is how long reading the rest of a complete response may take, so that its connection
+// drainTime is the timeout for reading the bytes that follow a complete turn, so that its connection
 // can be reused.
 const drainTime = 50 * time.Millisecond
 
-// Call is the single HTTP request of a turn, as the HTTP client that is given to a provider's
-// library. The libraries hide the headers of errors, leave bodies open and read without a limit;
-// Call makes up for that. It is not safe for concurrent use.
+// Call makes the single HTTP request of a turn; a provider's library uses it as its HTTP client.
+// Call gives access to the headers of error responses, closes bodies and limits how much is read,
+// which the libraries do not do. It is not safe for concurrent use.
 type Call struct {
 	http   *http.Client
 	key    string // idempotency key
@@ -31,7 +31,7 @@ type Call struct {
 	res    *http.Response
 }
 
-// Do makes the request. It is never repeated.
+// Do makes the request. It does not retry.
 func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
@@ -64,7 +64,8 @@ func (c *Call) Failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 
-// Streams returns an error if the response cannot be a stream.
+// Streams returns an error if the response cannot be a stream, because it is HTML or JSON. There
+// must be a response.
 func (c *Call) Streams() error {
 	t, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
 	if t == "text/html" || t == "application/json" {
@@ -73,8 +74,9 @@ func (c *Call) Streams() error {
 	return nil
 }
 
-// close ends the request. If the response was read completely, the rest of the body is drained for
-// at most drainTime; otherwise the connection is closed.
+// close ends the request. whole says that the turn was read completely: then close drains what
+// remains of the body for at most drainTime, so that the connection can be reused. Otherwise it aborts the
+// request.
 func (c *Call) close(whole bool) {
 	defer c.cancel()
 	if c.res == nil {

@@ -29,7 +29,7 @@ func withCall(ctx context.Context, c *model.Call) context.Context {
 // transport makes requests through the Call in their context.
 type transport struct{}
 
-// RoundTrip implements http.RoundTripper. It gives the library an empty response instead of the
+// RoundTrip implements http.RoundTripper. It gives the library an empty body instead of the
 // stream, because the library panics on malformed events and writes errors to the log of the
 // process. The stream is read from the Call.
 func (transport) RoundTrip(req *http.Request) (*http.Response, error) {
