@@ -37,8 +37,8 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	})
 }
 
-// glued reports whether a text is a known key, a colon and a value without a space between, and
-// adds a fault if it is.
+// glued reports whether a text is a known key, a colon and a value without a space before the
+// value, and adds a fault if it is.
 func (d *document) glued(n *yaml.Node, known []string) bool {
 	key, value, found := strings.Cut(n.Value, ":")
 	if !found || value == "" || n.Style != 0 || !slices.Contains(known, key) {

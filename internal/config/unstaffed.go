@@ -7,8 +7,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// Unstaffed returns the paths of the members of teams that reject all requests because no member is
-// enabled. Teams with a leader, and workflows whose steps only ask people, need no members.
+// Unstaffed returns the paths of the members keys of teams that reject all requests because no
+// member is enabled. Teams with a leader, and workflows whose steps only ask people, need no members.
 func (c *Config) Unstaffed() []string {
 	var all []string
 	for _, id := range sorted(c.Server.GetTeams()) {

@@ -29,7 +29,7 @@ type Config struct {
 	CAFile string
 	// Allow is called before each connection with the address to connect to, after its name
 	// was resolved, so that DNS rebinding cannot bypass it. If it returns an error, the
-	// connection is not made. nil: every address is allowed.
+	// connection is not made. If Allow is nil, every address is allowed.
 	Allow func(ctx context.Context, addr netip.AddrPort) error
 }
 
@@ -41,7 +41,7 @@ type Dialer struct {
 	http   *http.Transport
 }
 
-// New returns a Dialer. The error says why CAFile cannot be used.
+// New returns a Dialer. It returns an error if CAFile cannot be used.
 func New(cfg Config) (*Dialer, error) {
 	roots, err := roots(cfg.CAFile)
 	if err != nil {
@@ -85,8 +85,8 @@ func (d *Dialer) Close() { d.http.CloseIdleConnections() }
 // ErrTooLarge is the error for a body that is larger than allowed.
 var ErrTooLarge = errors.New("body is too large")
 
-// ReadBody reads a body of at most limit bytes, counted after decompression. The error is
-// ErrTooLarge if it is larger.
+// ReadBody reads a body of at most limit bytes, counted after decompression. The error
+// wraps ErrTooLarge if it is larger.
 func ReadBody(r io.Reader, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

@@ -83,7 +83,8 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
 }
 
-// Deletable returns nil if DeleteTeam would succeed, apart from active collaborations.
+// Deletable returns the error that DeleteTeam would return, or nil, without deleting the team. It
+// does not check whether the team has active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
 	if _, err := manager(ctx); err != nil {
 		return err
@@ -156,17 +157,18 @@ func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 	return list
 }
 
-// notReadyRetry is the delay after which a client may retry to use a team that is not ready.
+// notReadyRetry is the delay after which a client should retry a request to a team that is not
+// ready.
 const notReadyRetry = 5 * time.Second
 
 // Ready returns nil if a team is served, even if members are unhealthy. Otherwise the error is
-// TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created or does not fit the configuration
-// file.
+// TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created, does not fit the configuration
+// file, or could not be built.
 func (m *Manager) Ready(ctx context.Context, id string) error {
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
 		return nil
 	}
-	if err := m.Sync(ctx); err != nil { // another replica may have made it
+	if err := m.Sync(ctx); err != nil { // another replica may have created it
 		return err
 	}
 	_, making := m.making.Load(id)
@@ -193,7 +195,7 @@ func notReady(id, why string) error {
 	}
 }
 
-// draft returns the team that a validated request would create.
+// draft returns the team that a validated request would create or update.
 func draft(d document) *teamv1.Team {
 	return &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}
 }
@@ -310,7 +312,7 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 	}}
 }
 
-// find finds the entry to change.
+// find is a function that returns the entry to change, or an error if it cannot be changed.
 type find func(s *state, id string) (*entry, error)
 
 // replace returns the change that replaces an entry by a document.
@@ -343,8 +345,8 @@ func remove(id, etag string, find find) change {
 	}}
 }
 
-// put returns the change that puts a document. Times are truncated to the precision of the stores,
-// milliseconds.
+// put returns the change that adds or replaces the entry of a document. Times are truncated to
+// milliseconds, the precision of the stores.
 func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
 		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),

@@ -1,5 +1,5 @@
 // Package push delivers push notifications to webhooks: at least once, and in order for
-// each configuration, even if this process crashes. A slow receiver delays no others.
+// each configuration, even if this process crashes. A slow receiver does not delay others.
 package push
 
 import (
@@ -21,8 +21,8 @@ import (
 type Config struct {
 	// Pushes stores the configurations and says which of them are due.
 	Pushes a2a.Pushes
-	// Outbox returns the notifications that a configuration has not received yet;
-	// Handler.Outbox of pkg/a2a does.
+	// Outbox returns the notifications that a configuration has not received yet, like
+	// the method Outbox of a2a.Handler.
 	Outbox func(ctx context.Context, p a2a.Push) (*feed.Outbox, error)
 	// Client makes the calls. It must not follow redirects. Its dialer decides which
 	// addresses may be called.
@@ -30,20 +30,20 @@ type Config struct {
 	// Encode encodes the body of a notification.
 	Encode func(proto.Message) ([]byte, error)
 	// Old returns the body for a configuration in an older version of the protocol: the
-	// current task. nil: there are no such configurations.
+	// current task. It may be nil if there are no such configurations.
 	Old func(ctx context.Context, p a2a.Push) (body []byte, mediaType string, err error)
 	// Allowed reports whether an owner may still receive notifications. It is called before
-	// each call. nil: every owner may.
+	// each call. If Allowed is nil, every owner may.
 	Allowed func(owner string) bool
-	// Version of the program, for the User-Agent header.
+	// Version is the version of the program, for the User-Agent header.
 	Version string
 	// Policy configures retries and timeouts.
 	Policy Policy
 	// Limits limits concurrent work.
 	Limits Limits
-	// Rand returns a number from 0 to n-1, for jitter; the default is a random one.
+	// Rand returns a random number from 0 to n-1, for jitter; the default is rand.Int64N.
 	Rand func(n int64) int64
-	// Log gets failures, without secrets; nil: nothing is logged.
+	// Log receives failures, without secrets. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }
 
@@ -80,7 +80,7 @@ type Dispatcher struct {
 	refused time.Time     // when a failed claim was last logged; zero if claims work. Used by Serve only
 
 	mu       sync.Mutex
-	sessions map[string]int   // number by host, by account, and in total under ""; guarded by mu
+	sessions map[string]int   // number of sessions by host, by account, and in total under ""; guarded by mu
 	unread   map[configID]int // consecutive failures to read the outbox; guarded by mu
 }
 
@@ -90,7 +90,8 @@ type configID struct {
 	id   string
 }
 
-// maxUnread is the maximum size of Dispatcher.unread.
+// maxUnread is the maximum size of Dispatcher.unread. When it is reached, all counts restart
+// at 0.
 const maxUnread = 10_000
 
 // New returns a Dispatcher. It does nothing until Serve is called.
@@ -108,7 +109,7 @@ func New(c Config) *Dispatcher {
 // claimBatch is the maximum number of configurations that are claimed at once.
 const claimBatch = 64
 
-// claimRetry is the pause after the store rejected a claim.
+// claimRetry is the pause after a failed claim.
 const claimRetry = time.Second
 
 // logEvery is the minimum interval between log lines about failed claims.
@@ -137,8 +138,8 @@ func (d *Dispatcher) Serve(ctx context.Context) {
 	}
 }
 
-// claim starts sessions for configurations that are due. It returns how long it takes until
-// the next one is due, if bounded.
+// claim starts sessions for configurations that are due. If bounded is true, Serve should
+// call claim again after wait; otherwise it should wait for a signal.
 func (d *Dispatcher) claim(ctx context.Context, wg *sync.WaitGroup) (wait time.Duration, bounded bool) {
 	room := min(d.Limits.Sessions-d.count(""), claimBatch)
 	if room <= 0 || ctx.Err() != nil {
@@ -186,7 +187,7 @@ func (d *Dispatcher) failedRead(of configID) int {
 	return d.unread[of]
 }
 
-// resetRead sets the number of failures to 0.
+// resetRead sets the number of consecutive failures to read an outbox to 0.
 func (d *Dispatcher) resetRead(of configID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,7 +227,7 @@ func (d *Dispatcher) leave(s *session) {
 }
 
 // settle records a step of a configuration, even while the dispatcher stops. It reports
-// whether the claim is still held.
+// whether the step was recorded: not if the claim was lost or the store failed.
 func (d *Dispatcher) settle(ctx context.Context, c a2a.PushClaim, s a2a.PushStep) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()

@@ -102,7 +102,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return teamRequest(r, b)
 }
 
-// chunkSize is how much is read at a time, and how much is allocated in advance, in bytes.
+// chunkSize is the maximum number of bytes to read at a time, and to allocate in advance.
 const chunkSize = 32 << 10
 
 // readAtRate reads a body to its end. After the first 5 seconds it must arrive with at

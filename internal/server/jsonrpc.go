@@ -96,8 +96,8 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 
 func noMethod(name string) *status.Status { return wire.NotServed("unknown method %.64q", name) }
 
-// Addresses to which some clients post JSON-RPC: the address of an agent, that of the
-// server for the default agent, and /rpc with a trailing slash.
+// agentPath and rpcSlash match paths to which some clients post JSON-RPC instead of /rpc:
+// the path of an agent, the root path for the default agent, and /rpc with a trailing slash.
 var (
 	agentPath = regexp.MustCompile(`^(/[^/:%]+)?/?$`)
 	rpcSlash  = regexp.MustCompile(`^(/[^/]+)?/rpc/$`)
@@ -108,14 +108,15 @@ var notAgents = []string{
 	"/tasks", "/extendedAgentCard", "/rpc", "/v1", "/team", "/assets", "/docs", "/openapi.json", "/healthz", "/readyz", "/.well-known",
 }
 
-// atAgent reports whether a request is JSON-RPC at one of these addresses.
+// atAgent reports whether a request is JSON-RPC at a path that agentPath or rpcSlash
+// matches, and not at one of notAgents.
 func atAgent(r *http.Request) bool {
 	m := agentPath.FindStringSubmatch(r.URL.Path)
 	return r.Method == http.MethodPost && (m != nil && !slices.Contains(notAgents, m[1]) || rpcSlash.MatchString(r.URL.Path))
 }
 
-// urlRPC returns the URL of the request, with /rpc appended if it is JSON-RPC at one of
-// these addresses. It sets in.atAgent then.
+// urlRPC returns the URL of the request. If atAgent is true for the request, it sets
+// in.atAgent, and the path of the URL ends in /rpc without a slash.
 func urlRPC(r *http.Request, in *inbound) *url.URL {
 	if !atAgent(r) {
 		return r.URL
@@ -126,8 +127,7 @@ func urlRPC(r *http.Request, in *inbound) *url.URL {
 	return &to
 }
 
-// rpcMethods returns the handlers of the methods with one response, by the name that gRPC
-// has for them.
+// rpcMethods returns the handlers of the methods with one response, by gRPC method name.
 func rpcMethods() map[string]grpc.MethodHandler {
 	methods := map[string]grpc.MethodHandler{}
 	for _, m := range a2av1.A2AService_ServiceDesc.Methods {

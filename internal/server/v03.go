@@ -15,14 +15,14 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names and another
-// encoding.
+// This file serves A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names
+// and another encoding.
 
 // v03Disabled is the text of errors for calls in 0.3 when it is turned off.
 const v03Disabled = "A2A 0.3 is turned off here; call in 1.0, or set server.protocol.v0_3 to true on the server"
 
-// unaryV03 runs one call of 0.3: it decodes the parameters, calls, and encodes the
-// response.
+// unaryV03 runs one call of 0.3: it decodes the parameters, calls the method, and encodes
+// the response.
 type unaryV03 func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error)
 
 // callV03 returns the unaryV03 of a method that decodes requests with read and encodes
@@ -187,8 +187,8 @@ func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) 
 	}
 }
 
-// failRPCV03 answers with an error. Clients that accept only events read errors nowhere
-// else, so they get it as the only event of a stream.
+// failRPCV03 answers with an error. Clients that accept only events get it as the only
+// event of a stream, because they do not read errors elsewhere.
 func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
 	b, err := wire.RPCFailure(req.ID, a2av03.Error(st))
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// drainTime is the timeout for reading the bytes that follow a complete turn, so that its connection
-// can be reused.
+// drainTime is the timeout for reading the bytes that follow a complete turn, so that its
+// connection can be reused.
 const drainTime = 50 * time.Millisecond
 
 // Call makes the single HTTP request of a turn; a provider's library uses it as its HTTP client.
@@ -74,9 +74,9 @@ func (c *Call) Streams() error {
 	return nil
 }
 
-// close ends the request. whole says that the turn was read completely: then close drains what
-// remains of the body for at most drainTime, so that the connection can be reused. Otherwise it aborts the
-// request.
+// close ends the request. If whole is true, the turn was read completely, and close drains what
+// remains of the body for at most drainTime, so that the connection can be reused. Otherwise close
+// aborts the request.
 func (c *Call) close(whole bool) {
 	defer c.cancel()
 	if c.res == nil {

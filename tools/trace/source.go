@@ -19,14 +19,15 @@ import (
 type declared struct {
 	isTest   bool            // a function that `go test` runs
 	subtests []string        // literals that may be names of subtests
-	uses     map[string]bool // every identifier that stands in it
+	uses     map[string]bool // the identifiers that occur in it
 }
 
-// sourceTests finds the tests that carry an ID of find in the Go files below
-// root: in the name of a function that `go test` runs, or in a literal that
-// begins with an ID and so names a subtest. A literal of a table or helper
-// counts for the tests that reach it; where none of its own package does, as in
-// a suite that other packages run, its function stands in for them.
+// sourceTests returns, by ID, the tests in the Go files below root. find returns
+// the IDs in a text. A test has an ID if its name contains it, or if a string
+// literal that it uses begins with the ID, because that is the name of a subtest.
+// A literal in a table or helper counts for all tests of the package that use the
+// table or helper. If there are none, as in a test suite that other packages run,
+// it counts for the declaration that contains it.
 func sourceTests(root string, find func(string) []string) (map[string][]test, error) {
 	packages := map[string]map[string]*declared{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -67,8 +68,8 @@ func sourceTests(root string, find func(string) []string) (map[string][]test, er
 	return byID, nil
 }
 
-// skippedFolder reports whether a folder holds no tests of ours. The IDs in the
-// tests of this program are examples.
+// skippedFolder reports whether a folder contains no tests of requirements: the
+// tests of this program contain IDs, but only as examples.
 func skippedFolder(root, path string) bool {
 	name := filepath.Base(path)
 	return path != root && strings.HasPrefix(name, ".") ||
@@ -76,9 +77,9 @@ func skippedFolder(root, path string) bool {
 		path == filepath.Join(root, "tools", "trace")
 }
 
-// readDeclarations adds what a Go file declares, unless it has nothing to do with
-// tests. Methods that share a name, and the package's external tests, count as one
-// declaration.
+// readDeclarations adds the declarations of a Go file to into, if it is a test file
+// or imports testing. Declarations with the same name, such as methods of different
+// types, are merged into one.
 func readDeclarations(into map[string]*declared, path string, find func(string) []string) error {
 	text, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(path, "_test.go") && !bytes.Contains(text, []byte(`"testing"`)) {
@@ -120,8 +121,8 @@ func runsAsTest(name string) bool {
 	})
 }
 
-// read takes in the identifiers and names of subtests of a declaration. What a
-// test reports, logs or skips with names none.
+// read records the identifiers of a declaration and the literals that may be names
+// of subtests. It ignores calls that report, log or skip.
 func (d *declared) read(node ast.Node, find func(string) []string) {
 	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -139,7 +140,7 @@ func (d *declared) read(node ast.Node, find func(string) []string) {
 	})
 }
 
-// reports says whether a call is one of those of testing.T that take text for people.
+// reports returns true for calls of the methods of testing.T that print a text.
 func reports(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && slices.Contains([]string{"Error", "Errorf", "Fatal", "Fatalf", "Log", "Logf", "Skip", "Skipf"}, method.Sel.Name)
@@ -151,8 +152,7 @@ func beginsWithID(text string, find func(string) []string) bool {
 	return len(ids) > 0 && strings.HasPrefix(normal(first), normal(ids[0]))
 }
 
-// carriers lists, by the name of its function, the IDs that each test of a
-// package carries.
+// carriers returns the IDs of each test of a package, by the name of its function.
 func carriers(all map[string]*declared, find func(string) []string) map[string][]string {
 	found := map[string][]string{}
 	add := func(name string, texts ...string) {
@@ -183,8 +183,8 @@ func carriers(all map[string]*declared, find func(string) []string) map[string][
 	return found
 }
 
-// reachable are the declarations that a test uses, directly or through others
-// that are no tests, and itself.
+// reachable returns the names of a test and of the declarations that it uses,
+// directly or through others that are not tests.
 func reachable(all map[string]*declared, name string) map[string]bool {
 	seen := map[string]bool{name: true}
 	for next := []string{name}; len(next) > 0; next = next[1:] {
