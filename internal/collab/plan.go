@@ -43,7 +43,8 @@ const (
 	defaultPerTask = 60 * time.Second
 )
 
-// planOf returns the plan of a definition. It is empty for nil, an unknown definition.
+// planOf returns the plan of a definition. If def is nil, or has neither members nor a
+// workflow, the definition is unknown and the plan contains only the team.
 func planOf(team string, def *teamv1.TeamConfig) plan {
 	p := plan{team: team}
 	if def == nil || len(def.GetMembers()) == 0 && def.GetWorkflow() == nil {
@@ -78,7 +79,7 @@ func (p plan) member(id string) member {
 	return member{id: id}
 }
 
-// first returns the assignments that start at once.
+// first returns the workflow steps of members that do not depend on other steps.
 func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	var list []*teamv1.InitialAssignment
 	for _, s := range p.steps {
@@ -93,8 +94,9 @@ func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	return list
 }
 
-// bound returns the maximum duration of a run: the sum of the timeouts of its steps,
-// limited by the timeouts of the run and of the collaboration.
+// bound returns the maximum duration of a run: the timeout of the run or most, the one of the
+// collaboration, whichever is shorter, and for a workflow at most the sum of the timeouts of
+// its steps. most is 0 if the collaboration sets no timeout.
 func (p plan) bound(most time.Duration) time.Duration {
 	limit := p.timeout
 	if most > 0 && (limit == 0 || most < limit) {

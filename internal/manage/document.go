@@ -30,8 +30,8 @@ type document struct {
 }
 
 // orderHeader begins the stored form of a document whose workflows run in the listed order. It is a
-// YAML document of its own, so that versions of the program in which a step without after begins
-// with the run reject the record instead of running it in another order.
+// YAML document of its own, so that earlier versions of the server, which start each step without
+// after at the beginning of the run, reject the record instead of running it in another order.
 const orderHeader = "format: 2\n---\n"
 
 // record returns the stored form of a document. A document that has the same meaning in all
@@ -43,9 +43,9 @@ func record(data []byte) []byte {
 	return data
 }
 
-// recorded returns the document of a stored record. In a record of a version in which a step
-// without after begins with the run, changed reports that the document was rewritten to keep that
-// meaning.
+// recorded returns the document of a stored record. If the record was stored by an earlier version
+// of the server, which starts each step without after at the beginning of the run, the document may
+// have to be rewritten to keep that meaning; changed reports that it was.
 func recorded(data []byte) (document []byte, changed bool) {
 	if rest, ok := bytes.CutPrefix(data, []byte(orderHeader)); ok {
 		return rest, false
@@ -112,7 +112,7 @@ func (d document) field(e *entry, f config.Fault) string {
 		return place(f)
 	}
 	at := e.outline.Path(f.Line, f.Col)
-	// Faults of ids begin with the id, or with "…" in place of what cannot be one.
+	// The message of a fault of an id begins with the id, or with "…" if the id is not valid.
 	if len(at) == 2 && (strings.HasPrefix(f.Message, fmt.Sprintf("\"%v\" ", at[1])) || strings.HasPrefix(f.Message, `"…" cannot be the id `)) {
 		return d.idField
 	}

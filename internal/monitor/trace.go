@@ -127,8 +127,8 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	}
 }
 
-// isTeamStep reports whether a step is the work of a team: the top, or a step that
-// delegates.
+// isTeamStep reports whether a step is the work of a team: the root step, or a step that
+// has delegated steps.
 func isTeamStep(n *journal.Node) bool {
 	return n.Parent == nil || slices.ContainsFunc(n.Steps, (*journal.Node).Delegated)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// stage is a server without listeners on which a scenario is played, with its own agents and store.
+// stage is a server without listeners that runs one scenario, with its own agents and store.
 type stage struct {
 	local  *server.Local
 	closes []func() error // called in this order

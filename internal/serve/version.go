@@ -2,7 +2,9 @@ package serve
 
 import "runtime/debug"
 
-// Version returns the version of the program's module, or else the commit it was built from.
+// Version returns the version of the program's module. For a development build it returns "devel",
+// with + and the commit that it was built from if that is known. It returns "unknown" if the program
+// has no build information.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -157,8 +157,9 @@ func (r *reader) list(v *value, depth int) error {
 	return err
 }
 
-// any returns the value as encoding/json decodes it, without the keywords format, which draft-07
-// checks, and $id, which would change what references refer to.
+// any returns the value as encoding/json decodes it. It leaves out two keywords of schemas: format,
+// because it would be checked in draft-07, and $id, because it would change what references refer
+// to.
 func (v *value) any() any {
 	switch v.kind {
 	case object:

@@ -68,8 +68,8 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 }
 
 // failure returns the error for callers. The error of the endpoint becomes its cause, which is
-// logged. A caller sees an excerpt of it only if the request was rejected, but not if the key or
-// quota was.
+// logged. A caller sees an excerpt of it only if the request itself was rejected, and not if the
+// key was rejected or a quota is exhausted.
 func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Error {
 	var odd *notStreamError
 	var e *agent.Error
@@ -115,14 +115,14 @@ func (c *Config) status(status int, after time.Duration, report *EndpointError) 
 	return e
 }
 
-// refuse returns an error that must not be retried.
+// refuse returns the error for a request that must not be retried.
 func (c *Config) refuse(format string, args ...any) *agent.Error {
 	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, format, args...)
 	e.Fresh = true
 	return e
 }
 
-// lost returns an error after which it is unknown what the endpoint did.
+// lost returns the error for a request that the endpoint may or may not have processed.
 func (c *Config) lost(format string, args ...any) *agent.Error {
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, format, args...)
 	e.Retry = true

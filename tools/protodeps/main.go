@@ -1,6 +1,6 @@
-// Command protodeps puts the protocol definitions that ours import into
-// third_party, taken from published Go modules at pinned versions, and refuses
-// any file whose checksum is not the expected one.
+// Command protodeps copies the .proto files that those of this project import into
+// third_party. It takes them from published Go modules at pinned versions, and
+// fails if a file does not have the expected checksum.
 package main
 
 import (
@@ -71,8 +71,8 @@ func main() {
 	}
 }
 
-// run replaces out with the files of srcs. Nothing is written unless every file
-// is there and has its checksum; all faults are reported together.
+// run replaces out with the files of srcs. If a file is missing or its checksum is
+// wrong, nothing is written, and the error names all such files.
 func run(ctx context.Context, out string, srcs []source) error {
 	content := map[string][]byte{}
 	var faults []error
