@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Place identifies a board and the actor of a call.
+// Place identifies the board and the actor of a call, and lists the members of the team.
 type Place struct {
 	Key
 	// Actor is who makes the call.
@@ -30,7 +30,7 @@ type Place struct {
 // callers. It is safe for concurrent use.
 type Board struct{ store Store }
 
-// New returns the boards in a store.
+// New returns a Board for the boards in a store.
 func New(s Store) *Board { return &Board{store: s} }
 
 // do makes a change. A call without an op gets a unique one, so that the store finds the
@@ -68,7 +68,7 @@ func digestOf(actor *teamv1.BoardActor, req proto.Message) ([]byte, error) {
 // item returns the item of an event.
 func item(ev *teamv1.BoardEvent, err error) (*teamv1.WorkItem, error) { return ev.GetItem(), err }
 
-// AddWorkItem adds a work item. The defaults are those of the constants below.
+// AddWorkItem adds a work item. If the request does not set priority or max_retries, they are 3.
 func (b *Board) AddWorkItem(ctx context.Context, p Place, req *teamv1.AddWorkItemRequest) (*teamv1.WorkItem, error) {
 	if err := checkAdd(req); err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWork
 	return page, fmt.Sprintf("%d.%d", last.GetPriority(), last.GetNumber()), nil
 }
 
-// Fitting returns the longest beginning of a list that has at most most elements and takes
-// at most room bytes when encoded.
+// Fitting returns the longest prefix of a list that has at most most elements whose encoded
+// sizes add up to at most room bytes.
 func Fitting[M proto.Message](list []M, most, room int) []M {
 	for i, m := range list {
 		if room -= proto.Size(m); i == most || room < 0 {
@@ -248,8 +248,8 @@ func tokenOf(token string) string {
 	return "0." + token
 }
 
-// AckMessages records that the actor has read the messages up to one, and returns the
-// highest one recorded.
+// AckMessages records that the actor has read the messages up to a sequence number, and
+// returns the highest one recorded.
 func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessagesRequest) (int64, error) {
 	upTo := req.GetUpTo()
 	o, err := b.store.BoardOverview(ctx, p.Key)

@@ -14,7 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// model returns the model of a name with its fallbacks. Each is built once.
+// model returns the model with a name, including its fallbacks. Each model is built only once.
 func (b *builder) model(name string) (agent.Model, error) {
 	if m, ok := b.models[name]; ok {
 		return m, nil
@@ -40,7 +40,7 @@ func (b *builder) model(name string) (agent.Model, error) {
 	return m, nil
 }
 
-// withoutFallback returns the model of a name without its fallbacks.
+// withoutFallback returns the model with a name, without its fallbacks.
 func (b *builder) withoutFallback(name string) (agent.Model, error) {
 	if m, ok := b.single[name]; ok {
 		return m, nil

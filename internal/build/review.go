@@ -14,7 +14,7 @@ func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 		return nil, nil //nolint:nilnil // no review
 	}
 	review := &team.Review{
-		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // unset is none
+		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // nil means no threshold
 	}
 	var err error
 	if model := r.GetJudge().GetModel(); model != "" {

@@ -29,17 +29,19 @@ func printable(text string) string {
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// line returns a foreign text as a single line, so that it cannot imitate a line of ours.
+// line returns a text from outside the program as a single line, so that it cannot imitate another
+// line of the output.
 func line(text string) string { return strings.ReplaceAll(printable(text), "\n", " ") }
 
-// below indents all lines of a foreign text but the first, which follows other text.
+// below returns a text from outside the program with all lines but the first indented. The first
+// one follows other text.
 func below(text string) string { return strings.ReplaceAll(printable(text), "\n", "\n  ") }
 
 // lined is an error whose text is a single line.
 type lined struct{ error }
 
-// Error is the text of the error.
+// Error returns the text of the error as a single line.
 func (e lined) Error() string { return line(e.error.Error()) }
 
-// Unwrap returns the error.
+// Unwrap returns the original error.
 func (e lined) Unwrap() error { return e.error }

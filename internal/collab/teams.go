@@ -23,13 +23,14 @@ func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 	return keys, nil
 }
 
-// tries is how often Delete starts over because a collaboration was started meanwhile.
+// tries is the maximum number of times that Delete starts over because a collaboration was
+// started in the meantime.
 const tries = 10
 
-// Delete calls remove, which deletes the team, once it has no running collaborations. With
-// force it stops those that run, of all callers; without force the error is
-// COLLABORATION_IN_PROGRESS. remove must return a2a.ErrBusy if a collaboration was started
-// meanwhile, by any replica.
+// Delete calls remove, which deletes the team, once it has no running collaborations. If it
+// has some and force is true, Delete stops them, those of other callers too. Otherwise, or if
+// new ones are started again and again, the error is COLLABORATION_IN_PROGRESS. remove must
+// return a2a.ErrBusy if a collaboration was started in the meantime, by any replica.
 func (s *Service) Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error {
 	for n := 0; ; n++ {
 		running, err := s.Running(ctx, team)
@@ -58,7 +59,7 @@ func (s *Service) Delete(ctx context.Context, team string, force bool, remove fu
 	}
 }
 
-// stopAs stops a collaboration in the name of its owner and waits for its end.
+// stopAs stops a collaboration on behalf of its owner and waits until it has ended.
 func (s *Service) stopAs(ctx context.Context, k a2a.Key) error {
 	account, principal, _ := strings.Cut(k.Owner, "/")
 	ctx = a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: principal})

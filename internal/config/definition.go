@@ -105,7 +105,8 @@ func (c *Config) collectModel(d *teamv1.Definition, model string) {
 	}
 }
 
-// TeamOf returns a team of an encoded definition, or nil if the definition does not contain it.
+// TeamOf returns a team of an encoded definition, or nil if the definition does not contain it or
+// cannot be decoded.
 func TeamOf(body []byte, id string) *teamv1.TeamConfig {
 	d := &teamv1.Definition{}
 	if proto.Unmarshal(body, d) != nil {

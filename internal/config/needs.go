@@ -17,8 +17,8 @@ func (c *Config) recordMissing(gaps []missing) {
 	}
 }
 
-// needs reports missing variables and files that something used refers to, and fills in the keys
-// and addresses that models take from the environment.
+// needs reports missing variables and files to which a part of the file that is in use refers, and
+// fills in the keys and addresses that models take from the environment.
 func (k *checker) needs() {
 	for _, g := range k.gaps {
 		subject := k.subject(g.path)

@@ -1,6 +1,7 @@
-// Command testlog makes the output of `go test -json` readable: a line for
-// each package, and of the tests only what failed or was skipped. It keeps the
-// events in a file and fails when a test was skipped for want of a tool.
+// Command testlog makes the output of `go test -json` readable: it prints the
+// output of packages, and of tests only that of failed and skipped ones. It saves
+// the events in a file. It fails if a test failed, if a test was skipped because a
+// tool is not installed, or if no test ran.
 //
 //	go test -json ./... | testlog -o test.json
 package main
@@ -15,7 +16,7 @@ import (
 	"strings"
 )
 
-// missingTool is what a test says when it is skipped because something it
+// missingTool marks the output of a test that is skipped because a tool that it
 // needs is not installed.
 const missingTool = "SKIP-MISSING-TOOL"
 
@@ -44,7 +45,7 @@ type log struct {
 	lines             map[string][]string // output of running tests, by package and test
 	pass, fail, skips int
 	packagesFailed    int
-	wantTool          []string // tests skipped for want of a tool
+	wantTool          []string // tests skipped because a tool is not installed
 }
 
 type event struct{ Action, Package, Test, Output string }
@@ -98,7 +99,7 @@ func (l *log) add(e event) {
 	}
 }
 
-// end prints what a test has put out and forgets it.
+// end prints the output of a test that has ended, and deletes it from lines.
 func (l *log) end(key string) {
 	for _, s := range l.lines[key] {
 		l.print(s)
@@ -106,7 +107,7 @@ func (l *log) end(key string) {
 	delete(l.lines, key)
 }
 
-// died prints the output of the tests of a package that never ended.
+// died prints the output of the tests of a failed package that have not ended.
 func (l *log) died(pkg string) {
 	for key := range l.lines {
 		if strings.HasPrefix(key, pkg+" ") {
