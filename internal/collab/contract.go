@@ -18,8 +18,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// reader reads the fields of a body of the contract and collects those of the wrong type.
-// It ignores unknown keys and treats null like a missing key.
+// reader reads the fields of the JSON body of a contract call (docs/collaborations.md) and
+// collects faults for values of the wrong type. It ignores unknown keys and treats null like
+// a missing key.
 type reader struct {
 	body   *structpb.Struct
 	at     string // path of the body
@@ -205,8 +206,8 @@ func ReadStop(body *structpb.Struct) (*teamv1.StopCollaborationRequest, error) {
 	return req, r.with(checkID(req.GetCollaborationId()))
 }
 
-// failureText returns an error as the one line that the contract has for it, nil without an
-// error.
+// failureText returns an error as one text, "REASON: message", because the contract has only
+// one field for it. It returns nil if e is nil.
 func failureText(e *teamv1.Error) *string {
 	if e == nil {
 		return nil

@@ -145,7 +145,7 @@ func (r *run) given() []*journal.Node {
 	return list
 }
 
-// ahead returns the planned steps that have not started in this round.
+// ahead returns the planned steps that have not been scheduled in this round.
 func (r *run) ahead() []planned {
 	decided := map[string]bool{}
 	for _, n := range r.own() {

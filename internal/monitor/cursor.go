@@ -10,10 +10,10 @@ import (
 )
 
 // The events of a team have no single order, because each task has a journal of its own. A
-// cursor therefore consists of a time and a list of roots with sequence numbers. All events
-// up to that time were sent, except those of the listed roots, whose events were sent up to
-// their sequence numbers. The time lags behind the clock by margin, so that every event
-// before it is on record.
+// cursor therefore consists of a time and a list of root tasks with sequence numbers. All
+// events up to that time were sent, except those of the listed tasks, whose events were sent
+// up to their sequence numbers. The time lags behind the clock by margin, so that all replicas
+// can read every event before it.
 
 const (
 	// margin is the maximum time between an event and the moment when every replica can
@@ -21,11 +21,11 @@ const (
 	margin = time.Minute
 	// lifetime is how long a stream can be resumed from a cursor.
 	lifetime = 50 * time.Minute
-	// maxListed is the maximum number of roots in a cursor, which must also fit into a
-	// header.
+	// maxListed is the maximum number of root tasks in a cursor, which must also fit into an
+	// HTTP header.
 	maxListed = 256
-	// lost is the cursor of a team with more active roots than a cursor can hold. A stream
-	// that resumes from it begins with a snapshot.
+	// lost is the cursor of a team with more active root tasks than a cursor can hold. A
+	// stream that resumes from it begins with a snapshot.
 	lost = "-"
 
 	cursorVersion = 2
@@ -34,7 +34,7 @@ const (
 // cursor is the position of a watcher in the events of a team.
 type cursor struct {
 	upTo  time.Time        // with a precision of milliseconds
-	roots map[string]int64 // listed roots: the last sequence number sent
+	roots map[string]int64 // the last sequence number sent, by listed root task
 	board int64            // sequence number of the last board event sent
 }
 

@@ -20,8 +20,8 @@ const (
 	// keepAgain is the interval after which a definition is stored again, because a
 	// store may delete definitions that no run refers to.
 	keepAgain = 10 * time.Minute
-	// maxRestored is the number of restored definitions that are kept in memory while
-	// no run uses them.
+	// maxRestored is the maximum number of restored definitions that stay in memory
+	// while no run uses them.
 	maxRestored = 16
 )
 
@@ -64,8 +64,8 @@ func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agen
 	return a, sync.OnceFunc(func() { l.release(r) }), nil
 }
 
-// acquire returns the revision that has the agent at the named revision, and counts a use of it.
-// Concurrent callers wait for one of them to restore it.
+// acquire returns the named revision of an agent, from memory or else from the store, and counts a
+// use of it. Only one caller at a time reads from the store.
 func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) {
 	if r := l.loaded(id, name); r != nil {
 		return r, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// sendFunc sends a message of a gRPC stream. seq is the cursor behind which a reader can
-// continue after this message; 0 means that the message has none.
+// sendFunc sends a message of a gRPC stream. seq is the cursor with which a reader can resume
+// after this message; 0 means that the message has none.
 type sendFunc func(seq int64, m any) error
 
 // sendEncoded returns a function that sends updates with the protobuf bytes that all
@@ -33,8 +33,8 @@ func (s *Server) sendEncoded(send sendFunc) func(feed.Update) error {
 }
 
 // runPaced runs a stream in a goroutine of its own, and ends it if its reader accepts no
-// data for StallTime. Sending over gRPC has no timeout: it returns only when the handler of
-// the call returns.
+// data for StallTime. Sending over gRPC has no timeout: a blocked send returns only
+// after the handler of the call has returned.
 func (s *Server) runPaced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
 	p := &pace{start: time.Now()}
 	done := make(chan error, 1)

@@ -101,7 +101,8 @@ func lost(tool string) *agent.Error {
 	return e
 }
 
-// status returns the error that an HTTP response stands for, or nil.
+// status returns the error for the HTTP status of a call, or for a connection that could not be
+// made. It returns nil if the exchange records neither.
 func (s *Server) status(x *exchange) *agent.Error {
 	var e *agent.Error
 	switch {

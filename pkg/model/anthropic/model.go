@@ -23,15 +23,15 @@ const (
 	DefaultMaxOutput = 8192
 )
 
-// provider identifies the state of turns.
+// provider identifies this package in the state that turns store, see model.PackState.
 const provider = "anthropic"
 
 // Config configures a Model. The key is sent as X-Api-Key.
 type Config = model.Config
 
-// Model is a model of Anthropic. A turn is one HTTP request, which is not repeated. Thinking is not
-// part of the text; what the provider needs to get back of it is stored in Turn.state. A Model is
-// safe for concurrent use.
+// Model is a model of Anthropic. A turn is one HTTP request, which is not retried. The text does not
+// contain thinking blocks; they are stored in Turn.state, because the provider needs them in the next
+// request. A Model is safe for concurrent use.
 type Model struct {
 	config  Config
 	service anthropic.MessageService

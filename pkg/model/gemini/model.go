@@ -17,13 +17,13 @@ import (
 // DefaultBaseURL is the provider's address. A BaseURL does not include /v1beta.
 const DefaultBaseURL = "https://generativelanguage.googleapis.com"
 
-// provider identifies the state of turns.
+// provider identifies this package in the state that turns store, see model.PackState.
 const provider = "gemini"
 
 // Config configures a Model. The key is sent as X-Goog-Api-Key.
 type Config = model.Config
 
-// Model is a Gemini model. A turn is one HTTP request, which is neither repeated nor continued.
+// Model is a Gemini model. A turn is one HTTP request, which is neither retried nor continued.
 // Thoughts are not part of the text; their signatures are stored in Turn.state. A Model is safe for
 // concurrent use.
 type Model struct {
