@@ -15,9 +15,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tools are the tools with which a member of a team, or its leader, uses the team's board.
-// A call acts for the owner of the task. The key of the call is its op, so that a call that
-// is repeated after a crash takes effect once.
+// Tools is the set of tools with which a member of a team, or its leader, uses the team's
+// board. A call acts for the owner of the task. The key of the call is the op of the
+// request, so that a call that is repeated after a crash has no second effect.
 type Tools struct {
 	board   *Board
 	team    string
@@ -50,7 +50,7 @@ type tool struct {
 	by Tools
 }
 
-// entry is a tool without the member who has it.
+// entry is the definition of a tool. It is the same for all members.
 type entry struct {
 	spec agent.ToolSpec
 	call func(ctx context.Context, t Tools, p Place, arguments json.RawMessage, key string) ([]proto.Message, error)

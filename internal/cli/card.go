@@ -53,7 +53,7 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 			return err
 		}
 		if cfg.Verifier != nil {
-			raw = nil // it may hold more than was signed
+			raw = nil // it may contain fields that are not signed
 		}
 		return s.showCard(card, raw)
 	})

@@ -110,7 +110,8 @@ func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestio
 	return list, nil
 }
 
-// asking returns the roots that may have open questions, sorted, and the requested scope.
+// asking returns the IDs of the root tasks that may have open questions, sorted, and the
+// requested scope.
 func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest) (roots []string, scope string, err error) {
 	if req.GetTaskId() != "" {
 		task, err := m.h.Owned(ctx, req.GetTaskId())
@@ -146,7 +147,7 @@ type question struct {
 	*teamv1.OpenQuestion
 }
 
-// questionsOf returns the open questions of a scope of a root and of the scopes below. It
+// questionsOf returns the open questions of a scope of a root task and of the scopes below. It
 // reads the journal only if the task lists questions, which few tasks do.
 func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
 	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})

@@ -40,15 +40,15 @@ type framesFunc[S any] func(ctx context.Context, begin func(), send S) error
 // streamFunc runs a stream of events with numeric ids.
 type streamFunc = framesFunc[eventFunc]
 
-// serveEvents writes a stream as server-sent events. An error before they begin is answered
-// as for other calls.
+// serveEvents writes a stream as server-sent events. If run fails without calling begin, the
+// error is answered as for other calls.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing, run streamFunc) {
 	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) eventFunc {
 		return func(id int64, data []byte) error { return eventError(to.Event(id, "", f.before, data, f.after)) }
 	})
 }
 
-// serveCursors is serveEvents for events with textual ids.
+// serveCursors is like serveEvents, for events with textual ids.
 func (s *Server) serveCursors(w http.ResponseWriter, r *http.Request, f framing, run framesFunc[cursorFunc]) {
 	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) cursorFunc {
 		return func(id string, data []byte) error { return eventError(to.EventAt(id, "", f.before, data, f.after)) }

@@ -4,5 +4,5 @@ package mcp
 
 import "os/exec"
 
-// apart does nothing: there are no process groups.
+// apart does nothing, because this system has no process groups.
 func apart(*exec.Cmd) {}

@@ -66,7 +66,7 @@ type Guard struct {
 	sweepAt  int                 // number of entries of both maps at which sweep is called; guarded by mu
 }
 
-// minSweep is the number of entries below which none are removed.
+// minSweep is the minimum number of entries at which sweep removes any.
 const minSweep = 64
 
 // New returns a Guard without any recorded calls.
@@ -136,9 +136,9 @@ func (g *Guard) slotCount(upstream string) *retries {
 	return r
 }
 
-// sweep removes entries that are equivalent to new ones. It runs each time the number of entries
-// has doubled since the last run, so the maps hold only upstreams called within the last two
-// windows, breakers that are not closed, and agents with calls in progress. The caller holds mu.
+// sweep removes entries that are equivalent to new ones, once the number of entries has doubled
+// since it last did. It keeps upstreams called within the last two windows, breakers that are not
+// closed, and agents with calls in progress. The caller holds mu.
 func (g *Guard) sweep() {
 	if len(g.breakers)+len(g.retries) < g.sweepAt {
 		return

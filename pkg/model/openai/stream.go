@@ -42,7 +42,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	}
 }
 
-// chunk is an event of the stream. Gateways use it to report errors of the services behind them.
+// chunk is an event of the stream. Gateways set Error to report errors of the services behind them.
 type chunk struct {
 	openai.ChatCompletionStreamResponse
 	Error *openai.APIError `json:"error"`

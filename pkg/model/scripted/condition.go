@@ -12,7 +12,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Bounds on expressions, which allow reading an input of a megabyte.
+// Limits of expressions: the length in characters, and the cost as CEL counts it. The cost is high
+// enough to search an input of a megabyte.
 const (
 	maxExpression = 4096
 	maxCost       = 1_000_000
