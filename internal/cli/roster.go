@@ -31,7 +31,7 @@ type seat struct {
 	Description string          `json:"description,omitempty"`
 	Priority    int32           `json:"priority"`
 	Enabled     bool            `json:"enabled"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"` // its other keys
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // the other keys of the member in the file
 }
 
 // rosters returns the teams of a configuration, sorted by id, with their members sorted by

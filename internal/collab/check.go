@@ -22,7 +22,7 @@ const (
 	maxContext       = 64 << 10
 )
 
-// retryAfter is the delay that callers are told to wait before they try again.
+// retryAfter is the delay after which callers should try again.
 const retryAfter = 5 * time.Second
 
 // faults collects the violations of a request.

@@ -11,7 +11,7 @@ import (
 )
 
 // reason explains why a member was chosen: the rule or model that decided, the values it saw, and
-// the line of the configuration. by is nil for decisions of other agents than the team.
+// the line of the configuration. by is nil for decisions of agents other than the team.
 func (j *judge) reason(by *decision, path string) string {
 	if by == nil {
 		if i := strings.LastIndex(path, "/"); i > 0 {
@@ -49,7 +49,7 @@ func words(d *decision) string {
 	return s + ": " + d.GetReason()
 }
 
-// values formats the values that a rule saw.
+// values formats the values that a rule was evaluated with.
 func values(v *structpb.Struct) string {
 	var saw []string
 	for _, name := range sorted(v.GetFields()) {
@@ -89,7 +89,7 @@ func (j *judge) where(by *decision) int {
 	return def.Line("agents", id)
 }
 
-// liner returns lines of a file.
+// liner returns the line number of a path in a configuration file, or 0.
 type liner interface{ Line(path ...any) int }
 
 // stepLine returns the line of a step of a workflow, or 0.

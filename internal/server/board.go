@@ -6,8 +6,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Board implements the board service; *board.Service does. The rules of Handler for callers
-// and errors apply.
+// Board implements the board service, like *board.Service. The context carries the caller
+// and errors are reported as described at Handler. Implementations are safe for concurrent
+// use.
 type Board interface {
 	AddWorkItem(context.Context, *teamv1.AddWorkItemRequest) (*teamv1.AddWorkItemResponse, error)
 	GetWorkItem(context.Context, *teamv1.GetWorkItemRequest) (*teamv1.GetWorkItemResponse, error)

@@ -29,8 +29,8 @@ type cardVersion struct {
 // name any number of base URLs.
 const maxVariants = 4096
 
-// version returns the entity tag of a variant of a card and the time since when it has that
-// tag.
+// version returns the entity tag of a variant of a card, and the time at which the variant
+// got that tag.
 func (c *cards) version(variant string, b []byte) cardVersion {
 	tag := tagOf(b)
 	c.mu.Lock()

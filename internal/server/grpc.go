@@ -191,8 +191,8 @@ func headers(ctx context.Context) metadata.MD {
 	return md
 }
 
-// recovered recovers from panics outside calls; calls recover from their own. It must be
-// deferred.
+// recovered recovers from a panic and sets err. It must be deferred. It handles panics of the
+// code around a call; the call itself recovers from its own.
 func (s *Server) recovered(method string, err *error) {
 	if p := recover(); p != nil {
 		s.logPanic(method, p)

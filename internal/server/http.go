@@ -38,9 +38,9 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	}, nil
 }
 
-// front is the first handler of every request. Before routing, and before a body is read,
-// it recovers from panics and sets the request ID, the caller and the timeout. It rejects
-// requests of foreign pages and callers without a valid key.
+// front is the first handler of every request. It recovers from panics. Before routing, and
+// before the body is read, it sets the request ID, the caller and the timeout, and rejects
+// requests that fail checkHost and callers without a valid key.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer limitLinger(w)
@@ -240,8 +240,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, st *status.Status)
 	s.failWith(w, r, st, wire.HTTPStatus(st))
 }
 
-// failWith answers with an error and the given HTTP status, for errors of routing, whose
-// statuses wire.HTTPStatus does not know.
+// failWith answers with an error and the given HTTP status. It is for errors of routing,
+// whose statuses wire.HTTPStatus does not return.
 func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
 	s.log.Debug("refused", zap.String("path", r.URL.Path), zap.Int("status", httpStatus), zap.String("message", st.Message()))
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {

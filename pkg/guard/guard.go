@@ -49,7 +49,7 @@ func New(c Config) (agent.Guard, error) {
 	return agent.Guard{Middleware: g, OnFailure: agent.Abort, Pure: true}, nil
 }
 
-// finder returns why a message is blocked, or "".
+// finder is a function that returns why a message is blocked, or "" if it is not.
 type finder func(m *a2av1.Message) string
 
 // checksHistory reports whether guardrails of a kind check the history too. A denied pattern must

@@ -1,11 +1,11 @@
 // Command night runs the long tests, part by part. A part that has passed for the current
-// files is not run again, so an interrupted night continues where it stopped.
+// files is not run again, so after an interruption the command continues where it stopped.
 //
 //	night               # all parts
 //	night machine-1     # some of them
 //
 // The parts are in parts.txt, one per line: the name, a colon, and the command; -parts names
-// another file, as week.txt. The output of each part is stored below bin/night.
+// another file, such as week.txt. The output of each part is stored below bin/night.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// night runs parts.
+// night runs parts, and records in dir which of them have passed.
 type night struct {
 	out   io.Writer
 	dir   string
@@ -97,8 +97,8 @@ func (n *night) run(ctx context.Context, file string, list bool, names []string)
 	return nil
 }
 
-// play runs a part. When it times out, or the night is interrupted, the part and all
-// processes that it started are stopped.
+// play runs a part. If the part times out or ctx ends, play stops it and all processes that
+// it started.
 func (n *night) play(ctx context.Context, p part, log string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.limit, fmt.Errorf("it took longer than %v; split it into several parts", n.limit))
 	defer cancel()
