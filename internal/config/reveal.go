@@ -140,7 +140,7 @@ var (
 	listLabel = regexp.MustCompile(`^[kK]nown here[^:]*: `)
 )
 
-// maxDigits is the number of digits that a chunk may contain outside of known words.
+// maxDigits is the maximum number of digits in a chunk outside of known words.
 const maxDigits = 3
 
 // harmless reports whether a chunk can be shown: it consists of known words.

@@ -11,8 +11,9 @@ import (
 // HeldByNobody is the text about a path that Unheld returns.
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
-// Unheld returns the paths of the human steps that only roles may answer which no API key has. It
-// returns nothing if there are no API keys, because then roles are not checked.
+// Unheld returns the paths of the roles of human steps that nobody can answer, because no API key
+// has any of their roles. It returns nil if there are no API keys, because then roles are not
+// checked.
 func (c *Config) Unheld() []string {
 	var all []string
 	for _, id := range sorted(c.Server.GetTeams()) {

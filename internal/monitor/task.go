@@ -9,10 +9,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// taskWatch is the watch of one task. It is not safe for concurrent use.
+// taskWatch is the state of a stream that watches one task. It is not safe for concurrent
+// use.
 type taskWatch struct {
 	m       *Monitor
-	key     a2a.Key // of the root
+	key     a2a.Key // of the root task
 	scope   string
 	account string
 	run     *run

@@ -67,7 +67,7 @@ func jsonNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fie
 	return by, named
 }
 
-// protoNames returns the keys of the contract: the names in the proto file only.
+// protoNames returns the keys of contract calls: only the names in the proto file.
 func protoNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.FieldDescriptor, named []string) {
 	by = map[string]protoreflect.FieldDescriptor{}
 	for i := range d.Fields().Len() {
@@ -76,8 +76,8 @@ func protoNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fi
 	return by, slices.Collect(maps.Keys(by))
 }
 
-// check looks for unknown keys in v, the value of a field at path at. Only objects and
-// lists have keys.
+// check looks for unknown keys in v, the value of a field at path at. Values that are neither
+// objects nor lists contain no keys.
 func (u *unknownKeys) check(v any, at string, d protoreflect.MessageDescriptor) {
 	switch v := v.(type) {
 	case []any:

@@ -26,9 +26,9 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// newGateway returns the routes of HTTP: the generated ones for calls with one response,
-// and ours for streams, JSON-RPC, cards, parts and health. Where two match, the one
-// registered later wins.
+// newGateway returns the HTTP routes: the generated ones for calls with one response, and
+// those of this package for streams, JSON-RPC, cards, parts, health and documents. If two
+// routes match a request, the one registered later wins.
 func (s *Server) newGateway() (*runtime.ServeMux, error) {
 	nothing := func(string) (string, bool) { return "", false } // inbound.go reads the headers
 	mux := runtime.NewServeMux(

@@ -20,9 +20,10 @@ import (
 // Reduce returns an answer of A2A, or a notification, in a form that every client can
 // read. If it has more than wire.MaxEvent bytes, its largest parts are replaced by parts
 // with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
-// leaves more than wire.MaxEvent bytes, so are its largest values of metadata. Parts that nest
-// too deep are replaced too. base is the server's URL; if it is empty, a text says what is
-// missing. An answer that needs no change is returned as it is. m is never changed.
+// leaves more than wire.MaxEvent bytes, its largest values of metadata are replaced in the
+// same way. Parts of tasks that nest too deep are replaced as well. base is the server's URL; if
+// it is empty, parts are replaced by a text that gives their size. An answer that needs no
+// change is returned unchanged. m is never modified.
 func Reduce(m proto.Message, base string) proto.Message {
 	r := &reducer{base: base}
 	r.visit(m)
@@ -50,7 +51,8 @@ func Reduce(m proto.Message, base string) proto.Message {
 	return m
 }
 
-// leaveOut replaces the largest values of metadata in an answer of a size.
+// leaveOut replaces the largest values of metadata in an answer, whose encoded size is size
+// bytes.
 func leaveOut(m proto.Message, base string, size int) {
 	r := &reducer{base: base, change: true} // parts that were replaced have other metadata
 	r.visit(m)
@@ -156,8 +158,8 @@ func (r *reducer) metadata(s *structpb.Struct) bool {
 	return deep && r.change
 }
 
-// collect notes the values of metadata. Those of an update have no task: they cannot be
-// read by a URL.
+// collect records the values of metadata, which may be replaced later. Values without a task,
+// such as those of an update, cannot be read at a URL.
 func (r *reducer) collect(task string, s *structpb.Struct) {
 	if !r.change {
 		return
@@ -207,8 +209,9 @@ func (r *reducer) replace(at partPlace, reason string) {
 	}
 }
 
-// replaceValue replaces a value of metadata with an object that has a URL. That of the
-// extension has none: it is computed for each answer.
+// replaceValue replaces a value of metadata with an object that has a URL. The replacement of
+// the value of the extension has no URL, because that value is not stored but computed for
+// each answer.
 func (r *reducer) replaceValue(v valuePlace) {
 	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
 	_, body := partContent(part)
@@ -223,7 +226,7 @@ func (r *reducer) replaceValue(v valuePlace) {
 	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: with}})
 }
 
-// marker says why something was replaced, and how many bytes it has.
+// marker returns the metadata of a replacement: the reason, and the original size in bytes.
 func marker(reason string, size int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(size)),

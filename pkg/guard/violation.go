@@ -16,13 +16,14 @@ import (
 	translation "golang.org/x/text/message"
 )
 
-// english words the violations that this package does not describe itself.
+// english formats the library's texts of the violations that describe has no text for.
 var english = translation.NewPrinter(language.English)
 
 // resource is the URL under which a schema file is compiled.
 const resource = "urn:schema"
 
-// compile compiles the schema of a file that the checker found to be sound. Nothing else is loaded.
+// compile compiles the schema of a file in which the checker found no faults. It loads no other
+// schemas.
 func compile(root *value) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(jsonschema.SchemeURLLoader{})
@@ -98,7 +99,7 @@ func sorted(all []violation) []violation {
 	})
 }
 
-// compareTokens compares indexes of lists as numbers, and keys as texts.
+// compareTokens compares list indexes as numbers, and keys as strings.
 func compareTokens(a, b string) int {
 	i, errA := strconv.Atoi(a)
 	j, errB := strconv.Atoi(b)
