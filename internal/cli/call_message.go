@@ -40,9 +40,9 @@ type Send struct {
 	History *int32
 	// Push is the URL of a webhook for updates of the task, PushToken the token that is sent to it.
 	Push, PushToken string
-	// Stream prints the answer as it arrives.
+	// Stream makes the command print the answer as it arrives.
 	Stream bool
-	// Immediately returns before the task has ended.
+	// Immediately makes the command return before the task has ended.
 	Immediately bool
 }
 

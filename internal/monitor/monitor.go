@@ -1,5 +1,5 @@
 // Package monitor implements the monitor service, which shows people what teams do: the
-// state of a team and its members, why a task came out as it did and what it cost, and
+// state of a team and its members, why a task ended as it did and what it cost, and
 // which questions wait for people. Everything is computed from the journals and the list of
 // tasks; no other counters exist.
 package monitor
@@ -21,8 +21,8 @@ import (
 type Config struct {
 	// Handler gives access to the tasks.
 	Handler *a2a.Handler
-	// Boards are the boards of teams, and BoardTeams says which teams have one; nil: no
-	// team has a board.
+	// Boards are the boards of teams, and BoardTeams says which teams have one. If Boards is
+	// nil, no team has a board.
 	Boards     *board.Board
 	BoardTeams board.Teams
 	// Clock returns the time of the store; the default is time.Now.
@@ -48,7 +48,7 @@ type Monitor struct {
 	asked time.Time            // when above was computed; guarded by mu
 }
 
-// pastKey names the work of a team in a root.
+// pastKey identifies the work of a team in a root task.
 type pastKey struct {
 	root a2a.Key
 	team string
@@ -83,8 +83,8 @@ func (m *Monitor) overview() (a2a.Overview, error) {
 	return nil, a2a.UnsupportedOperation("the store of this server cannot list the tasks of a team")
 }
 
-// each calls apply for the events of a root after a sequence number, in order, until apply
-// returns false.
+// each calls apply for the events of a root task after a sequence number, in order, until
+// apply returns false.
 func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply func(*teamv1.Event) bool) error {
 	for {
 		page, more, err := m.h.Page(ctx, root, after)

@@ -6,8 +6,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Collaborations implements the collaboration service; *collab.Service does. The rules of
-// Handler for callers and errors apply.
+// Collaborations implements the collaboration service, like *collab.Service. The context
+// carries the caller and errors are reported as described at Handler. Implementations are
+// safe for concurrent use.
 type Collaborations interface {
 	StartCollaboration(context.Context, *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error)
 	GetCollaborationStatus(context.Context, *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error)
@@ -58,8 +59,8 @@ func (s collaborationService) StopCollaboration(ctx context.Context, req *teamv1
 	return unary(ctx, s.Server, "StopCollaboration", true, req, s.config.Collaborations.StopCollaboration)
 }
 
-// teamsWithCollaborations wraps Teams where collaborations matter: deleting a team, and its
-// status.
+// teamsWithCollaborations wraps Teams: it considers the collaborations of a team when the
+// team is deleted, and adds them to its status.
 type teamsWithCollaborations struct {
 	Teams
 	c Collaborations
@@ -88,7 +89,7 @@ func (t teamsWithCollaborations) GetTeamStatus(ctx context.Context, req *teamv1.
 }
 
 // collaborationRoutes returns the routes that reject GET on the actions of collaborations,
-// which the generated routes would read as part of an id, and the routes of the contract.
+// which the generated routes would read as part of an id, and the routes of contract calls.
 func (s *Server) collaborationRoutes() []route {
 	if s.config.Collaborations == nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 // forwardHeaders are the headers by which a proxy names the URL that its client used.
 const forwardHeaders = "X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
 
-// Accepted values of those headers; others are ignored.
+// forwardedHost and forwardedPrefix match the valid values of X-Forwarded-Host and
+// X-Forwarded-Prefix.
 var (
 	forwardedHost   = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 	forwardedPrefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)

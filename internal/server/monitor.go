@@ -12,8 +12,8 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Monitor implements the monitor service; *monitor.Monitor does. The rules of Handler for
-// callers and errors apply.
+// Monitor implements the monitor service, like *monitor.Monitor. The context carries the
+// caller and errors are reported as described at Handler.
 type Monitor interface {
 	WatchTeam(context.Context, *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error)
 	WatchTask(context.Context, *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error)

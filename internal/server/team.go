@@ -12,8 +12,8 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// Teams implements the team and registry services; *manage.Manager does. The rules of
-// Handler for callers and errors apply.
+// Teams implements the team and registry services, like *manage.Manager. The context carries
+// the caller and errors are reported as described at Handler.
 type Teams interface {
 	CreateTeam(context.Context, *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error)
 	GetTeam(context.Context, *teamv1.GetTeamRequest) (*teamv1.GetTeamResponse, error)

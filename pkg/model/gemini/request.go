@@ -13,7 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// unnamed is the prefix of ids for calls that the provider gave none. Such ids are not sent.
+// unnamed is the prefix of the ids that toolCall generates for calls without an id of the provider.
+// Generated ids are not sent to the provider.
 const unnamed = "unnamed-"
 
 // unsigned replaces the signature of a call that another model made, because the provider rejects
