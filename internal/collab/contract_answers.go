@@ -8,7 +8,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// The response bodies of the contract. Each has success and error; unknown values are null.
+// The types below are the response bodies of contract calls (docs/collaborations.md). Each has the
+// keys success and error. Unknown values are null.
 
 // TeamAnswer is the response body of create_team.
 type TeamAnswer struct {
@@ -169,7 +170,7 @@ func RenderStop(resp *teamv1.StopCollaborationResponse) StopAnswer {
 	return a
 }
 
-// isoTime formats a time in UTC (RFC 3339), nil without a time.
+// isoTime formats a time in UTC as RFC 3339. It returns nil if t is nil.
 func isoTime(t *timestamppb.Timestamp) *string {
 	if t == nil {
 		return nil

@@ -25,8 +25,8 @@ import (
 const (
 	// mediaType is the media type of the body, a StreamResponse.
 	mediaType = "application/a2a+json"
-	// maxAnswer is how many bytes of a response body are read, so that the connection can
-	// be reused. The body itself is ignored.
+	// maxAnswer is the maximum number of bytes that are read of a response body, so that
+	// the connection can be reused. The content is ignored.
 	maxAnswer = 64 << 10
 )
 

@@ -73,8 +73,9 @@ func (p Policy) pause(tries int, asked time.Duration, random func(n int64) int64
 	return max(time.Duration(random(int64(limit)+1)), min(asked, p.MaxWait))
 }
 
-// exhausted reports whether a notification is dropped after a number of attempts, the first
-// of them at since. If the one before it was dropped (failing), it has one attempt only.
+// exhausted reports whether a notification is dropped after a number of failed attempts, the
+// first of them at since. If failing is true, the previous notification was dropped, and
+// this one is dropped after a single attempt.
 func (p Policy) exhausted(tries int, since, now time.Time, failing bool) bool {
 	return failing || tries >= p.Tries || now.Sub(since) >= p.Age
 }

@@ -1,5 +1,5 @@
-// Package scenario plays tests of teams: the scenarios of *_test.yaml files, against the teams of
-// the configuration next to them, within this process and without models or network.
+// Package scenario runs tests of teams: the scenarios of *_test.yaml files, against the teams of
+// the configuration next to them, within this process and without calling models or the network.
 package scenario
 
 import (

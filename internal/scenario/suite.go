@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-// maxConcurrent is the number of scenarios that are played concurrently. Scenarios wait more than
-// they compute.
+// maxConcurrent is the maximum number of scenarios that run concurrently. It does not depend on the
+// number of CPUs, because scenarios wait more than they compute.
 const maxConcurrent = 8
 
 // LoadAll reads test files. The error is config.Faults and holds the faults of all files.
@@ -50,7 +50,7 @@ func Select(files []*File, match *regexp.Regexp) []*Scenario {
 	return all
 }
 
-// Play plays scenarios concurrently and calls report with each result, in the order of all. It
+// Play runs scenarios concurrently and calls report with each result, in the order of all. It
 // stops when report returns an error or a scenario cannot be set up.
 func Play(ctx context.Context, all []*Scenario, log *zap.Logger, report func(*Result) error) error {
 	ctx, cancel := context.WithCancel(ctx)

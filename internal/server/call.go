@@ -27,8 +27,8 @@ import (
 const (
 	// quickTime is the timeout of a call that does not wait for an agent's work.
 	quickTime = 30 * time.Second
-	// maxTime is the longest timeout of a call that is not a stream, whatever its caller
-	// asks for.
+	// maxTime is the maximum timeout of a call that is not a stream. A caller cannot ask
+	// for a longer one.
 	maxTime = time.Hour
 )
 
@@ -44,8 +44,8 @@ type call struct {
 	stop   func() bool // stops waiting for the server to close
 }
 
-// unary runs a call with one response. A call that waits for work to end has lasts set: it
-// has maxTime instead of quickTime, and is canceled when the server stops.
+// unary runs a call with one response. If lasts is true, the call waits for work to end: its
+// timeout is maxTime instead of quickTime, and it is canceled when the server stops.
 func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method string, lasts bool, req Req,
 	do func(context.Context, Req) (Resp, error),
 ) (resp Resp, err error) {

@@ -9,7 +9,8 @@ import (
 )
 
 // openFiles returns the paths, besides those of cards, that need no key: the health
-// endpoints, the two pages with their files, and the API description.
+// endpoints, the two pages with their files, the API description, and the public keys of
+// cards.
 func openFiles() map[string]bool {
 	open := map[string]bool{
 		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true,

@@ -1,14 +1,14 @@
-// Command quick checks what has changed since the branch left main: the layout of the
-// Go files, then vet, lint and the unit tests of the packages concerned. On main itself
-// these are the changes that are not committed.
+// Command quick checks what has changed since the branch left main: it checks the format
+// of the Go files, then runs vet, lint and the unit tests of the affected packages. On main
+// itself it checks the uncommitted changes.
 //
 //	quick
 //	quick -base HEAD~1
 //
 // A changed file belongs to the package of its folder, or of the nearest folder above.
-// The packages that import a changed one are vetted and tested too, but not those
-// below tests, bench and examples, and only up to maxImporters: beyond that it is not
-// quick any more, and they are vetted only.
+// The packages that import a changed one are vetted and tested too, except those below
+// tests, bench and examples. If there are more than maxImporters, they are only vetted,
+// because testing them would take too long.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// maxImporters is how many packages that import changed ones are tested.
+// maxImporters is the maximum number of packages to test that import changed ones.
 const maxImporters = 15
 
 func main() {
