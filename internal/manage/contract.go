@@ -27,9 +27,8 @@ const (
 	maxMinutes         = 60 * 24 * 365
 )
 
-// teamTypes are the valid types of a contract, workflowTypes those of its workflow.
 var (
-	// teamTypes are the valid types of a contract, workflowTypes those of its workflow.
+	// teamTypes are the valid types of a team in a contract, workflowTypes those of its workflow.
 	teamTypes     = []string{"research", "content_creation", "problem_solving"}
 	workflowTypes = []string{"sequential", "parallel", "hybrid"}
 )
@@ -42,7 +41,8 @@ var instructions = map[string]string{
 	"editor":     "You are the editor of a team. Correct and tighten the text, check it against the task, and answer with the final version.",
 }
 
-// contract checks a contract and converts it to a workflow team.
+// contract is the body of a create_team contract call (docs/collaborations.md), with what is needed
+// to check it and to convert it to a workflow team.
 type contract struct {
 	*teamv1.ContractTeam
 

@@ -17,7 +17,7 @@ type Failure struct {
 	// File and Line are the position of the expectation.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Message says what was wanted and what was got.
+	// Message says what was expected and what the result was.
 	Message string `json:"message"`
 	// Why describes the decision that led to the result; "" if no decision explains it.
 	Why string `json:"why,omitempty"`
@@ -69,7 +69,7 @@ func (j *judge) all() {
 	slices.SortStableFunc(j.failures, func(a, b Failure) int { return a.Line - b.Line })
 }
 
-// work calls judge with the last work of an agent, or adds a failure if the agent did not work.
+// work calls judge with the last step of the agent at path, or adds a failure if it had none.
 func (j *judge) work(key []any, path string, judge func(*work)) {
 	if w := j.last(path); w != nil {
 		judge(w)
@@ -182,7 +182,7 @@ func (j *judge) order(w *teamv1.Expectation) {
 	})
 }
 
-// worked checks a list of works; word names a work.
+// worked checks a list of the steps of agents; word returns the name of a step in the list.
 func (j *judge) worked(key string, want []string, got []*work, word func(*work) string) {
 	words := make([]string, len(got))
 	for i, k := range got {

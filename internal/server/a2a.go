@@ -12,8 +12,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// The methods of the A2A service. gRPC and the REST gateway call the exported methods;
-// JSON-RPC calls those with one response, and the streams of JSON-RPC and REST call the
+// This file has the methods of the A2A service. gRPC and the REST gateway call the exported
+// methods; JSON-RPC calls those with one response, and the streams of JSON-RPC and REST call the
 // unexported methods, because they write server-sent events.
 
 // SendMessage sends a message to an agent. For a JSON-RPC notification it does not wait for

@@ -24,8 +24,8 @@ const (
 	maxBrief = 1 << 10
 	// briefTime is the timeout for the first message of a call to a brief service.
 	briefTime = 10 * time.Second
-	// maxAnonymous is how many gRPC calls without a key may be open at the same time, and
-	// maxAnonymousFrom how many of them from one address.
+	// maxAnonymous is the maximum number of open gRPC calls without a key, and
+	// maxAnonymousFrom the maximum number of those from one address.
 	maxAnonymous, maxAnonymousFrom = 1024, 128
 )
 
@@ -67,7 +67,7 @@ type briefStream struct {
 	grpc.ServerStream
 	s      *Server
 	single bool // the caller sends exactly one message
-	begun  bool // the first message has arrived
+	begun  bool // the first message has been requested
 }
 
 // transportStream has the methods that the transport streams of grpc-go have in addition to
@@ -93,8 +93,9 @@ func (b *briefStream) RecvMsg(v any) error {
 	return nil
 }
 
-// next returns the bytes of the next message. After briefTime its read continues in the
-// background until the call ends.
+// next returns the bytes of the next message. If the first message does not arrive within
+// briefTime, next returns an error; the read then continues in the background until the call
+// ends.
 func (b *briefStream) next() (data []byte, err error) {
 	if b.begun {
 		return b.read()
@@ -155,8 +156,8 @@ type anonymous struct {
 	from map[netip.Addr]int // guarded by mu
 }
 
-// enter counts a call; leave must be called when the call ends. INSUFFICIENT_RESOURCES
-// if too many calls are open.
+// enter counts a call. The caller must call leave when the call ends. The error is
+// INSUFFICIENT_RESOURCES if too many calls are open.
 func (a *anonymous) enter(ctx context.Context) (leave func(), err error) {
 	addr := inboundOf(ctx).addr
 	a.mu.Lock()
