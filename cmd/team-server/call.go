@@ -105,8 +105,8 @@ func (n number) Set(text string) error {
 	return nil
 }
 
-// id is the value of an optional flag for an id. The empty text is refused: a script with an unset
-// variable must not select all tasks or create a new id.
+// id is the value of an optional flag for an id. An empty value is rejected, so that a script with
+// an unset variable does not select all tasks or create a new id.
 type id struct{ of *string }
 
 func (i id) Type() string { return "id" }

@@ -1,6 +1,6 @@
 // Package collab implements the collaboration service. A collaboration is a task of a team
 // with a brief. Its status, results and metrics are computed from its journal and from the
-// definition that its run is tied to; nothing else is stored.
+// definition with which its run began; nothing else is stored.
 package collab
 
 import (
@@ -41,13 +41,13 @@ type Slots interface {
 type Config struct {
 	// Handler gives access to the tasks.
 	Handler *a2a.Handler
-	// Teams gives access to teams; nil: the teams that Handler serves, without their
-	// definitions.
+	// Teams gives access to teams. If Teams is nil, they are the teams that Handler serves,
+	// and their definitions are unknown.
 	Teams Teams
-	// Slots lists running collaborations; nil: none are listed.
+	// Slots lists running collaborations. If Slots is nil, none are listed.
 	Slots Slots
-	// Full reports whether the server has no capacity for another collaboration; nil: it
-	// always has capacity.
+	// Full reports whether the server has no capacity for another collaboration. If Full is
+	// nil, it always has capacity.
 	Full func() bool
 	// Clock returns the time of the store; the default is time.Now.
 	Clock func() time.Time
@@ -242,7 +242,7 @@ func (s *Service) command(ctx context.Context, id string, do func(context.Contex
 }
 
 // StopCollaboration stops a collaboration and returns its results. It waits until the
-// collaboration has ended; WAIT_TIMEOUT if ctx ends first.
+// collaboration has ended. The error is WAIT_TIMEOUT if the deadline of ctx passes first.
 func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
 	id := req.GetCollaborationId()
 	r, err := s.read(ctx, id)

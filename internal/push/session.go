@@ -160,7 +160,7 @@ func (s *session) deliver(ctx context.Context, n *feed.Notice, out *feed.Outbox)
 	return s.failed(ctx, n, r)
 }
 
-// acquire waits for a slot and keeps the claim meanwhile.
+// acquire waits for a slot. Meanwhile it extends the claim, so that the lease does not expire.
 func (s *session) acquire(ctx context.Context) (*slot, error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, s.Policy.Lease/2)

@@ -13,12 +13,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Result is the result of playing a scenario.
+// Result is the result of running a scenario.
 type Result struct {
 	*Scenario
 	// Failures are the expectations that were not met; the scenario passed if there are none.
 	Failures []Failure
-	// Took is the time that it took.
+	// Took is the duration of the scenario.
 	Took time.Duration
 	// Runs holds the run of each message.
 	Runs []Run
@@ -34,7 +34,7 @@ type Run struct {
 
 var errTimeout = errors.New("scenario timeout")
 
-// Play plays a scenario with agents and a store of its own. It returns an error if these cannot be
+// Play runs a scenario with agents and a store of its own. It returns an error if these cannot be
 // set up; all other problems are failures in the result. It is safe for concurrent use.
 func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
 	var st *stage
@@ -57,7 +57,7 @@ func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
 	return p.result, nil
 }
 
-// play is the state of a scenario that is being played. It is not safe for concurrent use.
+// play is the state of a running scenario. It is not safe for concurrent use.
 type play struct {
 	*Scenario
 	stage        *stage
@@ -65,7 +65,7 @@ type play struct {
 	conversation string
 }
 
-// turns plays the turns in order, until one fails.
+// turns runs the turns in order, until one fails.
 func (p *play) turns(ctx context.Context) error {
 	for i := range p.Scenario.turns {
 		j := &judge{record: newRecord(), scenario: p.Scenario, turn: &p.Scenario.turns[i]}

@@ -102,8 +102,8 @@ func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[strin
 	plain(w, http.StatusOK, nil)
 }
 
-// unready returns the public text for an unready server. It says no more than that the
-// store rejects writes, if that is the reason.
+// unready returns the public error for a server that is not ready. The only reason that it
+// discloses is that the store rejects writes.
 func unready(err error) error {
 	if errors.Is(err, a2a.ErrStorage) {
 		return errors.New("not ready: " + a2a.ErrStorage.Error())

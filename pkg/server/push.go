@@ -39,8 +39,8 @@ func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
 	return &notifier{d, out}, nil
 }
 
-// oldBody returns the body of notifications for webhooks that were registered over A2A 0.3:
-// the whole task.
+// oldBody returns the function that encodes the body of notifications for webhooks that were
+// registered over A2A 0.3: the whole task.
 func oldBody(s a2a.Store, base string) func(context.Context, a2a.Push) ([]byte, string, error) {
 	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
 		t, _, err := s.Task(ctx, p.Task)

@@ -30,7 +30,8 @@ type StoreConfig struct {
 	// a connection pooler, which may not support LISTEN. The default is the URL of the
 	// store.
 	Listen string
-	// Log gets the details of errors that callers must not see; nil: nothing is logged.
+	// Log receives the details of errors that callers must not see. If Log is nil, nothing
+	// is logged.
 	Log *zap.Logger
 }
 
