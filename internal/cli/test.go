@@ -47,7 +47,7 @@ type scenarioReport struct {
 	Failures []scenario.Failure `json:"failures,omitempty"`
 }
 
-// Test plays the scenarios of test files, or of all test files in folders.
+// Test runs the scenarios of test files, or of all test files in folders.
 func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	match, err := regexp.Compile(f.Run)
 	if err != nil {

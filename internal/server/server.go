@@ -21,17 +21,17 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Config of a Server. Only Handler is required.
+// Config configures a Server. Only Handler is required.
 type Config struct {
 	// Handler implements the A2A and Agent services; an *a2a.Handler.
 	Handler Handler
-	// Teams implements the team and registry services; nil: they are not served.
+	// Teams implements the team and registry services. If nil, they are not served.
 	Teams Teams
-	// Monitor implements the monitor service; nil: it is not served.
+	// Monitor implements the monitor service. If nil, it is not served.
 	Monitor Monitor
-	// Collaborations implements the collaboration service; nil: it is not served.
+	// Collaborations implements the collaboration service. If nil, it is not served.
 	Collaborations Collaborations
-	// Board implements the board service; nil: it is not served.
+	// Board implements the board service. If nil, it is not served.
 	Board Board
 	// Keys are the API keys that callers may present. Without keys every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
@@ -41,8 +41,8 @@ type Config struct {
 	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
 	// large parts.
 	BaseURL string
-	// PublicURL is the URL at which clients reach HTTP, for example through a proxy; empty:
-	// unknown.
+	// PublicURL is the URL at which clients reach HTTP, for example through a proxy. If it
+	// is empty, that URL is unknown.
 	PublicURL string
 	// StrictVersion rejects calls without A2A-Version.
 	StrictVersion bool
@@ -50,18 +50,18 @@ type Config struct {
 	RequireTeamRun bool
 	// NoV03 turns A2A 0.3 off: its methods, its paths, and its part of the cards.
 	NoV03 bool
-	// Version of the program, for the API description.
+	// Version is the version of the program, for the API description.
 	Version string
 	// NoReflection turns gRPC reflection off.
 	NoReflection bool
-	// Ready returns an error while the server should receive no calls; nil: it always
-	// should.
+	// Ready returns an error while the server should receive no calls. If Ready is nil, it
+	// always should.
 	Ready func() error
 	// DrainDelay is how long a stopping server continues to accept calls, so that load
 	// balancers notice that it is not ready; the default is 0.
 	DrainDelay time.Duration
-	// Hurry ends DrainDelay early when it is closed; nil: it never does. DrainDelay also
-	// ends when a listener is closed.
+	// Hurry ends DrainDelay early when it is closed; it may be nil. DrainDelay also ends
+	// when a listener is closed.
 	Hurry <-chan struct{}
 	// DrainTime is how long running calls may take to end when the server stops; the
 	// default is 20 s.
@@ -71,7 +71,7 @@ type Config struct {
 	// StallTime is how long the reader of a stream may accept no data before the stream is
 	// ended; the default is 30 s.
 	StallTime time.Duration
-	// JWKS is the set of public keys of signed cards, in JSON; nil: none is served.
+	// JWKS is the set of public keys of signed cards, in JSON. If nil, none is served.
 	JWKS []byte
 	// TrustedProxies are proxies whose X-Forwarded headers name the caller and, if there
 	// is no PublicURL, the URL for cards.
@@ -82,7 +82,7 @@ type Config struct {
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
 	OriginHeaders []string
-	// Log gets one line per call; nil: nothing is logged.
+	// Log receives one line per call. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }
 

@@ -67,8 +67,8 @@ func New(cfg Config) *Manager {
 	return &Manager{cfg: cfg, checks: newChecks(cfg.Checks)}
 }
 
-// Close stops the background checks and waits for them. The manager remains usable; the health of
-// agents stays as last known.
+// Close stops the background checks and waits for them. The manager remains usable, but the known
+// health of agents no longer changes.
 func (m *Manager) Close() { m.checks.close() }
 
 // Register adds an agent. Errors: INVALID_REQUEST if the id is invalid or in use;
@@ -106,8 +106,8 @@ func (m *Manager) Replace(id string, a agent.Agent) error {
 	return nil
 }
 
-// Remove removes an agent. Teams keep it as a member; they are unhealthy until an agent with that
-// id is registered again. Error: AGENT_NOT_FOUND.
+// Remove removes an agent. It remains a member of its teams, which are unhealthy until an agent with
+// that id is registered again. Error: AGENT_NOT_FOUND.
 func (m *Manager) Remove(id string) error {
 	m.write.Lock()
 	defer m.write.Unlock()

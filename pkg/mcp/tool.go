@@ -101,8 +101,8 @@ func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 	return spec
 }
 
-// effect returns whether a call of the tool has effects and can be repeated. The configuration takes
-// precedence over the annotations of the server.
+// effect returns whether a call of the tool has effects and can be repeated. The configuration
+// takes precedence over the annotations of the server.
 func (s *Server) effect(t *mcp.Tool) agent.Effect {
 	if e, ok := s.config.Effects[t.Name]; ok {
 		return e

@@ -110,7 +110,7 @@ type Config struct {
 	// that the server reads.
 	OriginHeaders []string
 	// ExtendedCards returns the extended cards of an agent; a caller gets the first one
-	// that it may see. nil: there are none. It must be safe for concurrent use.
+	// that it may see. If it is nil, there are none. It must be safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
 	// StrictVersion rejects calls without A2A-Version.
 	StrictVersion bool
@@ -133,22 +133,22 @@ type Config struct {
 	// Replica names this process in the journals of runs. A random suffix makes it unique;
 	// the default is the suffix alone.
 	Replica string
-	// Teams implements team.v1.TeamService and RegistryService; nil: they are not served.
+	// Teams implements team.v1.TeamService and RegistryService. If nil, they are not served.
 	Teams TeamManager
-	// Definitions gives access to the definitions of teams, for collaborations; nil:
-	// definitions are unknown, and the status of a collaboration is derived from observed
-	// work only.
+	// Definitions gives access to the definitions of teams, for collaborations. If it is
+	// nil, definitions are unknown, and the status of a collaboration is derived from
+	// observed work only.
 	Definitions collab.Teams
 	// Boards gives access to the teams that have boards, for team.v1.BoardService and the
-	// monitor. nil: no team has a board.
+	// monitor. If it is nil, no team has a board.
 	Boards Boards
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
-	// Version of the program, for cards and journals.
+	// Version is the version of the program, for cards and journals.
 	Version string
-	// Ready returns an error while the server should receive no calls; nil: it always
-	// should.
+	// Ready returns an error while the server should receive no calls. If Ready is nil, it
+	// always should.
 	Ready func() error
 	// DrainDelay is how long a stopping server continues to accept calls, so that load
 	// balancers notice that it is not ready; the default is 0. It ends early when Close is

@@ -27,8 +27,8 @@ type suite struct {
 	runs   []playing
 }
 
-// playing is one run of the kit's tests with pytest. URL in its arguments stands for
-// the server's.
+// playing is one run of the kit's tests with pytest. The text URL in its arguments is
+// replaced by the URL of the server.
 type playing struct {
 	name string
 	args []string

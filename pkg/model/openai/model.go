@@ -23,8 +23,8 @@ type Config = model.Config
 // Price is the price of a model.
 type Price = model.Price
 
-// Model is a model behind an endpoint. A turn is one HTTP request, which is not repeated. A Model
-// is safe for concurrent use.
+// Model is a model behind an endpoint. A turn is one HTTP request, which is not retried. A Model is
+// safe for concurrent use.
 type Model struct {
 	config Config
 	client openai.ClientConfig
@@ -57,7 +57,7 @@ func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
 // Generate implements agent.Model. If the endpoint reports no usage, none is counted. Reasoning
-// that it streams beside the answer is ignored.
+// that the endpoint streams in addition to the answer is ignored.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
