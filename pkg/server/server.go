@@ -166,8 +166,8 @@ type Config struct {
 	// StallTime is how long the reader of a stream may accept no data before the stream is
 	// ended; the default is 30 s.
 	StallTime time.Duration
-	// Log gets one line per call, and details of errors that callers must not see; nil:
-	// nothing is logged.
+	// Log receives one line per call, and details of errors that callers must not see. If
+	// Log is nil, nothing is logged.
 	Log *zap.Logger
 }
 
