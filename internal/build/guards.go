@@ -20,8 +20,8 @@ func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
 		{"input", g.GetInput(), &out.Input}, {"output", g.GetOutput(), &out.Output},
 		{"delegation", g.GetDelegation(), &out.Delegation}, {"result", g.GetResult(), &out.Result},
 	} {
-		for i, withoutFallback := range l.from {
-			built, err := config.Guardrail(withoutFallback, b.Definition.Schemas[withoutFallback.GetSchema()])
+		for i, guardrail := range l.from {
+			built, err := config.Guardrail(guardrail, b.Definition.Schemas[guardrail.GetSchema()])
 			if err != nil {
 				return agent.Guards{}, fmt.Errorf("guardrails.%s[%d]: %w", l.name, i, err)
 			}

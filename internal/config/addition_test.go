@@ -162,11 +162,11 @@ func TestR_003_17_AddedAreServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	firstOfOneof, err := file.With(both[:1])
+	first, err := file.With(both[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*config.Config{c, file.Beside(map[string]*config.Config{"b": firstOfOneof, "t": c})} {
+	for _, c := range []*config.Config{c, file.Beside(map[string]*config.Config{"b": first, "t": c})} {
 		if diff := cmp.Diff(map[string]bool{"a": true, "b": true, "t": true}, c.Used); diff != "" {
 			t.Error(diff)
 		}

@@ -212,9 +212,9 @@ func (k *checker) edges(id string) []edge {
 // teams, all agents are served.
 func (k *checker) markUsed() {
 	roots := sorted(k.Server.GetTeams())
-	firstOfOneof := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
+	noTeams := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if firstOfOneof || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
+		if noTeams || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
 			roots = append(roots, id)
 		}
 	}

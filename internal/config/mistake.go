@@ -196,12 +196,12 @@ func (o *outline) noColon(at spot) {
 	if known {
 		shown = word + ":"
 	}
-	firstOfOneof := word == strings.TrimSpace(text)
+	alone := word == strings.TrimSpace(text)
 	hint := "write " + shown + " and a space before the value"
 	switch {
-	case firstOfOneof && known:
+	case alone && known:
 		hint = "write " + shown
-	case firstOfOneof:
+	case alone:
 		hint = "write KEY: and its value after it, or below it with more spaces"
 	case isDash(text):
 		o.noSpaceBehindDash(at)

@@ -98,12 +98,12 @@ func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (s
 
 // listen listens on the configured address. A default port that is in use is replaced by a free
 // one.
-func (d *Dev) listen(ctx context.Context, flag, inputRequired, byDefault string) (net.Listener, error) {
-	if address := cmp.Or(inputRequired, byDefault); !Loopback(address) {
+func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (net.Listener, error) {
+	if address := cmp.Or(configured, byDefault); !Loopback(address) {
 		return nil, fmt.Errorf("dev listens on loopback only, not on %s.  Use --%s 127.0.0.1:0, or team-server serve with API keys", address, flag)
 	}
-	if inputRequired != "" {
-		return Listen(ctx, flag, inputRequired)
+	if configured != "" {
+		return Listen(ctx, flag, configured)
 	}
 	l, taken, err := ListenNear(ctx, flag, byDefault)
 	if err == nil && taken != "" {

@@ -158,8 +158,8 @@ func (l *Live) sweep() []*revision {
 	for before := -1; len(idle) > before; { // removing a revision may end the last use of others
 		before = len(idle)
 		l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
-			resumeCommand := !r.retired && spare <= 0
-			if r.uses > 0 || resumeCommand {
+			kept := !r.retired && spare <= 0
+			if r.uses > 0 || kept {
 				return false
 			}
 			if !r.retired {

@@ -63,10 +63,10 @@ func ask(t *testing.T, r *Running) *transcript.Printer {
 }
 
 // answer answers the question of a run and returns how that ended.
-func answer(t *testing.T, r *Running, inputRequired *transcript.Printer, text string) *transcript.Printer {
+func answer(t *testing.T, r *Running, waiting *transcript.Printer, text string) *transcript.Printer {
 	t.Helper()
 	run, talk, err := processRequest(t.Context(), t, r, &teamv1.ProcessRequest{
-		AgentId: "company", TaskId: inputRequired.TaskID, Question: inputRequired.Questions[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), text),
+		AgentId: "company", TaskId: waiting.TaskID, Question: waiting.Questions[0].GetQuestion(), Message: agent.UserMessage(uuid.NewString(), text),
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, talk)
@@ -403,7 +403,7 @@ func TestCopyToPostgreSQL(t *testing.T) {
 	to := pgtest.URL(t)
 	from := store.SQLite + filepath.Join(t.TempDir(), "team.db")
 	r := serveOn(t, file(t), from)
-	inputRequired := ask(t, r)
+	waiting := ask(t, r)
 	stopped(t, r)
 	source, target := opened(t, from), opened(t, to)
 	if rows, err := sqlstore.Copy(t.Context(), source, target); err != nil || rows == 0 {
@@ -413,7 +413,7 @@ func TestCopyToPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = serveOn(t, file(t, renewed...), to)
-	says(t, answer(t, r, inputRequired, "red"), "OLD got: OLD says red")
+	says(t, answer(t, r, waiting, "red"), "OLD got: OLD says red")
 	says(t, fresh(t, r), "NEW got: NEW says no more")
 	stopped(t, r)
 }

@@ -17,9 +17,8 @@ func TooLarge(limit int) error {
 		"the request is larger than %d bytes", limit).With(sizeDetail, strconv.Itoa(limit))
 }
 
-// Fits returns nil where an answer can be sent over every binding: as protobuf it has
-// no more than MaxEvent bytes. Else it is the error to answer with, which names the
-// task of the answer.
+// Fits returns nil if a response can be sent over every binding: encoded as protobuf it has at most
+// MaxEvent bytes. Otherwise it returns the error to respond with, which names the task.
 func Fits(m proto.Message) error {
 	n := proto.Size(m)
 	if n <= MaxEvent {

@@ -98,12 +98,12 @@ func (g *Guard) Open(agentID string) string {
 
 // Called counts a first attempt to call an agent, model or tool. The caller chooses the name of the
 // upstream.
-func (g *Guard) Called(upstream string) { g.slotCount(upstream).call(g.cfg.Clock()) }
+func (g *Guard) Called(upstream string) { g.retriesOf(upstream).call(g.cfg.Clock()) }
 
 // MayRetry reports whether a call may be retried now, and counts the retry if so. The number of
 // retries is limited to RetryShare of the recent calls, but at least Retries are allowed.
 func (g *Guard) MayRetry(upstream string) bool {
-	ok := g.slotCount(upstream).retry(g.cfg.Clock())
+	ok := g.retriesOf(upstream).retry(g.cfg.Clock())
 	if !ok {
 		g.cfg.Log.Warn("retry budget exhausted: the call is not retried", zap.String("upstream", upstream))
 	}
@@ -124,7 +124,8 @@ func (g *Guard) enter(id string) *breaker {
 	return b
 }
 
-func (g *Guard) slotCount(upstream string) *retries {
+// retriesOf returns the counts of an upstream.
+func (g *Guard) retriesOf(upstream string) *retries {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.retries[upstream]
