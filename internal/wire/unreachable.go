@@ -44,6 +44,7 @@ func WhyUnreachable(cause error) string {
 		{"connection reset", Closed},
 		{"broken pipe", Closed},
 		{"server closed idle connection", Closed},
+		{"use of closed network connection", Closed}, // by the HTTP client, as the server sent data before the request
 		{"EOF", Closed},
 	} {
 		if strings.Contains(cause.Error(), known[0]) {
