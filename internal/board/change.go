@@ -199,7 +199,7 @@ func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 }
 
 // path returns the IDs of the items on a chain of dependencies from it to the item with ID
-// to, nil if there is none.
+// to, or nil if there is no such chain.
 func (d *draft) path(it *teamv1.WorkItem, to string, seen map[string]bool) ([]string, error) {
 	if it.GetId() == to {
 		return []string{to}, nil

@@ -33,7 +33,7 @@ type Op struct {
 
 // View is a board during a change. The caller may modify what it returns.
 type View interface {
-	// Seq returns the sequence number of the last event, 0 if there is none.
+	// Seq returns the sequence number of the last event, or 0 if there are no events.
 	Seq() int64
 	// Now returns the time of the store when the change began.
 	Now() time.Time

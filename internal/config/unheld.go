@@ -11,7 +11,7 @@ import (
 // HeldByNobody is the text about a path that Unheld returns.
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
-// Unheld returns the paths of the roles of human steps that nobody can answer, because no API key
+// Unheld returns the paths of the roles of human steps that cannot be answered, because no API key
 // has any of their roles. It returns nil if there are no API keys, because then roles are not
 // checked.
 func (c *Config) Unheld() []string {

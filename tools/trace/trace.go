@@ -143,7 +143,7 @@ func finder(ids []string) func(name string) []string {
 	if len(ids) == 0 {
 		return func(string) []string { return nil }
 	}
-	// After a capital letter or a digit it is not an ID, like S-15 in TLS-15.
+	// An ID does not follow a capital letter or a digit, so that a word that ends like one is not found.
 	re := regexp.MustCompile(`(?:^|[^A-Z0-9])(` + strings.Join(alternatives, "|") + `)(?:[^0-9]|$)`)
 	return func(name string) []string {
 		var found []string
