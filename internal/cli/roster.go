@@ -59,10 +59,10 @@ func rosters(def *config.Config) ([]roster, error) {
 }
 
 func newSeat(def *config.Config, m team.Member, listed *teamv1.MemberConfig) (seat, error) {
-	a, isAgent := def.Server.GetAgents()[m.Agent]
+	a := def.Server.GetAgents()[m.Agent]
 	t := def.Server.GetTeams()[m.Agent]
 	s := seat{
-		ID: cmp.Or(m.ID, m.Agent), Agent: m.Agent, Type: kindOf(a, isAgent), Priority: m.Priority, Enabled: !m.Disabled,
+		ID: cmp.Or(m.ID, m.Agent), Agent: m.Agent, Type: config.Kind(a), Priority: m.Priority, Enabled: !m.Disabled,
 		Label: cmp.Or(a.GetName(), t.GetName(), m.ID, m.Agent), Description: cmp.Or(m.Description, a.GetDescription(), t.GetDescription()),
 	}
 	rest := proto.CloneOf(listed)
@@ -73,22 +73,4 @@ func newSeat(def *config.Config, m team.Member, listed *teamv1.MemberConfig) (se
 	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(rest)
 	s.Parameters = b
 	return s, err
-}
-
-// kindOf returns the kind of an agent. An agent with only instructions is a model agent, because it
-// uses the model of its leader.
-func kindOf(a *teamv1.AgentConfig, isAgent bool) string {
-	switch {
-	case !isAgent:
-		return "team"
-	case a.GetScripted() != nil:
-		return "scripted"
-	case a.GetGrpc() != nil:
-		return "grpc"
-	case a.GetA2A() != nil:
-		return "a2a"
-	case a.GetConformance() != nil:
-		return "conformance"
-	}
-	return "model"
 }

@@ -70,7 +70,7 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	def := m.c.Live.Definition()
 	var ids []string
 	for id := range def.Used {
-		if req.GetKind() == "" || req.GetKind() == kindOf(def, id) {
+		if req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id]) {
 			ids = append(ids, id)
 		}
 	}
@@ -123,7 +123,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	if !def.Used[id] {
 		return nil, agentNotFound(id)
 	}
-	a := &teamv1.RegisteredAgent{Id: id, Kind: kindOf(def, id), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
+	a := &teamv1.RegisteredAgent{Id: id, Kind: config.Kind(def.Server.GetAgents()[id]), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
 		if e := m.served.Load().entries[with]; e != nil {
@@ -147,22 +147,4 @@ func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
 		return nil
 	}
 	return info
-}
-
-// kindOf returns the kind of an agent.
-func kindOf(def *config.Config, id string) string {
-	a := def.Server.GetAgents()[id]
-	switch {
-	case a == nil:
-		return "team"
-	case a.GetScripted() != nil:
-		return "scripted"
-	case a.GetGrpc() != nil:
-		return "grpc"
-	case a.GetA2A() != nil:
-		return "a2a"
-	case a.GetConformance() != nil:
-		return "conformance"
-	}
-	return "model"
 }
