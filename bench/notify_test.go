@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/bench/measure"
-	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"

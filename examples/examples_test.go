@@ -20,8 +20,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/fakellm"
-	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store/faulty"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"

@@ -26,8 +26,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/race"
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/race"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"

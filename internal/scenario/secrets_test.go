@@ -19,8 +19,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/scenario"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 )
 
 // core is in every form of the secret and in nothing else.

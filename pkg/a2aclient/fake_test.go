@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 )
 
 func tokens(n int64) Cost { return Cost{Tokens: n} }

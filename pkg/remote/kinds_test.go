@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/fakeagent"
+	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/agent/agenttest"
 	"github.com/agentteams/team-server/pkg/remote"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 )
 
 // mutants are faults that the crash tests must notice: each removes one of the

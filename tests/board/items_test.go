@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 )
 

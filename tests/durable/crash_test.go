@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 )
 
 const (

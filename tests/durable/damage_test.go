@@ -17,7 +17,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 

@@ -25,7 +25,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 )
 
 // edit replaces a text of a source that is there exactly once.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/sample"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/tests/rig"
 )
 

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/pgtest"
 	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"

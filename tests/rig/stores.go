@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentteams/team-server/internal/pgtest"
-	"github.com/agentteams/team-server/internal/sample"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/server"
 )
 

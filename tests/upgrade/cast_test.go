@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 	"github.com/agentteams/team-server/tests/rig/whole"
 )

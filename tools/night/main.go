@@ -110,7 +110,7 @@ func (n *night) play(ctx context.Context, p part, log string) error {
 	fmt.Fprintf(n.out, "%s: %s\n", p.name, p.command)
 	began := time.Now()
 	c := exec.CommandContext(ctx, "bash", "-c", p.command)
-	c.Env = append(os.Environ(), "TEAM_TESTS=all") // see internal/sample
+	c.Env = append(os.Environ(), "TEAM_TESTS=all") // see internal/testkit/sample
 	c.Stdout, c.Stderr = f, f
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
 	"github.com/agentteams/team-server/pkg/model/fallback"

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/fakellm"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
