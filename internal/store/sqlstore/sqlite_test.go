@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"os/exec"
@@ -102,19 +101,6 @@ func TestSQLite_RefusesWhatIsNoStore(t *testing.T) {
 		if s, err := sqlstore.Open(t.Context(), url, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%s) = %v, %v, want %q", url, s, err, want)
 		}
-	}
-}
-
-// change runs a statement on the file of a store that is closed, or beside one that is open.
-func change(t testing.TB, file, text string, args ...any) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
-		t.Fatal(err)
 	}
 }
 
