@@ -176,7 +176,7 @@ func requestError(err error, team string, most int) error {
 	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile by this replica or another one
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
-		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
+		return agent.Errorf(of.Code, of.Reason, "requestId was already used with different content; use a new id")
 	}
 	return err
 }

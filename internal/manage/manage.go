@@ -400,6 +400,6 @@ func storeError(err error) error {
 	}
 	return &agent.Error{
 		Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true, RetryAfter: time.Second,
-		Message: "the store is not available; try again", Err: err,
+		Message: "the store is unavailable; try again", Err: err,
 	}
 }
