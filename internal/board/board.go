@@ -257,7 +257,7 @@ func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessage
 		return 0, storeError(err)
 	}
 	if upTo < 0 || upTo > o.Seq {
-		return 0, invalid("upTo", "is %d; the last event of the board is %d", upTo, o.Seq)
+		return 0, invalid("upTo", "is %d, but the last event of the board is %d", upTo, o.Seq)
 	}
 	n, err := b.store.AckBoard(ctx, p.Key, Name(p.Actor), upTo)
 	return n, storeError(err)
