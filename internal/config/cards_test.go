@@ -47,7 +47,7 @@ func TestA_10_KeysOfCards(t *testing.T) {
 		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" contains no private key in PEM`},
 		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": the file does not exist`},
 		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" contains a private key; provide only the public key`},
-		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a secret key, with which everyone who verifies could also sign`},
+		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a symmetric key, which could also be used to sign; provide a public key`},
 	} {
 		text := strings.NewReplacer("KEY", tt.key, "TRUST", tt.trust).Replace(base)
 		c, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))
