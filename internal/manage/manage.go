@@ -241,7 +241,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 			return err
 		}
 	}
-	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "too many concurrent changes of teams; try again")
+	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "too many concurrent changes to teams; try again")
 }
 
 // current returns the state of the current catalog, which may not be served yet.

@@ -206,7 +206,7 @@ func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
 		return e, nil
 	}
 	if with := s.owners[id]; with != "" {
-		return nil, notChangeable("agent %q is part of %q; change that", id, with)
+		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
 	}
 	if s.file.Server.GetTeams()[id] != nil {
 		return nil, notChangeable("team %q is defined in the server's configuration file; change it there", id)
