@@ -41,7 +41,7 @@ func NewTeam(base, token string) (*Team, error) {
 type addressError string
 
 func (e addressError) Error() string {
-	return fmt.Sprintf("%q is no address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
+	return fmt.Sprintf("%q is not a valid address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
 }
 
 func (addressError) Unwrap() error { return a2aclient.ErrAddress }
@@ -108,7 +108,7 @@ func (t *Team) noStream(resp *http.Response) error {
 		err = t.refused(resp.StatusCode, data)
 	}
 	if err == nil {
-		err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
+		err = fmt.Errorf("the server answered %s, not an event stream", resp.Header.Get("Content-Type"))
 	}
 	return err
 }
