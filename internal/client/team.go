@@ -65,7 +65,7 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 	default:
 		return wire.Error(st)
 	}
-	return fmt.Errorf("what answers at %s does not look like a team-server; "+
+	return fmt.Errorf("the server at %s does not look like a team-server; "+
 		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(t.url.Redacted(), "/"))
 }
 
