@@ -274,7 +274,7 @@ func (s *Service) waitForEnd(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	for ev, err := range s.h.Tell(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
+	for ev, err := range s.h.WatchEvents(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,

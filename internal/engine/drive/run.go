@@ -359,7 +359,7 @@ func (d *drive) deadline() *timestamppb.Timestamp {
 	}
 	d.record.Lock()
 	defer d.record.Unlock()
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.summary.Clock.Stood, time.Time{}, d.run.Now())))
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.PausedFor(&d.summary.Clock.Pauses, time.Time{}, d.run.Now())))
 }
 
 // drain calls the agent and appends each event of its sequence before it asks for the next.
