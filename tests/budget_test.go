@@ -34,7 +34,7 @@ type meteredModel struct {
 }
 
 func (*meteredModel) Name() string           { return "metered" }
-func (*meteredModel) Price() (in, out int64) { return 1_000_000, 1_000_000 }
+func (*meteredModel) Price() agent.Price { return agent.FlatPrice(1_000_000, 1_000_000) }
 func (m *meteredModel) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		m.mu.Lock()

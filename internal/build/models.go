@@ -57,7 +57,7 @@ func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, err
 	c := model.Config{
 		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
-		Price:      model.Price{Input: m.GetPrice().GetInput(), Output: m.GetPrice().GetOutput()},
+		Price:      model.PriceOf(m.GetPrice()),
 	}
 	switch m.GetProvider() {
 	case "scripted":

@@ -163,7 +163,10 @@ func less(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 	return &teamv1.Spent{
 		InputTokens: a.GetInputTokens() - b.GetInputTokens(), OutputTokens: a.GetOutputTokens() - b.GetOutputTokens(),
-		CostMicros: a.GetCostMicros() - b.GetCostMicros(), ModelCalls: a.GetModelCalls() - b.GetModelCalls(), ToolCalls: a.GetToolCalls() - b.GetToolCalls(),
+		CachedInputTokens: a.GetCachedInputTokens() - b.GetCachedInputTokens(), CacheWriteTokens: a.GetCacheWriteTokens() - b.GetCacheWriteTokens(),
+		ReasoningTokens: a.GetReasoningTokens() - b.GetReasoningTokens(), CostMicros: a.GetCostMicros() - b.GetCostMicros(),
+		ModelCalls: a.GetModelCalls() - b.GetModelCalls(), ToolCalls: a.GetToolCalls() - b.GetToolCalls(),
+		Estimated: a.GetEstimated(), Claimed: a.GetClaimed(),
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +31,7 @@ type Call struct {
 	key    string // idempotency key
 	cancel context.CancelFunc
 	res    *http.Response
+	sent   atomic.Bool // the headers of the request have been written
 }
 
 // Do makes the request. It does not retry.
@@ -38,7 +41,8 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 		// request again by itself when a connection breaks.
 		req.Header["idempotency-key"] = []string{c.key}
 	}
-	res, err := c.http.Do(req) //nolint:gosec // G704: the address is the configuration's
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { c.sent.Store(true) }}
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace))) //nolint:gosec // G704: the address is the configuration's
 	if err != nil {
 		return nil, err
 	}

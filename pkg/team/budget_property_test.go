@@ -43,11 +43,11 @@ type spender struct {
 	limit int64 // MaxOutput of the model; 0 is not known
 }
 
-func (*spender) Name() string             { return "spender" }
-func (m *spender) Price() (in, out int64) { return m.price.Input, m.price.Output }
-func (m *spender) MaxOutput() int64       { return m.limit }
+func (*spender) Name() string         { return "spender" }
+func (m *spender) Price() agent.Price { return m.price }
+func (m *spender) MaxOutput() int64   { return m.limit }
 func (m *spender) spent(in, out int64) *teamv1.Spent {
-	return &teamv1.Spent{InputTokens: in, OutputTokens: out, CostMicros: m.price.Round(in, out)}
+	return m.price.Spent(agent.Usage{Input: in, Output: out})
 }
 
 // tokensOf are the tokens that a prompt has for the provider.

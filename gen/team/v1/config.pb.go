@@ -740,13 +740,20 @@ func (x *ModelConfig) GetMaxOutputTokens() int32 {
 	return 0
 }
 
-// Price is the price of a model in USD per million tokens.
+// Price is the price of a model in USD per million tokens. In a configuration file, free stands for
+// a model that costs nothing.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Price of input tokens.
 	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
 	// Price of output tokens.
-	Output        float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
+	Output float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
+	// Price of input tokens that are read from a prompt cache; unset means the price of input tokens.
+	CachedInput *float64 `protobuf:"fixed64,3,opt,name=cached_input,json=cachedInput,proto3,oneof" json:"cached_input,omitempty"`
+	// Price of input tokens that are written to a prompt cache; unset means the price of input tokens.
+	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
+	// Price of output tokens that are used for reasoning; unset means the price of output tokens.
+	Reasoning     *float64 `protobuf:"fixed64,5,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +798,27 @@ func (x *Price) GetInput() float64 {
 func (x *Price) GetOutput() float64 {
 	if x != nil {
 		return x.Output
+	}
+	return 0
+}
+
+func (x *Price) GetCachedInput() float64 {
+	if x != nil && x.CachedInput != nil {
+		return *x.CachedInput
+	}
+	return 0
+}
+
+func (x *Price) GetCacheWrite() float64 {
+	if x != nil && x.CacheWrite != nil {
+		return *x.CacheWrite
+	}
+	return 0
+}
+
+func (x *Price) GetReasoning() float64 {
+	if x != nil && x.Reasoning != nil {
+		return *x.Reasoning
 	}
 	return 0
 }
@@ -4551,12 +4579,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
-	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xfb\x01\n" +
+	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xc7\x05\n" +
 	"\x05Price\x12w\n" +
 	"\x05input\x18\x01 \x01(\x01Ba\xbaH^\xba\x01[\n" +
 	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x05input\x12y\n" +
 	"\x06output\x18\x02 \x01(\x01Ba\xbaH^\xba\x01[\n" +
-	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\"\xa9\x01\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\x12\x89\x01\n" +
+	"\fcached_input\x18\x03 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcachedInput\x88\x01\x01\x12\x87\x01\n" +
+	"\vcache_write\x18\x04 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x01R\n" +
+	"cacheWrite\x88\x01\x01\x12\x84\x01\n" +
+	"\treasoning\x18\x05 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x02R\treasoning\x88\x01\x01B\x0f\n" +
+	"\r_cached_inputB\x0e\n" +
+	"\f_cache_writeB\f\n" +
+	"\n" +
+	"_reasoning\"\xa9\x01\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
 	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:w\xbaHt\x1ar\n" +
@@ -5233,6 +5272,7 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
+	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),

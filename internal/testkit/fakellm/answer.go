@@ -222,9 +222,8 @@ func (a *answer) usage() *Usage {
 	if a.turn.Usage != nil {
 		return a.turn.Usage
 	}
-	spent := scripted.Estimate(a.r.modelRequest(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
-	in, out := spent.GetInputTokens(), spent.GetOutputTokens()
-	return &Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
+	u := scripted.UsageOf(a.r.modelRequest(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
+	return &Usage{PromptTokens: u.Input, CompletionTokens: u.Output, TotalTokens: u.Input + u.Output}
 }
 
 // errBroken aborts a turn that is to break.

@@ -81,7 +81,7 @@ type Runner struct {
 	Tools Tools
 	// Upstreams are circuit breakers and retry budgets.
 	Upstreams Upstreams
-	// Budget bounds the run; nil means no limit.
+	// Budget bounds the run, and values its model turns.
 	Budget *Budget
 	// Counters bound the run; nil means no limit.
 	Counters *Counters
