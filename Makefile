@@ -88,6 +88,7 @@ interop: ## Run the tests with other implementations of the protocol, and print 
 
 .PHONY: conformance
 conformance: build ## Run a conformance kit of A2A that you have fetched: make conformance KIT=dir.
+	go build -trimpath -o bin/conformance-agent ./tools/conformance/agent
 	go run ./tools/conformance -kit '$(KIT)' $(if $(UPDATE),-doc docs/conformance.md)
 
 .PHONY: night-clients

@@ -79,7 +79,7 @@ func agentsCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.ListAgents(c.Context(), skill, kind) },
 	}
 	ls.Flags().StringVar(&skill, "skill", "", "only those with this skill")
-	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a, conformance or team")
+	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a or team")
 	check := &cobra.Command{
 		Use: "check", Short: "Checks the health of each agent",
 		Long: "Makes the server check the health of each agent. For remote agents it fetches their\n" +

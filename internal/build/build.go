@@ -17,7 +17,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/conformance"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -175,8 +174,6 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Steps: a.GetScripted().GetSteps(), Members: b.Registry,
 		})
-	case a.GetConformance() != nil:
-		return described(conformance.New(conformance.Config{ID: id, StreamTimeout: a.GetConformance().GetStreamTimeout().AsDuration()}), a), nil
 	case a.GetGrpc() != nil:
 		return b.grpc(id, a)
 	case a.GetA2A() != nil:

@@ -207,14 +207,13 @@ func (k *checker) edges(id string) []edge {
 	return out
 }
 
-// markUsed marks everything that is served: all teams, the default agent, agents for conformance
-// tests, agents that an addition defines, and what all of these refer to. If the file defines no
-// teams, all agents are served.
+// markUsed marks everything that is served: all teams, the default agent, agents that an addition
+// defines, and what all of these refer to. If the file defines no teams, all agents are served.
 func (k *checker) markUsed() {
 	roots := sorted(k.Server.GetTeams())
 	noTeams := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
 	for _, id := range sorted(k.Server.GetAgents()) {
-		if noTeams || k.additions[id] != "" || k.Server.GetAgents()[id].GetConformance() != nil {
+		if noTeams || k.additions[id] != "" {
 			roots = append(roots, id)
 		}
 	}

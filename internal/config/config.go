@@ -25,8 +25,8 @@ type Config struct {
 	// Server is the content. API keys and addresses that come from the environment are filled in.
 	Server *teamv1.ServerConfig
 	// Used holds the ids of the agents and teams that are served: all teams, the default agent,
-	// agents for conformance tests, agents of additions, and what all of these refer to. In a file
-	// without teams, all agents are served.
+	// agents of additions, and what all of these refer to. In a file without teams, all agents are
+	// served.
 	Used map[string]bool
 	// Scripts holds the scripts of scripted models, by model name.
 	Scripts map[string]*scripted.Script

@@ -2,8 +2,8 @@ package config
 
 import teamv1 "github.com/agentteams/team-server/gen/team/v1"
 
-// Kind returns the kind of an agent: scripted, grpc, a2a, conformance or model. An agent that has
-// only instructions is a model agent, because it uses the model of its leader. Nil is a team.
+// Kind returns the kind of an agent: scripted, grpc, a2a or model. An agent that has only
+// instructions is a model agent, because it uses the model of its leader. Nil is a team.
 func Kind(a *teamv1.AgentConfig) string {
 	switch {
 	case a == nil:
@@ -14,8 +14,6 @@ func Kind(a *teamv1.AgentConfig) string {
 		return "grpc"
 	case a.GetA2A() != nil:
 		return "a2a"
-	case a.GetConformance() != nil:
-		return "conformance"
 	}
 	return "model"
 }

@@ -158,7 +158,7 @@ func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 
 // inherits reports whether an agent uses the model of its team's leader.
 func inherits(a *teamv1.AgentConfig) bool {
-	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil
+	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil
 }
 
 // inheritance reports used agents that have no model and belong to no team with a leader.

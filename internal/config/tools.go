@@ -38,7 +38,7 @@ func (k *checker) tools() {
 
 // skills reports instructions of skills that no model reads.
 func (k *checker) skills(a *teamv1.AgentConfig, id string) {
-	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil && a.GetConformance() == nil {
+	if a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil {
 		return
 	}
 	for i, s := range a.GetSkills() {

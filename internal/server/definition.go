@@ -62,7 +62,9 @@ func jsonNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fie
 	by, _ = protoNames(d)
 	for _, fd := range slices.Collect(maps.Values(by)) {
 		by[fd.JSONName()] = fd
-		named = append(named, fd.JSONName())
+		if !config.IsRemoved(fd) {
+			named = append(named, fd.JSONName())
+		}
 	}
 	return by, named
 }

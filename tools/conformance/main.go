@@ -1,7 +1,7 @@
 // Command conformance runs an A2A conformance kit, which the user has fetched, against
 // this server, and compares the tests that did not pass with the recorded deviations.
 //
-//	conformance -server bin/team-server -kit ../a2a-tck
+//	conformance -server bin/team-server -agent bin/conformance-agent -kit ../a2a-tck
 //
 // It works on a copy of the kit. A test that the kit skips or expects to fail counts as
 // not passed. Each test that did not pass must be in deviations-1.0.yaml or
@@ -23,7 +23,8 @@ import (
 func main() {
 	c := command{out: os.Stdout}
 	flag.StringVar(&c.kit, "kit", "", "folder of the kit: a checkout of it, without changes")
-	flag.StringVar(&c.server, "server", filepath.Join("bin", "team-server"), "the server, as a program")
+	flag.StringVar(&c.server, "server", filepath.Join("bin", "team-server"), "the server, as a program: the kit for 0.3 calls it")
+	flag.StringVar(&c.agent, "agent", filepath.Join("bin", "conformance-agent"), "the program of tools/conformance/agent: the kit for 1.0 calls it")
 	flag.StringVar(&c.python, "python", os.Getenv("PYTHON"), "a Python that has the packages the kit needs; without one they are installed below -work")
 	flag.StringVar(&c.work, "work", filepath.Join("bin", "conformance"), "folder for the copy of the kit, its packages and its reports")
 	flag.StringVar(&c.deviations, "deviations", filepath.Join("tools", "conformance"), "folder of the deviations on record")
@@ -40,8 +41,8 @@ func main() {
 
 // command is the program with its flags.
 type command struct {
-	kit, server, python, work, deviations, doc string
-	out                                        io.Writer
+	kit, server, agent, python, work, deviations, doc string
+	out                                               io.Writer
 }
 
 func (c *command) run(ctx context.Context) error {
@@ -68,7 +69,7 @@ func (c *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err := s.play(ctx, c.out, at, c.server)
+	results, err := s.play(ctx, c.out, at, c.server, c.agent)
 	if err != nil {
 		return err
 	}

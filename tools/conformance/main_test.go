@@ -59,7 +59,7 @@ func TestConformance(t *testing.T) {
 	c := command{
 		kit: kit, work: filepath.Join(dir, "work"), deviations: dir, doc: doc, out: &said,
 		python: write(t, filepath.Join(dir, "python"), strings.ReplaceAll(python, "REPORT", write(t, filepath.Join(dir, "report.xml"), junit))),
-		server: write(t, filepath.Join(dir, "server"), strings.ReplaceAll(program, "STARTS", starts)),
+		agent:  write(t, filepath.Join(dir, "agent"), strings.ReplaceAll(program, "STARTS", starts)),
 	}
 	for _, tt := range []struct{ record, want string }{
 		{"[]", "compatibility.test_a.test_bad[grpc] is failed, for no reason that is on record\n" +
@@ -85,7 +85,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Before.\n<!-- begin 1.0 -->\n\nKit: a2a-tck, branch 1.0-dev, files with the SHA-256 ", "Python 3, pytest 8", "conformance: {}",
+		"Before.\n<!-- begin 1.0 -->\n\nKit: a2a-tck, branch 1.0-dev, files with the SHA-256 ", "Python 3, pytest 8", "The server was [tools/conformance/agent](../tools/conformance/agent).\n\nIt was started anew for each test.\n",
 		"1 of 4 tests passed; 3 did not: 1 failed, 1 were skipped by the kit, 1 failed as the kit allows.", "| It is so. |", "<!-- end 1.0 -->\nAfter.\n",
 	} {
 		if !strings.Contains(string(b), want) {
@@ -114,7 +114,7 @@ func TestConformanceRefuses(t *testing.T) {
 		"an unknown key": {kit, "[{reason: a, faild: [b]}]", "faild"},
 	} {
 		write(t, filepath.Join(dir, "deviations-1.0.yaml"), tt.record)
-		c := command{kit: tt.kit, work: filepath.Join(dir, "work"), deviations: dir, out: &bytes.Buffer{}, python: "none", server: "none"}
+		c := command{kit: tt.kit, work: filepath.Join(dir, "work"), deviations: dir, out: &bytes.Buffer{}, python: "none", server: "none", agent: "none"}
 		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -146,7 +146,7 @@ func TestIdentify(t *testing.T) {
 // Only a POST starts the server anew.
 func TestControl(t *testing.T) {
 	dir := t.TempDir()
-	s, err := start(write(t, filepath.Join(dir, "server"), strings.ReplaceAll(program, "STARTS", filepath.Join(dir, "starts"))), "none")
+	s, err := start(write(t, filepath.Join(dir, "server"), strings.ReplaceAll(program, "STARTS", filepath.Join(dir, "starts"))))
 	if err != nil {
 		t.Fatal(err)
 	}

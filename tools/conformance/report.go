@@ -151,11 +151,15 @@ func judge(results map[string]string, known []deviation) error {
 func (s *suite) settings(origin string, at place) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Kit: a2a-tck, branch %s, %s, unmodified. %s.\n\n", s.branch, origin, at.version)
-	fmt.Fprintf(&out, "The server ran with `team-server dev --http 127.0.0.1:0 --grpc 127.0.0.1:0`")
-	if s.fresh {
-		out.WriteString(", was started anew for each test,")
+	if s.file == "" {
+		out.WriteString("The server was [tools/conformance/agent](../tools/conformance/agent).\n\n")
+	} else {
+		fmt.Fprintf(&out, "The server ran with `team-server dev --http 127.0.0.1:0 --grpc 127.0.0.1:0` and had this file:\n\n```yaml kit-%s.yaml\n%s```\n\n", s.line, s.file)
 	}
-	fmt.Fprintf(&out, " and had this file:\n\n```yaml kit-%s.yaml\n%s```\n\nThe kit ran with:\n\n```sh\n", s.line, s.file)
+	if s.fresh {
+		out.WriteString("It was started anew for each test.\n\n")
+	}
+	out.WriteString("The kit ran with:\n\n```sh\n")
 	for _, p := range s.runs {
 		fmt.Fprintf(&out, "%s\n", strings.Join(append(append(slices.Clone(s.env), "python -m pytest"), p.args...), " "))
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,19 +18,19 @@ import (
 // readyTime is the timeout for a server to print its addresses.
 const readyTime = 30 * time.Second
 
-// server is a team-server on loopback that can be restarted at the same addresses.
+// server is a server on loopback that can be restarted at the same addresses.
 type server struct {
-	program, file string
-	http, grpc    string           // host:port
-	controls      *httptest.Server // a POST restarts the server
+	command    []string         // the program and its arguments, without the addresses
+	http, grpc string           // host:port
+	controls   *httptest.Server // a POST restarts the server
 
 	mu      sync.Mutex
 	process *exec.Cmd // guarded by mu
 	drained chan struct{}
 }
 
-func start(program, file string) (*server, error) {
-	s := &server{program: program, file: file, http: "127.0.0.1:0", grpc: "127.0.0.1:0"}
+func start(command ...string) (*server, error) {
+	s := &server{command: command, http: "127.0.0.1:0", grpc: "127.0.0.1:0"}
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (s *server) control() string { return s.controls.URL }
 func (s *server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := exec.Command(s.program, "dev", "--http", s.http, "--grpc", s.grpc, s.file) //nolint:noctx // the server itself; ended by stop
+	c := exec.Command(s.command[0], slices.Concat(s.command[1:], []string{"--http", s.http, "--grpc", s.grpc})...) //nolint:noctx // the server itself; ended by stop
 	pipe, err := c.StdoutPipe()
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type suite struct {
 	line   string // version of the protocol
 	branch string // of the kit
 	has    string // a folder that identifies the kit
-	file   string // the configuration of the server
+	file   string // the configuration of team-server; "" means the agent for kits
 	fresh  bool   // restart the server, with an empty store, for each test
 	env    []string
 	runs   []playing
@@ -40,7 +40,6 @@ const playTime = 20 * time.Minute
 var suites = []suite{
 	{
 		line: "1.0", branch: "1.0-dev", has: filepath.Join("tests", "compatibility"), fresh: true,
-		file: "version: v1\nagents:\n  kit: {conformance: {}}\nserver:\n  default_agent: kit\n  protocol: {v0_3: false} # the kit takes the keys of 0.3 in a card for mistakes\n",
 		runs: []playing{{"all bindings", []string{"tests/compatibility/", "--sut-host=URL"}}},
 	},
 	{
@@ -162,17 +161,21 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 var plugin []byte
 
 // play runs the kit and copies the output of pytest to out.
-func (s *suite) play(ctx context.Context, out io.Writer, at place, program string) (map[string]string, error) {
-	file := filepath.Join(at.reports, "team.yaml")
-	if err := os.WriteFile(file, []byte(s.file), 0o600); err != nil {
-		return nil, err
+func (s *suite) play(ctx context.Context, out io.Writer, at place, teamServer, kitAgent string) (map[string]string, error) {
+	served := []string{kitAgent}
+	if s.file != "" {
+		file := filepath.Join(at.reports, "team.yaml")
+		if err := os.WriteFile(file, []byte(s.file), 0o600); err != nil {
+			return nil, err
+		}
+		served = []string{teamServer, "dev", file}
 	}
 	if err := os.WriteFile(filepath.Join(at.reports, "fresh.py"), plugin, 0o600); err != nil {
 		return nil, err
 	}
 	results := map[string]string{}
 	for _, p := range s.runs {
-		srv, err := start(program, file)
+		srv, err := start(served...)
 		if err != nil {
 			return nil, err
 		}

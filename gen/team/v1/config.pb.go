@@ -1035,7 +1035,10 @@ type AgentConfig struct {
 	InputModes []string `protobuf:"bytes,14,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
 	// Media types of parts in answers; unset means text/plain and application/json.
 	OutputModes []string `protobuf:"bytes,15,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
-	// An agent for A2A conformance kits, which select its behavior by the ids of their messages.
+	// Removed, and rejected: only definitions that earlier versions stored contain it.
+	// (-- jsonschema:ignore --)
+	//
+	// Deprecated: Marked as deprecated in team/v1/config.proto.
 	Conformance *ConformanceAgent `protobuf:"bytes,16,opt,name=conformance,proto3" json:"conformance,omitempty"`
 	// Additions to its card for authenticated callers. The first entry that matches the caller is
 	// used.
@@ -1179,6 +1182,7 @@ func (x *AgentConfig) GetOutputModes() []string {
 	return nil
 }
 
+// Deprecated: Marked as deprecated in team/v1/config.proto.
 func (x *AgentConfig) GetConformance() *ConformanceAgent {
 	if x != nil {
 		return x.Conformance
@@ -1193,11 +1197,9 @@ func (x *AgentConfig) GetExtendedCard() []*ExtendedCard {
 	return nil
 }
 
-// ConformanceAgent is an agent for conformance kits.
+// ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
 type ConformanceAgent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the kit waits for a stream; 2s.
-	StreamTimeout *durationpb.Duration `protobuf:"bytes,1,opt,name=stream_timeout,json=streamTimeout,proto3" json:"stream_timeout,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,13 +1232,6 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ConformanceAgent) GetStreamTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.StreamTimeout
-	}
-	return nil
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -4626,7 +4621,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xe0\x14\n" +
+	"\x06UNSAFE\x10\x03\"\xb6\x13\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -4652,20 +4647,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"inputModes\x12\xe1\x01\n" +
 	"\foutput_modes\x18\x0f \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
 	"\n" +
-	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12;\n" +
-	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentR\vconformance\x12:\n" +
-	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\xae\n" +
-	"\xbaH\xaa\n" +
-	"\x1a\x90\x04\n" +
+	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12?\n" +
+	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentB\x02\x18\x01R\vconformance\x12:\n" +
+	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\x80\t\xbaH\xfc\b\x1a\xad\x03\n" +
 	"\n" +
-	"agent.kind\x1a\x81\x04(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) + (has(this.conformance) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.conformance)) ? '' : 'an agent is exactly one of model, scripted, grpc, a2a and conformance; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.conformance) ? 'add one of them' : 'keep one of them')\x1a\x97\x02\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\xb0\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))\x1a\xc3\x01\n" +
-	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1az!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))\x1a\xb4\x02\n" +
-	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x9c\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.conformance))B\t\n" +
-	"\a_memory\"\xc4\x01\n" +
-	"\x10ConformanceAgent\x12\xaf\x01\n" +
-	"\x0estream_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationBm\xbaHj\xba\x01g\n" +
-	"\x1aconformance.stream_timeout\x122stream_timeout must be more than 0; for example 2s\x1a\x15this > duration('0s')R\rstreamTimeout\"\x88\x04\n" +
+	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
+	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
+	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9b\x02\n" +
+	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"\a_memory\"(\n" +
+	"\x10ConformanceAgentJ\x04\b\x01\x10\x02R\x0estream_timeout\"\x88\x04\n" +
 	"\fExtendedCard\x12\xa8\x01\n" +
 	"\x03for\x18\x01 \x03(\tB\x95\x01\xbaH\x91\x01\xba\x01\x8d\x01\n" +
 	"\x11extended_card.for\x12Jfor names accounts, and keys as ACCOUNT/NAME; for example acme or acme/ann\x1a,this.all(f, f.matches('^[^/ ]+(/[^/ ]+)?$'))R\x03for\x12 \n" +
@@ -5196,73 +5187,72 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	72, // 17: team.v1.ConformanceAgent.stream_timeout:type_name -> google.protobuf.Duration
-	70, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	19, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	21, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	25, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	30, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	32, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	35, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	41, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	48, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	45, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	46, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	71, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	72, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	37, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	72, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	70, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	72, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	70, // 17: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	19, // 18: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	19, // 19: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	19, // 20: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	19, // 21: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	21, // 22: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	25, // 23: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	26, // 24: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 25: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	26, // 26: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	30, // 27: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	32, // 28: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	35, // 29: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	41, // 30: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	48, // 31: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	45, // 32: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	46, // 33: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	18, // 34: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	17, // 35: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	28, // 36: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	71, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29, // 38: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	72, // 39: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	73, // 40: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 41: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	33, // 42: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	34, // 43: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	37, // 44: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 45: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 46: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	39, // 47: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	40, // 48: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	37, // 49: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	72, // 50: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	73, // 51: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	42, // 52: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 53: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 54: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 55: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 56: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	70, // 57: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	59, // 58: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	56, // 59: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	72, // 60: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	52, // 61: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	53, // 62: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	57, // 63: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 64: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	51, // 65: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	54, // 66: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 67: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	68, // 68: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	69, // 69: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 70: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	60, // 71: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	61, // 72: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 73: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 74: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 75: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 76: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 77: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }

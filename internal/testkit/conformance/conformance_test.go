@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/agentteams/team-server/internal/conformance"
+	"github.com/agentteams/team-server/internal/testkit/conformance"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/agent/agenttest"
 )
