@@ -179,7 +179,8 @@ type Want struct {
 	Enough Cost
 	// Most is the maximum, which is reserved if it is available.
 	Most Cost
-	// Part limits the reservation to a fair part of what is available to all siblings; see Among.
+	// Part limits the reservation to a fair part of what is available to all siblings, but not to
+	// less than Least; see Among.
 	Part bool
 	// Keep says that the reservation is for later work, so that Acquire does not wait for its
 	// release.
@@ -226,6 +227,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	given := w.Instead.drop()
 	free, later, part := b.left()
 	if w.Part {
+		part = part.max(w.Least)
 		free, later = free.min(part), later.min(part)
 	}
 	c := w.Most.min(free)

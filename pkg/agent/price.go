@@ -20,6 +20,16 @@ type OutputLimiter interface {
 	MaxOutput() int64
 }
 
+// TaskPricer is an optional interface of an Agent on another server whose tasks have a fixed cost.
+type TaskPricer interface {
+	// TaskCost returns the cost of a task in millionths of a USD. It is booked for each task for
+	// which the agent reports no cost in money.
+	TaskCost() int64
+}
+
+// Micros converts an amount in USD to millionths of a USD, rounded to the nearest.
+func Micros(usd float64) int64 { return microsOf(usd) }
+
 // MicrosPerMillion converts a price in USD per million tokens to millionths of a USD per million
 // tokens, the unit of Price. It rounds up.
 func MicrosPerMillion(usd float64) int64 {

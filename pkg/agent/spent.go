@@ -1,6 +1,10 @@
 package agent
 
-import teamv1 "github.com/agentteams/team-server/gen/team/v1"
+import (
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
 
 // AddSpent returns the sum of a and b. Nil counts as 0, and the result may be a or b itself, so
 // callers must not modify it. Neither a nor b is changed.
@@ -31,6 +35,21 @@ func LostOn(reserved *teamv1.Spent) *teamv1.Spent {
 		InputTokens: reserved.GetInputTokens(), OutputTokens: reserved.GetOutputTokens(), CostMicros: reserved.GetCostMicros(),
 		ModelCalls: reserved.GetModelCalls(), Estimated: true,
 	}
+}
+
+// WithTaskCost returns what is booked for a call of a: spent, which it has reported, and its cost of
+// a task if it is a TaskPricer and has reported no cost. err is the failure of the call, or nil, and
+// recorded are its events. A call that the peer is known to have refused costs nothing.
+func WithTaskCost(a Agent, spent *teamv1.Spent, err error, recorded []*teamv1.Event) *teamv1.Spent {
+	p, ok := a.(TaskPricer)
+	if !ok || p.TaskCost() <= 0 || spent.GetCostMicros() > 0 {
+		return spent
+	}
+	began := slices.ContainsFunc(recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
+	if e := AsError(err); e != nil && e.Fresh && !began {
+		return spent
+	}
+	return AddSpent(spent, &teamv1.Spent{CostMicros: p.TaskCost()})
 }
 
 // sum returns a+b. Negative values, which a faulty peer might report, count as 0.

@@ -1710,7 +1710,10 @@ type GrpcAgent struct {
 	// TLS settings; unset connects without TLS.
 	Tls *TlsConfig `protobuf:"bytes,3,opt,name=tls,proto3" json:"tls,omitempty"`
 	// Credentials.
-	Auth          *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	// Cost of a task in USD, booked for each task whose cost the agent does not report. Unset
+	// means 0.
+	CostPerTask   *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1773,6 +1776,13 @@ func (x *GrpcAgent) GetAuth() *AgentAuth {
 	return nil
 }
 
+func (x *GrpcAgent) GetCostPerTask() float64 {
+	if x != nil && x.CostPerTask != nil {
+		return *x.CostPerTask
+	}
+	return 0
+}
+
 // A2aAgent is an A2A agent, found by its card.
 type A2AAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1786,7 +1796,10 @@ type A2AAgent struct {
 	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Files with public keys, as a JWK set, a JWK or PEM, relative to this file. One of these keys
 	// must have signed the card. Unset accepts every card.
-	TrustedKeys   []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
+	TrustedKeys []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
+	// Cost of a task in USD, booked for each task whose cost the agent does not report. Required under
+	// max_cost; 0 if the agent reports its cost, or costs nothing.
+	CostPerTask   *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1854,6 +1867,13 @@ func (x *A2AAgent) GetTrustedKeys() []string {
 		return x.TrustedKeys
 	}
 	return nil
+}
+
+func (x *A2AAgent) GetCostPerTask() float64 {
+	if x != nil && x.CostPerTask != nil {
+		return *x.CostPerTask
+	}
+	return 0
 }
 
 // Binding names a protocol binding of A2A.
@@ -4706,13 +4726,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\x83\x02\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\x9d\x03\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\x96\x06\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x85\x01\n" +
+	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01B\x10\n" +
+	"\x0e_cost_per_task\"\xb0\a\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
@@ -4721,8 +4744,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x9f\x01\n" +
 	"\ftrusted_keys\x18\x05 \x03(\tB|\xbaHy\xba\x01v\n" +
-	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\x9f\x01\xbaH\x9b\x01\x1a\x98\x01\n" +
-	"\x16a2a.binding_of_version\x12RA2A 0.3 is not spoken over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1\"D\n" +
+	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
+	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\x9f\x01\xbaH\x9b\x01\x1a\x98\x01\n" +
+	"\x16a2a.binding_of_version\x12RA2A 0.3 is not spoken over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
+	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
@@ -5274,6 +5300,8 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
+	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}

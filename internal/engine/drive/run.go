@@ -91,6 +91,7 @@ type drive struct {
 	remembers bool             // the root's agent remembers its conversation
 	kept      bool             // the exchange is stored in the conversation
 	warnings  []string         // warnings for the end of the run
+	callee    agent.Agent      // the root's agent; nil before it is called
 
 	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
 
@@ -332,6 +333,7 @@ func (d *drive) process(ctx context.Context) error {
 
 // attend runs drain and delivers inputs that arrive in the meantime.
 func (d *drive) attend(ctx context.Context, a agent.Agent) error {
+	d.callee = a
 	watch, stopWatch := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { d.watch(watch) })

@@ -87,7 +87,11 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 		}
 		return w.cost.budget.Room(minCost)
 	}
-	want := agent.Want{Least: minCost, Enough: minCost, Most: agent.NoLimit(), Part: true}
+	least := minCost
+	if p, ok := w.Target.Agent.(agent.TaskPricer); ok {
+		least.Micros = max(least.Micros, p.TaskCost())
+	}
+	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
 	if w.Open { // started before a crash: reserve the same part again
 		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
 	}
@@ -206,8 +210,11 @@ func (w *Work) settle(res *Result) {
 			res.Err = w.partExceeded(e)
 		}
 	}
-	if w.Prompt != nil {
+	switch {
+	case w.Prompt != nil:
 		spent = w.settleTurn(res, spent)
+	case w.Target.Agent != nil && !res.waits():
+		spent = agent.WithTaskCost(w.Target.Agent, spent, res.Err, w.Recorded)
 	}
 	w.cost.lost = spent
 	cost := agent.CostOf(spent)
@@ -266,7 +273,7 @@ func (w *Work) partExceeded(e *agent.Error) *agent.Error {
 
 // addCosts adds the cost of all attempts to the end of a step.
 func (w *Work) addCosts(e *teamv1.Ended) *teamv1.Ended {
-	if e.GetSpent() == nil || w.Prompt != nil {
+	if e.GetSpent() == nil || w.Prompt != nil || w.cost.lost.GetCostMicros() > e.GetSpent().GetCostMicros() {
 		e.Spent = w.cost.lost
 	}
 	e.Spent = agent.AddSpent(w.Spent, e.GetSpent())
