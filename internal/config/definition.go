@@ -158,10 +158,13 @@ func (r *restorer) fault(format string, args ...any) {
 }
 
 // agent gives a remote agent its address and credentials from the current file. An agent of an
-// addition keeps its stored address, because the addition may have been deleted.
+// addition keeps its stored address, because the addition may have been deleted. An agent of a kind
+// that only earlier versions had is a fault.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	now := r.from.Server.GetAgents()[id]
 	switch {
+	case a.GetConformance() != nil: //nolint:staticcheck // earlier versions stored it
+		r.fault("agent %q is for conformance kits, which is no longer supported", id)
 	case a.GetGrpc().GetAddress() != "", a.GetA2A().GetCard() != "":
 	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
 		r.fault("agent %q is no longer configured", id)

@@ -41,9 +41,14 @@ const (
 )
 
 // Copy copies everything from one store to another one, which must be empty. Neither store may be
-// in use. Epochs are copied, but claims are not: the runs that were claimed are due. It returns the
-// number of rows.
+// in use, or have a schema that is newer than this program. Epochs are copied, but claims are not:
+// the runs that were claimed are due. It returns the number of rows.
 func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
+	for _, s := range []*Store{from, to} {
+		if err := s.checkCurrent(ctx); err != nil {
+			return 0, err
+		}
+	}
 	for _, t := range tables {
 		var n int
 		if err := to.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS first`); err != nil {

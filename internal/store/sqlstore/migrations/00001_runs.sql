@@ -1,5 +1,6 @@
 -- One text for SQLite and PostgreSQL: only type names that both take. Times are
 -- milliseconds since 1970, task.status_at nanoseconds; sum is a CRC-32C.
+-- Programs that know schema 1 or later may use the result.
 
 -- +goose Up
 CREATE TABLE task (

@@ -1,5 +1,6 @@
 -- What runs remember of the context they belong to. last is the place of the last
 -- entry, used when something was added, in milliseconds since 1970; sum is a CRC-32C.
+-- Programs that know schema 1 or later may use the result.
 
 -- +goose Up
 CREATE TABLE conversation (

@@ -3,6 +3,7 @@
 -- somebody shall look, and while somebody does, when that claim lapses; NULL is
 -- when something happens. body is sealed; version is that of the protocol, empty the
 -- present one. run.push is 1 once a run has had one.
+-- Programs that know schema 3 or later may use the result.
 
 -- +goose Up
 ALTER TABLE run ADD COLUMN push BIGINT NOT NULL DEFAULT 0;

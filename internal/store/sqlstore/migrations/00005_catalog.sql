@@ -1,5 +1,6 @@
 -- Agents and teams that are not in the server's file. catalog_version counts the
 -- changes, and names the last one; an entry has the count of the one that put it.
+-- Programs that know schema 5 or later may use the result.
 
 -- +goose Up
 CREATE TABLE catalog (

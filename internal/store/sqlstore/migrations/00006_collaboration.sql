@@ -1,4 +1,5 @@
 -- Collaborations that have not ended: each has one of the places of its team.
+-- Programs that know schema 6 or later may use the result.
 
 -- +goose Up
 CREATE TABLE collaboration_slot (

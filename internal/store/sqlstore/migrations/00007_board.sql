@@ -3,6 +3,7 @@
 -- added, state and assignee are as they were put: with a lease that is over, in
 -- milliseconds since 1970, an item can be claimed. recipient is NULL where an event
 -- is no message, and empty where it is for all. sum is a CRC-32C.
+-- Programs that know schema 7 or later may use the result.
 
 -- +goose Up
 CREATE TABLE board (

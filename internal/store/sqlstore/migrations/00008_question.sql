@@ -1,5 +1,6 @@
 -- Open questions that roles may answer: the event that asks, once for each role. What
 -- was asked before there was this table is not in it: no file could ask a role.
+-- Programs that know schema 8 or later may use the result.
 
 -- +goose Up
 CREATE TABLE question (

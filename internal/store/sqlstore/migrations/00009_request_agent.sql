@@ -1,5 +1,6 @@
 -- A message id counts for each agent of its own: agent is the one that a message was
 -- for, empty for keys that this server makes, which have a slash, and for commands.
+-- Programs that know schema 9 or later may use the result.
 
 -- +goose Up
 CREATE TABLE agent_request (

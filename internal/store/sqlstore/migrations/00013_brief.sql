@@ -1,5 +1,6 @@
 -- brief is 1 for tasks that were begun with a brief, and for those that an earlier version
 -- made: whether they were is in their first event.
+-- Programs that know schema 11 or later may use the result.
 
 -- +goose Up
 ALTER TABLE task ADD COLUMN brief BIGINT NOT NULL DEFAULT 1;
