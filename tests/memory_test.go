@@ -257,7 +257,7 @@ func TestS_49_Memory(t *testing.T) {
 			task := say(t, l.clients[0], "talker", "write", "one")
 			l.store.Heal()
 			wantText(t, task, "re: one")
-			if w := warnings(task); len(w) != 1 || !strings.Contains(w[0], "could not be kept") {
+			if w := warnings(task); len(w) != 1 || !strings.Contains(w[0], "could not be stored") {
 				t.Errorf("warnings %q", w)
 			}
 			again, err := l.clients[2].Get(t.Context(), &a2av1.GetTaskRequest{Id: task.GetId()})

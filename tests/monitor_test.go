@@ -621,7 +621,7 @@ func TestS_51_AnswerToNothing(t *testing.T) {
 			own.Answer = &teamv1.AnswerQuestionRequest_Message{Message: &a2av1.Message{MessageId: "own", Parts: agent.TextParts("that")}}
 			for _, req := range []*teamv1.AnswerQuestionRequest{say(id, ""), say(id, "q9"), say(id+"~1", ""), own} {
 				_, err := monitor.Answer(t.Context(), req)
-				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonUnsupportedOperation || f.Code != "FailedPrecondition" || req.GetTaskId() == id && !strings.Contains(f.Message, "asks nothing") {
+				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonUnsupportedOperation || f.Code != "FailedPrecondition" || req.GetTaskId() == id && !strings.Contains(f.Message, "has no open question") {
 					t.Errorf("%s: %v: %v", monitor.Binding(), req, err)
 				}
 			}

@@ -80,7 +80,7 @@ func addSendFlags(c *cobra.Command, f *cli.Send) {
 	p.Var(number{&f.History}, "history", "maximum number of history messages to return; default: the server's")
 	p.StringVar(&f.Push, "push", "", "URL of a webhook for updates of the task")
 	p.StringVar(&f.PushToken, "push-token", "", "token to send to the webhook")
-	p.BoolVar(&f.Immediately, "return-immediately", false, "do not wait for the end of the task")
+	p.BoolVar(&f.Immediately, "return-immediately", false, "do not wait for the task to end")
 }
 
 // number is the value of an optional integer flag.
@@ -215,10 +215,10 @@ func listCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	p.StringVar(&f.Status, "status", "", "only tasks in this state, such as working or input-required")
 	p.StringVar(&f.After, "after", "", "only tasks changed after this time, such as 2026-01-31T15:04:05Z")
 	p.Var(number{&f.PageSize}, "page-size", "tasks per page, 1 to 100; default: the server's")
-	p.StringVar(&f.PageToken, "page-token", "", "the page to list, as printed with the previous page")
-	p.BoolVar(&f.All, "all", false, "list all pages from there on")
-	p.BoolVar(&f.Artifacts, "artifacts", false, "print artifacts too")
-	p.Var(number{&f.History}, "history", "print up to this number of history messages too")
+	p.StringVar(&f.PageToken, "page-token", "", "page token printed with the previous page")
+	p.BoolVar(&f.All, "all", false, "list all remaining pages")
+	p.BoolVar(&f.Artifacts, "artifacts", false, "also print artifacts")
+	p.Var(number{&f.History}, "history", "also print up to this number of history messages")
 	return c
 }
 

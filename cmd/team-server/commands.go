@@ -67,7 +67,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration file, or a folder with a team.yaml")
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().DurationVar(&f.Lease, "lease", 0, "time after which a replica that stops responding loses its runs; default 15s")
-	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process in the records of runs")
+	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process, recorded with the runs that it executes")
 	for _, name := range []string{"lease", "replica"} {
 		c.Flags().Lookup(name).Hidden = true
 	}
@@ -119,7 +119,7 @@ func runCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.File != "" && s.Server != "" {
 				return cli.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
-					"give one of the two (the variable TEAM_SERVER counts as --server)")}
+					"set only one of them (the variable TEAM_SERVER counts as --server)")}
 			}
 			return s.Run(c.Context(), args[0], args[1], f)
 		},

@@ -86,7 +86,7 @@ func byFlag(flag string) cobra.PositionalArgs {
 		if len(args) == 0 {
 			return nil
 		}
-		return fmt.Errorf("%s takes its file by a flag: %s %s %s", nameOf(c), c.CommandPath(), flag, args[0])
+		return fmt.Errorf("%s takes the file as a flag: %s %s %s", nameOf(c), c.CommandPath(), flag, args[0])
 	}
 }
 
@@ -108,7 +108,7 @@ func named(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return fmt.Errorf("%s needs %s, for example: %s", nameOf(c), names[len(args)], example)
 		case len(args) > len(names):
-			return fmt.Errorf("%s takes %s only, not also %q; put a text of several words in quotes, for example: %s",
+			return fmt.Errorf("%s takes %s only, not also %q; quote a text of several words, for example: %s",
 				nameOf(c), strings.Join(names, " and "), args[len(names)], example)
 		}
 		for i, name := range names {

@@ -117,7 +117,7 @@ func (n node) object(name string) (_ node, ok bool) {
 func (n node) list(name string) []*structpb.Value {
 	v := n.get(name)
 	if v != nil && v.GetListValue() == nil {
-		n.wrong(name, "must be a list")
+		n.wrong(name, "must be an array")
 	}
 	return v.GetListValue().GetValues()
 }
@@ -158,7 +158,7 @@ func (n node) raw(name string) []byte {
 	s := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(n.text(name), "="))
 	b, err := base64.RawStdEncoding.DecodeString(s)
 	if err != nil {
-		n.wrong(name, "must be bytes in base64")
+		n.wrong(name, "must be a base64 string")
 	}
 	return b
 }

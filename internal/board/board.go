@@ -146,7 +146,7 @@ func readToken(token string) (priority int32, number int64, err error) {
 		number, err = strconv.ParseInt(second, 10, 64)
 	}
 	if err != nil || p < 0 || number < 0 {
-		return 0, 0, invalid("pageToken", "is not a token of this list; begin again without one")
+		return 0, 0, invalid("pageToken", "is not a page token of this list; omit it to start with the first page")
 	}
 	return int32(p), number, nil
 }
@@ -257,7 +257,7 @@ func (b *Board) AckMessages(ctx context.Context, p Place, req *teamv1.AckMessage
 		return 0, storeError(err)
 	}
 	if upTo < 0 || upTo > o.Seq {
-		return 0, invalid("upTo", "is %d; the last event of the board is %d", upTo, o.Seq)
+		return 0, invalid("upTo", "is %d, but the last event of the board is %d", upTo, o.Seq)
 	}
 	n, err := b.store.AckBoard(ctx, p.Key, Name(p.Actor), upTo)
 	return n, storeError(err)

@@ -55,7 +55,7 @@ func (d *draft) item(id string, version int64) (*teamv1.WorkItem, error) {
 	case it == nil:
 		return nil, notFound(id)
 	case version != 0 && version != it.GetVersion():
-		return nil, conflict(it, "has changed since it was read; its version is %d", it.GetVersion())
+		return nil, conflict(it, "has changed since it was read; its version is now %d", it.GetVersion())
 	}
 	return it, nil
 }
@@ -65,7 +65,7 @@ func (d *draft) item(id string, version int64) (*teamv1.WorkItem, error) {
 func (d *draft) held(id string, version int64) (*teamv1.WorkItem, error) {
 	it, err := d.item(id, version)
 	if err == nil && (it.GetState() != teamv1.WorkItem_STATE_IN_PROGRESS || !proto.Equal(it.GetAssignee(), d.actor)) {
-		err = conflict(it, "is not held by %s, or no longer; it is %s; claim it first", Name(d.actor), stateText(it))
+		err = conflict(it, "is not claimed by %s; it is %s; claim it first", Name(d.actor), stateText(it))
 	}
 	return it, err
 }

@@ -58,7 +58,7 @@ func (f *faults) texts(op string, texts ...text) {
 		}
 	}
 	if !opPattern.MatchString(op) {
-		f.Add("op", "must be at most 128 printable characters of ASCII without a space")
+		f.Add("op", "must be at most 128 printable ASCII characters without spaces")
 	}
 }
 

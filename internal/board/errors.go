@@ -39,7 +39,7 @@ func storeError(err error) error {
 	case err == nil || errors.As(err, &ours) || errors.As(err, &fault):
 		return err
 	case errors.Is(err, a2a.ErrReused):
-		return invalid("op", "was used before for something else; use a new one for a new call")
+		return invalid("op", "was already used for a different call; use a new one")
 	case errors.Is(err, a2a.ErrDataLoss):
 		return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss,
 			"the stored data of the board is damaged; tasks are not affected; restore a backup to recover the board").Because(err)

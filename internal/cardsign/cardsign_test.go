@@ -227,20 +227,20 @@ func TestA_10_ChangedOrForeignCardIsRefused(t *testing.T) {
 		"a foreign key posing as ours": {func(c *a2av1.AgentCard) { _ = posing.Sign(c) }, `key "k1" does not match`},
 		"alg none": {func(c *a2av1.AgentCard) {
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1","typ":"JOSE"}`))}}
-		}, "no signature of the card is valid"},
+		}, "the card has no valid signature"},
 		"our public key as a secret": {func(c *a2av1.AgentCard) {
 			jws := must[*jose.JSONWebSignature](t)(secret.Sign(must[[]byte](t)(Canonical(c))))
 			protected, mac, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: mac}}
-		}, "no signature of the card is valid"},
+		}, "the card has no valid signature"},
 		"a key that the signature brings along": {func(c *a2av1.AgentCard) {
 			own := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: ec(t)},
 				(&jose.SignerOptions{EmbedJWK: true}).WithHeader("kid", "own").WithHeader("jku", "http://127.0.0.1:1/keys")))
 			jws := must[*jose.JSONWebSignature](t)(own.Sign(must[[]byte](t)(Canonical(c))))
 			protected, signature, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}
-		}, "no signature is by a trusted key"},
-		"no sense": {func(c *a2av1.AgentCard) { c.Signatures = []*a2av1.AgentCardSignature{{Protected: "{", Signature: "."}} }, "is valid"},
+		}, "no signature is from a trusted key"},
+		"no sense": {func(c *a2av1.AgentCard) { c.Signatures = []*a2av1.AgentCardSignature{{Protected: "{", Signature: "."}} }, "no valid signature"},
 		"too many": {func(c *a2av1.AgentCard) {
 			for range maxSignatures {
 				c.Signatures = append(c.Signatures, c.Signatures[0])
@@ -316,7 +316,7 @@ func TestA_10_WrongKeys(t *testing.T) {
 		"public":       {public, "contains a public key", ""},
 		"private":      {pkcs8(ours), "", "contains a private key"},
 		"encrypted":    {block("ENCRYPTED PRIVATE KEY", []byte("x"), nil), "is encrypted", "contains a private key"},
-		"a secret":     {`{"kty": "oct", "k": "c2VjcmV0"}`, "contains no private key", "contains a secret key"},
+		"a secret":     {`{"kty": "oct", "k": "c2VjcmV0"}`, "contains no private key", "contains a symmetric key"},
 		"no JWK":       {`{"kty": "EC"}`, "contains no private key", "is not a valid JWK"},
 		"an empty set": {`{"keys": []}`, "contains no private key", "contains no public key"},
 		"no JSON":      {`{`, "contains no private key", "is not valid JSON"},

@@ -194,7 +194,7 @@ func checkTrusted(k jose.JSONWebKey) error {
 			return fmt.Errorf("contains an RSA key of %d bits; at least %d are required", n, minRSA)
 		}
 	case []byte:
-		return errors.New("contains a secret key, with which everyone who verifies could also sign")
+		return errors.New("contains a symmetric key, which could also be used to sign; provide a public key")
 	case *ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey:
 		return errPrivate
 	default:

@@ -37,7 +37,7 @@ type Signer struct {
 // for none. The error says which key is unsuitable, or that an ID is missing or used twice.
 func NewSigner(keys []Key, jku string) (*Signer, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("no key to sign cards with")
+		return nil, errors.New("no signing key is configured")
 	}
 	s := &Signer{signed: map[[sha256.Size]byte][]*a2av1.AgentCardSignature{}}
 	set, ids := jose.JSONWebKeySet{}, map[string]bool{}
@@ -149,7 +149,7 @@ func (o opaque) SignPayload(payload []byte, _ jose.SignatureAlgorithm) ([]byte, 
 	case ed25519.PrivateKey:
 		return ed25519.Sign(key, payload), nil
 	}
-	return nil, fmt.Errorf("signing with a %T", o.private)
+	return nil, fmt.Errorf("unsupported type of signing key: %T", o.private)
 }
 
 // signEC returns a deterministic ECDSA signature (RFC 6979) in the form of JWS.

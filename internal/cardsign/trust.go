@@ -130,7 +130,7 @@ func (t *Trust) refusal(signatures []*a2av1.AgentCardSignature) error {
 		}
 	}
 	if len(by) == 0 {
-		return errors.New("no signature of the card is valid, names its key and uses an accepted algorithm")
+		return errors.New("the card has no valid signature that names its key and uses an accepted algorithm")
 	}
-	return fmt.Errorf("no signature is by a trusted key; the card is signed by %s", strings.Join(by, ", "))
+	return fmt.Errorf("no signature is from a trusted key; the card is signed by %s", strings.Join(by, ", "))
 }

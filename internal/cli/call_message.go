@@ -75,7 +75,7 @@ func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 		}
 		conf.TaskPushNotificationConfig = &a2av1.TaskPushNotificationConfig{Url: f.Push, Token: f.PushToken}
 	case f.PushToken != "":
-		return nil, usagef("--push-token goes with --push URL")
+		return nil, usagef("--push-token requires --push URL")
 	}
 	req := &a2av1.SendMessageRequest{Tenant: f.Tenant, Message: m, Configuration: conf}
 	if f.Metadata != "" {

@@ -25,7 +25,7 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 		return err
 	}
 	if f.Credentials != "" && f.Scheme == "" {
-		return usagef("--auth-credentials goes with --auth-scheme, such as Bearer")
+		return usagef("--auth-credentials requires --auth-scheme, for example Bearer")
 	}
 	req := &a2av1.TaskPushNotificationConfig{Tenant: f.Tenant, Id: f.ID, TaskId: task, Url: address, Token: f.Token}
 	if f.Scheme != "" {

@@ -32,9 +32,9 @@ type DevFlags struct {
 func (f *DevFlags) url() (string, error) {
 	switch {
 	case f.DB != "" && f.Store != "":
-		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; give one of the two (the variable TEAM_STORE counts as --store)")}
+		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; set only one of them (the variable TEAM_STORE counts as --store)")}
 	case strings.Contains(f.DB, "://") || store.CheckURL(f.DB) == nil:
-		return "", UsageError{fmt.Errorf("--db %s: --db takes the name of a file; a URL goes to --store", store.Redacted(f.DB))}
+		return "", UsageError{fmt.Errorf("--db %s: --db takes a file name; use --store for a URL", store.Redacted(f.DB))}
 	case f.DB != "":
 		return store.SQLite + f.DB, nil
 	}

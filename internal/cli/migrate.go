@@ -74,7 +74,7 @@ func migratable(from, to string) error {
 	}
 	for _, side := range []struct{ flag, url string }{{"from", from}, {"to", to}} {
 		if side.url == store.MemoryURL {
-			return UsageError{fmt.Errorf("--%s memory: a memory store ends with its process; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
+			return UsageError{fmt.Errorf("--%s memory: a memory store is lost when its process ends; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
 		}
 		if err := checkStore(side.flag, side.url); err != nil {
 			return err

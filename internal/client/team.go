@@ -41,7 +41,7 @@ func NewTeam(base, token string) (*Team, error) {
 type addressError string
 
 func (e addressError) Error() string {
-	return fmt.Sprintf("%q is no address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
+	return fmt.Sprintf("%q is not a valid address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
 }
 
 func (addressError) Unwrap() error { return a2aclient.ErrAddress }
@@ -65,7 +65,7 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 	default:
 		return wire.Error(st)
 	}
-	return fmt.Errorf("what answers at %s does not look like a team-server; "+
+	return fmt.Errorf("the server at %s does not look like a team-server; "+
 		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(t.url.Redacted(), "/"))
 }
 
@@ -108,7 +108,7 @@ func (t *Team) noStream(resp *http.Response) error {
 		err = t.refused(resp.StatusCode, data)
 	}
 	if err == nil {
-		err = fmt.Errorf("the server answered %s, no stream of events", resp.Header.Get("Content-Type"))
+		err = fmt.Errorf("the server answered %s, not an event stream", resp.Header.Get("Content-Type"))
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationReque
 	if s.c.Full != nil && s.c.Full() {
 		return "", &agent.Error{
 			Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: retryAfter,
-			Message: "this server drives as many runs as it can at once; try again when one has ended",
+			Message: "this server has reached its maximum of concurrent runs; try again when one has ended",
 		}
 	}
 	def, err := s.c.Teams.Definition(ctx, req.GetTeamId(), "")
@@ -171,12 +171,12 @@ func requestError(err error, team string, most int) error {
 		return a2a.Invalid(a2a.Violation{Field: "requestId", Description: bad.Violations[0].Description})
 	case errors.As(err, &of) && of.Reason == agent.ReasonCollaborationInProgress:
 		busy := *of
-		busy.Message = runningText(team, most) + ", as many as its max_concurrent_collaborations allows; wait for the end of one, or stop one"
+		busy.Message = runningText(team, most) + ", the maximum (max_concurrent_collaborations); wait for one to end, or stop one"
 		return &busy
 	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile by this replica or another one
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
-		return agent.Errorf(of.Code, of.Reason, "requestId was used before with other content; use a new id for a new collaboration")
+		return agent.Errorf(of.Code, of.Reason, "requestId was already used with different content; use a new id")
 	}
 	return err
 }
@@ -187,7 +187,7 @@ func runningText(team string, n int) string {
 	if n == 1 {
 		s = ""
 	}
-	return fmt.Sprintf("team %q has %d collaboration%s under way", team, n, s)
+	return fmt.Sprintf("team %q has %d running collaboration%s", team, n, s)
 }
 
 // task returns the message for the team. It contains the brief as text, for agents that do
@@ -274,7 +274,7 @@ func (s *Service) waitForEnd(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	for ev, err := range s.h.Tell(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
+	for ev, err := range s.h.WatchEvents(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,

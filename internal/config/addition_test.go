@@ -77,7 +77,7 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 		{"trusted keys", "agents:\n  a: {a2a: {card: \"https://h\", trusted_keys: [secret.json]}}", `new:2:32  "trusted_keys" names a file, which is only allowed in the server's configuration file`},
 		{"a token", "agents:\n  a: {a2a: {card: \"https://h\", auth: {bearer: x}}}", `new:2:32  "auth" holds a secret, which is only allowed in the server's configuration file`},
 		{"a key twice", "teams: {}\nteams: {}", `new:2:1  key "teams" is set twice (the first one is in line 1; remove one of them)`},
-		{"a member twice", "teams:\n  t:\n    members:\n    - {agent: writer}\n    - {agent: writer}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:5:7  team "t" has member "writer" twice (the first one is in line 4; give one of them an id of its own)`},
+		{"a member twice", "teams:\n  t:\n    members:\n    - {agent: writer}\n    - {agent: writer}\n    supervisor: {rules: [{id: end, when: \"true\", finish: last}]}", `new:5:7  team "t" has member "writer" twice (the first one is in line 4; give one of them another id)`},
 		{"no mapping", "teams: 7", `new:1:8  expected agents or teams by id, got a number`},
 		{"a version", "version: v3\nteams: {}", `new:1:10  version "v3" is unknown`},
 	} {

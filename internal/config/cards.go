@@ -57,7 +57,7 @@ func (k *checker) extendedCards(cards []*teamv1.ExtendedCard, path ...any) {
 		for j, s := range c.GetSkills() {
 			if s.GetInstructions() != "" {
 				at := append(path[:len(path):len(path)], i, "skills", j, "instructions")
-				k.fault(k.keyAt(at...), "a card shows no instructions of a skill", "remove them here")
+				k.fault(k.keyAt(at...), "cards do not contain the instructions of skills", "remove them here")
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (c *Config) SigningKeys() ([]cardsign.Key, error) {
 		}
 		private, err := cardsign.ParsePrivate(data)
 		if err != nil {
-			return nil, Faults{{File: k.GetFile(), Message: err.Error(), Hint: "it was another one when the file was checked"}}
+			return nil, Faults{{File: k.GetFile(), Message: err.Error(), Hint: "the file has changed since it was checked"}}
 		}
 		keys = append(keys, cardsign.Key{ID: k.GetKid(), Private: private})
 	}

@@ -47,7 +47,7 @@ func TestA_10_KeysOfCards(t *testing.T) {
 		{"text.pem", "public.pem", "team.yaml:4:44", `file "text.pem" contains no private key in PEM`},
 		{"private.pem", "nowhere.pem", "team.yaml:3:59", `trusted_keys "nowhere.pem": the file does not exist`},
 		{"private.pem", "private.pem", "team.yaml:3:59", `trusted_keys "private.pem" contains a private key; provide only the public key`},
-		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a secret key, with which everyone who verifies could also sign`},
+		{"private.pem", "oct.json", "team.yaml:3:59", `trusted_keys "oct.json" contains a symmetric key, which could also be used to sign; provide a public key`},
 	} {
 		text := strings.NewReplacer("KEY", tt.key, "TRUST", tt.trust).Replace(base)
 		c, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))
@@ -84,22 +84,22 @@ func TestA_21_CORSSettings(t *testing.T) {
 	for settings, want := range map[string]string{
 		`cors: {origins: [https://app.example, "http://localhost:5173", "http://[::1]:3000"], headers: [X-Trace-Id]}`: "",
 		`cors: {origins: ["*"]}, ` + key:                         "",
-		`cors: {origins: ["*"]}`:                                 "cors lets pages of every origin call, which needs API keys",
+		`cors: {origins: ["*"]}`:                                 "cors allows every origin, which requires API keys",
 		`cors: {}`:                                               "cors names no origins",
 		`cors: {headers: [X-Trace-Id]}`:                          "cors names no origins",
-		`cors: {origins: [https://app.example, "*"]}, ` + key:    "origins are http or https addresses without a path",
+		`cors: {origins: [https://app.example, "*"]}, ` + key:    "origins must be http or https addresses without a path",
 		`cors: {origins: ["https://app.example:443"]}`:           "an origin has no default port",
 		`cors: {origins: ["http://[::1]:80"]}`:                   "an origin has no default port",
-		`cors: {origins: ["https://app.example:0443"]}`:          "origins are http or https addresses without a path",
+		`cors: {origins: ["https://app.example:0443"]}`:          "origins must be http or https addresses without a path",
 		`cors: {origins: ["https://app.example:80"]}`:            "",
-		`cors: {origins: [https://app.example/]}`:                "origins are http or https addresses without a path",
-		`cors: {origins: [https://App.example]}`:                 "origins are http or https addresses without a path",
-		`cors: {origins: [app.example]}`:                         "origins are http or https addresses without a path",
-		`cors: {origins: ["https://*.example"]}`:                 "origins are http or https addresses without a path",
-		`cors: {origins: ["null"]}`:                              "origins are http or https addresses without a path",
-		`cors: {origins: [` + many + `]}`:                        "origins are http or https addresses without a path",
-		`cors: {origins: [https://a.example], headers: ["X A"]}`: "headers are names of HTTP headers",
-		`cors: {origins: [https://a.example], headers: ["*"]}`:   "headers are names of HTTP headers",
+		`cors: {origins: [https://app.example/]}`:                "origins must be http or https addresses without a path",
+		`cors: {origins: [https://App.example]}`:                 "origins must be http or https addresses without a path",
+		`cors: {origins: [app.example]}`:                         "origins must be http or https addresses without a path",
+		`cors: {origins: ["https://*.example"]}`:                 "origins must be http or https addresses without a path",
+		`cors: {origins: ["null"]}`:                              "origins must be http or https addresses without a path",
+		`cors: {origins: [` + many + `]}`:                        "origins must be http or https addresses without a path",
+		`cors: {origins: [https://a.example], headers: ["X A"]}`: "headers must be names of HTTP headers",
+		`cors: {origins: [https://a.example], headers: ["*"]}`:   "headers must be names of HTTP headers",
 	} {
 		text := "version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {" + settings + "}\n"
 		_, err := Loader{Env: noEnv, Files: fstest.MapFS{}}.Parse("team.yaml", []byte(text))
@@ -111,12 +111,12 @@ func TestA_21_CORSSettings(t *testing.T) {
 
 func TestA_10_CardSettings(t *testing.T) {
 	for text, want := range map[string]string{
-		"server: {signing: {}}\n": "signing needs a key",
-		"server: {signing: {keys: [{kid: a, file: a.pem}, {kid: a, file: b.pem}]}}\n":                               "signing needs a key",
+		"server: {signing: {}}\n": "signing needs at least one key",
+		"server: {signing: {keys: [{kid: a, file: a.pem}, {kid: a, file: b.pem}]}}\n":                               "signing needs at least one key",
 		"server: {trusted_proxies: [10.0.0.0/8, \"::1\", 192.0.2.1]}\n":                                             "",
-		"server: {trusted_proxies: [10.0.0.0/99]}\n":                                                                "trusted_proxies are IP addresses or CIDRs",
-		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{for: [a/b/c], description: d}]}}\n":       "for names accounts",
-		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{skills: [{id: s, instructions: i}]}]}}\n": "a card shows no instructions",
+		"server: {trusted_proxies: [10.0.0.0/99]}\n":                                                                "trusted_proxies must be IP addresses or CIDRs",
+		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{for: [a/b/c], description: d}]}}\n":       "for must list accounts",
+		"agents: {a: {scripted: {steps: [{echo: true}]}, extended_card: [{skills: [{id: s, instructions: i}]}]}}\n": "cards do not contain the instructions",
 	} {
 		if !strings.HasPrefix(text, "agents") {
 			text = "agents: {a: {scripted: {steps: [{echo: true}]}}}\n" + text

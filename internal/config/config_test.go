@@ -119,7 +119,7 @@ func TestFaults(t *testing.T) {
 		{"a typo at the top hides what follows", strings.Replace(desk, "agents:", "agnets:", 1), `team.yaml:2:1 unknown key "agnets"`},
 		{"a typo in a team hides what follows", strings.Replace(desk, "members:", "membres:", 1), `team.yaml:6:5 unknown key "membres"`},
 		{"a wrong type hides its rule", desk + "server: {http: [a]}\n", `team.yaml:8:16 expected a single value, got a list`},
-		{"no value", desk + "server:\n", `team.yaml:8:8 a value is missing`},
+		{"no value", desk + "server:\n", `team.yaml:8:8 the value is missing`},
 		{"numbers of fields are no keys", strings.Replace(desk, "version:", "1:", 1), `team.yaml:1:1 unknown key "1"`},
 		{"camel case is no key", desk + "server: {defaultAgent: desk}\n", `team.yaml:8:10 unknown key "defaultAgent"`},
 		{"other word for a mode", strings.Replace(desk, "supervisor: {rules: [{id: only, when: \"turn == 1\", next: [writer]}, {id: done, when: \"true\", finish: writer}]}",
@@ -130,24 +130,24 @@ func TestFaults(t *testing.T) {
 		{"a list at the top", "- a\n", "team.yaml:1:1 expected keys such as version, agents and teams, got a list"},
 		{"not UTF-8", "version: v1\nagents: \xff\n", "team.yaml:2:9 the file is not UTF-8 text"},
 		{"an open quote", "version: \"v1\nagents: {}\n", "team.yaml:1:10 this \" is never closed"},
-		{"a bracket in text within brackets", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:3:42 a value with [ in it must be in quotes within brackets"},
+		{"a bracket in text within brackets", strings.Replace(desk, "echo: true", "text: see [1", 1) + "x: [\n", "team.yaml:3:42 a value with [ in it must be quoted within brackets"},
 		{"plain scalar in block", "version: v1\nagents:\n  a:\n    description: mind the [gap\n    scripted: {steps: [{echo: true}]}\n", ""},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), `team.yaml:8:14 limit max_turns belongs to an agent with a model`},
 		{"a limit of teams on an agent", withLimits("b", "{max_steps: 5}"), `team.yaml:3:33 limit max_steps belongs to a team`},
-		{"C-10 money that is too little to be counted", withLimits("s", "{max_cost: 0.0000001}"), `team.yaml:8:24 max_cost is less than a millionth of a USD, the smallest amount that is counted`},
+		{"C-10 money that is too little to be counted", withLimits("s", "{max_cost: 0.0000001}"), `team.yaml:8:24 max_cost is less than 0.000001 USD, the smallest amount that is counted`},
 		{"C-10 money that is counted", withLimits("s", "{max_cost: 0.000001}"), ""},
 		{"a skill without an id", strings.Replace(desk, "{scripted:", "{skills: [{id: a}, {name: Write}], scripted:", 1), `team.yaml:3:30 a skill needs an id`},
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi, ask: Who", 1),
 			`team.yaml:3:44 "text" cannot be combined with "echo"; team.yaml:3:54 "ask" cannot be combined with "echo"`},
-		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step is exactly one of agent, human and parallel`},
-		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
-		{"a retry for people", flow("{id: a, retry: {attempts: 2}, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry belong to a step with an agent`},
+		{"a step of an agent and people", flow("{id: a, agent: writer, human: {question: Why}}"), `team.yaml:5:26 a step needs exactly one of agent, human and parallel`},
+		{"a task for people", flow("{id: a, task: x, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry are only allowed in a step with an agent`},
+		{"a retry for people", flow("{id: a, retry: {attempts: 2}, human: {question: Why}}"), `team.yaml:5:26 task, repeat and retry are only allowed in a step with an agent`},
 		{"a time for people", flow("{id: b, agent: writer}, {id: a, timeout: 2h, human: {question: Why}}"), ""},
 		{"a step without time", flow("{id: a, agent: writer, timeout: 0s}"), `team.yaml:5:58 timeout must be more than 0`},
 		{"a step that is never tried", flow("{id: a, agent: writer, retry: {attempts: 0}}"), `team.yaml:5:67 step "a": attempts is 0`},
-		{"a group with a time", flow("{id: g, timeout: 5s, parallel: [{id: a, agent: writer}]}"), `team.yaml:5:26 a step with parallel takes id and after only`},
+		{"a group with a time", flow("{id: g, timeout: 5s, parallel: [{id: a, agent: writer}]}"), `team.yaml:5:26 a step with parallel allows only id and after`},
 		{"a reaction of coordinators", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: REPORT_TO_LEADER, steps: [{id", 1),
-			`team.yaml:5:35 a workflow's on_member_error is FAIL or CONTINUE_PARTIAL`},
+			`team.yaml:5:35 a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL`},
 		{"partial results", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: CONTINUE_PARTIAL, steps: [{id", 1), ""},
 		{"a member that streams", strings.Replace(desk, "{agent: writer}", "{agent: writer, stream_inner: true, inner_text: false}", 1), ""},
 		{"a broadcast", broadcast("model: m"), ""},
@@ -156,9 +156,9 @@ func TestFaults(t *testing.T) {
 		{"a broadcast without members", strings.Replace(broadcast("model: m"), "[{agent: writer}]", "[]", 1),
 			`team.yaml:6:5 a team needs 1 to 64 members`},
 		{"a broadcast that is a workflow", broadcast("model: m") + "    workflow: {steps: [{id: a, agent: writer}]}\n",
-			`team.yaml:6:5 a team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
+			`team.yaml:6:5 a team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
-			`team.yaml:5:26 a step is exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
+			`team.yaml:5:26 a step needs exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
 		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": has no effect, because no step comes before it`},
 		{"a quorum of too many", flow("{id: a, agent: writer}, {id: b, agent: writer, after: [a], join: QUORUM, quorum: 2}"),
 			`team.yaml:5:107 step "b": the quorum is 2, but it must be 1 to 1, the number of steps before this one`},
@@ -457,7 +457,7 @@ agents:
 `
 	for _, value := range []string{"${OPEN", "a ${A:-b} ${C", "${file:x"} {
 		fs := faultsOf(t, fmt.Sprintf(text, value))
-		if len(fs) != 1 || fs[0].Message != "a reference to a variable is not closed" || fs[0].Line != 3 || fs[0].Col != 25 || fs[0].Hint != "close it with }; write $${ for a literal ${" {
+		if len(fs) != 1 || fs[0].Message != "unterminated variable reference" || fs[0].Line != 3 || fs[0].Col != 25 || fs[0].Hint != "close it with }; write $${ for a literal ${" {
 			t.Errorf("%s: got %v", value, fs)
 		}
 	}
@@ -521,7 +521,7 @@ func TestStoresInTheFile(t *testing.T) {
 	}
 	for bad, message := range map[string]string{
 		"store: team.db": "unknown store", `store: "sqlite:"`: "unknown store", `store: "mysql://h/d"`: "unknown store",
-		"retention: 0s": "retention must be more than 0", `store_listen: "postgres://h/d"`: "store_listen belongs to a store in PostgreSQL",
+		"retention: 0s": "retention must be more than 0", `store_listen: "postgres://h/d"`: "store_listen is only allowed with a PostgreSQL store",
 		`store: "postgres://h/d", store_listen: h`: "store_listen must be postgres://",
 		`store: "${DB_URL}"`:                       "the server needs DB_URL, which is not set",
 	} {

@@ -149,7 +149,7 @@ func itoa(i int) string { return strconv.Itoa(i) }
 // in quotation marks, unescaped.
 func advice(v *validate.Violation, value string) (message, hint string) {
 	if v.GetRuleId() == "required" {
-		return "a value is missing", "give it one of its keys"
+		return "the value is missing", "set one of its keys"
 	}
 	return cutHint(strings.ReplaceAll(v.GetMessage(), `"`+value+`"`, quote(value)))
 }

@@ -164,7 +164,7 @@ func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	now := r.from.Server.GetAgents()[id]
 	switch {
 	case a.GetConformance() != nil: //nolint:staticcheck // earlier versions stored it
-		r.fault("agent %q is for conformance kits, which is no longer supported", id)
+		r.fault("agent %q is of the kind conformance, which is no longer supported", id)
 	case a.GetGrpc().GetAddress() != "", a.GetA2A().GetCard() != "":
 	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
 		r.fault("agent %q is no longer configured", id)

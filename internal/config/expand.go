@@ -72,7 +72,7 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 		return s[1:], nil
 	}
 	if !strings.HasSuffix(s, "}") {
-		d.fault(n, "a reference to a variable is not closed", "close it with }; write $${ for a literal ${")
+		d.fault(n, "unterminated variable reference", "close it with }; write $${ for a literal ${")
 		d.damage(n)
 		return "", nil
 	}

@@ -111,7 +111,7 @@ func withoutParserDetail(message string) string {
 	case !syntax:
 		return message
 	case strings.HasPrefix(message, "mismatched input '<EOF>'"):
-		return "it ends where a value is expected"
+		return "it ends where a value was expected"
 	}
 	message, _, _ = strings.Cut(message, " '")
 	return strings.TrimSuffix(message, ":")

@@ -142,7 +142,7 @@ func (o *outline) bracketIn(at spot) {
 	if strings.HasPrefix(o.lines[at.line][at.col:], "{{") {
 		what = "{{"
 	}
-	o.fail(at, "a value with "+what+" in it must be in quotes within brackets", o.quoteHint(o.first))
+	o.fail(at, "a value with "+what+" in it must be quoted within brackets", o.quoteHint(o.first))
 }
 
 // behindValue reports text that follows a complete value without a comma.
@@ -171,7 +171,7 @@ func (o *outline) behindBracket(end spot) {
 		o.at = end.line + 1
 	case rest[0] == '}' || rest[0] == ']':
 		opens := map[byte]string{'}': "{", ']': "["}[rest[0]]
-		o.fail(at, "this "+rest[:1]+" closes nothing", "remove it, or open it with "+opens)
+		o.fail(at, "unexpected "+rest[:1], "remove it, or add the missing "+opens)
 	default:
 		hint := o.quoteHint(rest)
 		o.fail(at, "text after the closing "+text[end.col-1:end.col], "put the value in quotes if it is text"+strings.TrimPrefix(hint, "put the value in quotes"))

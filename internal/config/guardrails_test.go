@@ -36,8 +36,8 @@ func TestGuardrails(t *testing.T) {
 	for name, tt := range map[string]struct{ input, scripted, schema, want string }{
 		"good":                 {"{max_length: 5}", "", replySchema, ""},
 		"no guardrails":        {"", "", replySchema, ""},
-		"nothing in one":       {"{name: x}", "", replySchema, "team.yaml:4:75  a guardrail is exactly one of max_length, deny, require and schema"},
-		"two in one":           {`{deny: x, require: y}`, "", replySchema, "a guardrail is exactly one of"},
+		"nothing in one":       {"{name: x}", "", replySchema, "team.yaml:4:75  a guardrail needs exactly one of max_length, deny, require and schema"},
+		"two in one":           {`{deny: x, require: y}`, "", replySchema, "a guardrail needs exactly one of"},
 		"less than nothing":    {`{max_length: -1}`, "", replySchema, "team.yaml:4:88  max_length must be more than 0"},
 		"expression":           {`{deny: "a(b"}`, "", replySchema, "team.yaml:4:83  invalid regular expression: missing closing )"},
 		"expression, in place": {`{deny: "abc[z-a]"}`, "", replySchema, "team.yaml:4:87  invalid regular expression: invalid character class range"},
@@ -45,8 +45,8 @@ func TestGuardrails(t *testing.T) {
 		"no such file":         {`{schema: "nowhere.json"}`, "", replySchema, `team.yaml:4:84  schema "nowhere.json": the file does not exist`},
 		"schema":               {"", "", "{\n  \"type\": \"objekt\"\n}", "schemas/reply.json:2:11  unknown type"},
 		"no JSON":              {"", "", "type: object", "schemas/reply.json:1:1  the file is not valid JSON"},
-		"no model":             {"", ", guardrails: {input: [{max_length: 3}]}", replySchema, "team.yaml:5:6  guardrails and output_schema belong to an agent with a model"},
-		"no model, no schema":  {"", ", output_schema: schemas/reply.json", replySchema, "guardrails and output_schema belong to an agent with a model"},
+		"no model":             {"", ", guardrails: {input: [{max_length: 3}]}", replySchema, "team.yaml:5:6  guardrails and output_schema are only allowed for an agent with a model"},
+		"no model, no schema":  {"", ", output_schema: schemas/reply.json", replySchema, "guardrails and output_schema are only allowed for an agent with a model"},
 		"for members":          {"]}, guardrails: {delegation: [{max_length: 1}", "", replySchema, `key "guardrails" is set twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestGuardrails(t *testing.T) {
 	}
 	text := strings.NewReplacer("{input: [INPUT],", "{delegation: [{max_length: 1}],", "SCRIPTED", "").Replace(guardedText)
 	_, err := Loader{Env: noEnv, Files: fstest.MapFS{"schemas/reply.json": {Data: []byte(replySchema)}}}.Parse("team.yaml", []byte(text))
-	if err == nil || !strings.Contains(err.Error(), "delegation and result are for the members of a team") {
+	if err == nil || !strings.Contains(err.Error(), "delegation and result are only allowed for a team") {
 		t.Error(err)
 	}
 }

@@ -59,13 +59,13 @@ func (k *checker) limits(l *teamv1.Limits, here limitScope, path ...any) {
 		case slices.Contains(switchable, name):
 			if !positive(f, v) && !zero(f, v) {
 				n, _ := k.at(at...)
-				k.fault(n, name+" must not be negative", "write 0 to switch it off, or remove it to take the default")
+				k.fault(n, name+" must not be negative", "write 0 to disable it, or remove it to use the default")
 			}
 		case !positive(f, v):
 			k.mustBePositive(name, at...)
 		case name == "max_cost" && v.Float() < leastCost:
 			n, _ := k.at(at...)
-			k.fault(n, "max_cost is less than a millionth of a USD, the smallest amount that is counted", fmt.Sprintf("write %.6f or more", leastCost))
+			k.fault(n, "max_cost is less than 0.000001 USD, the smallest amount that is counted", fmt.Sprintf("write %.6f or more", leastCost))
 		}
 		return true
 	})
@@ -98,7 +98,7 @@ func (k *checker) retry(r *teamv1.Retry, path ...any) {
 func (k *checker) mustBePositive(name string, path ...any) {
 	n, _ := k.at(path...)
 	if !k.damaged[n] {
-		k.fault(n, name+" must be more than 0", "remove it to take the default")
+		k.fault(n, name+" must be more than 0", "remove it to use the default")
 	}
 }
 

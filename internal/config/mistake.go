@@ -468,7 +468,7 @@ func (o *outline) closing(at spot) (end spot, ok bool) {
 			switch {
 			case quote == '"' && text[j] == '\\':
 				if j++; j < len(text) && !strings.ContainsRune(escapes, rune(text[j])) {
-					o.fail(spot{i, j - 1}, "this backslash and what follows it mean nothing in double quotes", `write \\ for a backslash, or put the value in single quotes`)
+					o.fail(spot{i, j - 1}, "unknown escape sequence in double quotes", `write \\ for a backslash, or put the value in single quotes`)
 					return spot{}, false
 				}
 			case quote == '\'' && strings.HasPrefix(text[j:], "''"):

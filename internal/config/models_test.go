@@ -50,8 +50,8 @@ func TestFallbackFaults(t *testing.T) {
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [spar]}", `the fallback of model "fast" uses model "spar", which is not defined`},
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [fast]}", `model "fast" falls back to "fast" twice`},
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [spare, spare]}", `model "fast" falls back to "spare" twice`},
-		{"{provider: openai, name: n, base_url: 'http://x', fallback: [" + strings.Repeat("spare, ", 9) + "]}", "a model has at most 8 to fall back to"},
-		{"{provider: scripted, file: s.yaml, max_output_tokens: 5}", "a scripted model takes nothing but file and fallback"},
+		{"{provider: openai, name: n, base_url: 'http://x', fallback: [" + strings.Repeat("spare, ", 9) + "]}", "fallback has more than 8 models"},
+		{"{provider: scripted, file: s.yaml, max_output_tokens: 5}", "a scripted model allows only file and fallback"},
 	} {
 		fs := faultsOf(t, crew("  fast: "+c.fast+"\n  spare: {provider: openai, name: n, base_url: 'http://y'}"))
 		if !slices.ContainsFunc(fs, func(f Fault) bool { return f.Message == c.says && f.Line == 3 && f.Hint != "" }) {
@@ -80,21 +80,21 @@ agents: {writer: AGENT}
 		tool, agent, says string
 		line              int
 	}{
-		{"{}", agent, "the tool does not say what it is", 3},
-		{"{mcp: {allow: [x]}}", agent, "an MCP server is exactly one of command and url", 3},
-		{`{mcp: {command: [x], url: "http://x"}}`, agent, "an MCP server is exactly one of command and url", 3},
-		{`{mcp: {command: [x], bearer: t}}`, agent, "bearer belongs to a url", 3},
-		{`{mcp: {url: "http://x", env: {A: b}}}`, agent, "env belongs to a command", 3},
+		{"{}", agent, "a tool needs mcp", 3},
+		{"{mcp: {allow: [x]}}", agent, "an MCP server needs exactly one of command and url", 3},
+		{`{mcp: {command: [x], url: "http://x"}}`, agent, "an MCP server needs exactly one of command and url", 3},
+		{`{mcp: {command: [x], bearer: t}}`, agent, "bearer is only allowed with url", 3},
+		{`{mcp: {url: "http://x", env: {A: b}}}`, agent, "env is only allowed with command", 3},
 		{`{mcp: {url: "ftp://x"}}`, agent, "url must be an http or https address", 3},
 		{`{mcp: {url: "http://ann:pw@x/mcp"}}`, agent, "url must have no user, query or fragment", 3},
 		{`{mcp: {url: "http://x/mcp?key=k"}}`, agent, "url must have no user, query or fragment", 3},
-		{`{mcp: {command: [""]}}`, agent, "the program has no name", 3},
+		{`{mcp: {command: [""]}}`, agent, "command does not name a program", 3},
 		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" declares effects of "…", but does not allow it`, 3},
 		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown value "…"`, 3},
 		{`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, agent, `agent "writer" needs TOKEN, which is not set`, 3},
 		{tool, "{model: m, tools: [wbe]}", `agent "writer" uses tool "wbe", which is not defined`, 4},
 		{tool, "{model: m, tools: [web, web]}", `agent "writer" has tool "web" twice`, 4},
-		{tool, "{scripted: {steps: [{echo: true}]}, tools: [web]}", "instructions, tools and limits belong to an agent with a model", 4},
+		{tool, "{scripted: {steps: [{echo: true}]}, tools: [web]}", "instructions, tools and limits are only allowed for an agent with a model", 4},
 		{tool, "{scripted: {steps: [{echo: true}]}, skills: [{id: a, instructions: Think.}]}", "instructions of a skill belong to an agent with a model", 4},
 	} {
 		fs := faultsOf(t, file(c.tool, c.agent))

@@ -36,7 +36,7 @@ server:
 		{"[" + strings.Repeat("a", 64) + "]", "[boss]", "this cannot be a role", "aaa"},
 		{"[boss]", "['*']", "this cannot be a role", "roles: ['*']"},
 		{"[boss]", "[-a]", "this cannot be a role", "roles: [-a]"},
-		{many(17), "[r1]", "a question goes to at most 16 roles", "roles: [r0"},
+		{many(17), "[r1]", "for has more than 16 roles", "roles: [r0"},
 		{"[r1]", many(65), "a key has at most 64 roles", "roles: [r0"},
 	} {
 		text := file(bad.asked, bad.held)

@@ -162,7 +162,7 @@ func (d *document) kind(value *yaml.Node, want yaml.Kind) bool {
 	case value.Kind == yaml.AliasNode:
 		d.fault(value, "aliases are not supported", "write the value out")
 	case value.Tag == "!!null":
-		d.fault(value, "a value is missing", "give it one, or remove the key")
+		d.fault(value, "the value is missing", "add a value, or remove the key")
 	case want == yaml.ScalarNode && isBraces(value):
 		d.fault(value, "a value that begins with {{ must be in quotes", `put the value in quotes: "{{...}}"`)
 	case value.Kind != want:

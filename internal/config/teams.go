@@ -59,7 +59,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 		n, _ := k.at(path...)
 		if first, ok := seen[memberID(m)]; ok {
 			k.fault(n, fmt.Sprintf("team %q has member %q twice", id, memberID(m)),
-				fmt.Sprintf("the first one is in line %d; give one of them an id of its own", first))
+				fmt.Sprintf("the first one is in line %d; give one of them another id", first))
 		}
 		seen[memberID(m)] = k.line(n)
 		k.retry(m.GetRetry(), append(path, "retry")...)

@@ -34,7 +34,7 @@ func (e *Engine) beat(ctx context.Context) {
 				return
 			}
 			e.rarely(beating, func(int) {
-				e.Log.Warn("the store does not hear of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
+				e.Log.Warn("cannot record the heartbeat of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
 			})
 		} else {
 			_ = e.settled(beating)

@@ -126,13 +126,13 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	if err != nil {
 		if ctx.Err() == nil {
 			e.rarely(claiming, func(skipped int) {
-				e.Log.Error("runs cannot be claimed", zap.Int("not_logged", skipped), zap.Error(err))
+				e.Log.Error("cannot claim runs", zap.Int("not_logged", skipped), zap.Error(err))
 			})
 		}
 		return claimRetry, true
 	}
 	if e.settled(claiming) {
-		e.Log.Warn("runs are claimed again")
+		e.Log.Warn("claiming runs works again")
 	}
 	more := len(claims) == free
 	e.take(len(claims), more)

@@ -214,7 +214,7 @@ func panics(t *testing.T) {
 	if e := events[0].Event.GetEnded().GetError(); e.GetReason() != agent.ReasonInternal || e.GetMessage() != "internal error" {
 		t.Fatalf("ended with %v, want what shows nothing", e)
 	}
-	if logged := r.logs.FilterMessage("drive panicked").All(); len(logged) != 4 || len(logged[0].ContextMap()["stack"].(string)) == 0 {
+	if logged := r.logs.FilterMessage("panic while driving a run").All(); len(logged) != 4 || len(logged[0].ContextMap()["stack"].(string)) == 0 {
 		t.Fatalf("logged %v", logged)
 	}
 }

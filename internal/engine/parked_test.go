@@ -110,7 +110,7 @@ func TestS_49_AnOutageIsLoggedNowAndThen(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- e.Serve(ctx, end) }()
 		pass(2 * time.Hour)
-		failed, again := logs.FilterMessage("runs cannot be claimed").Len(), logs.FilterMessage("runs are claimed again").Len()
+		failed, again := logs.FilterMessage("cannot claim runs").Len(), logs.FilterMessage("claiming runs works again").Len()
 		if s.refusals > 0 || failed < 2 || failed > 20 || again != 1 {
 			t.Errorf("logged %d times, and %d times that it is over; %d refusals are left", failed, again, s.refusals)
 		}

@@ -45,9 +45,9 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 			e.signal() // it may be due again at once
 		}
 	case errors.Is(err, agent.ErrFenced):
-		e.stopped(ctx, c, began, "run was lost", "what is on record of it does not take what follows", err)
+		e.stopped(ctx, c, began, "run was lost", "its journal does not accept new events", err)
 	case errors.Is(err, a2a.ErrStorage):
-		e.stopped(ctx, c, began, "run stopped: the store does not record", "the store does not record it", err)
+		e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		e.release(ctx, c, time.Time{})
 	default:
@@ -73,14 +73,14 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	reason := fmt.Sprintf("The task is parked: it could not be started %d times in a row, because %s. "+
-		"Send it a message to have it tried again, or cancel it; the log of the server says more.", n, why)
+	reason := fmt.Sprintf("The task is parked, because running it failed %d times in a row: %s. "+
+		"Send it a message to try again, or cancel it; see the server log for details.", n, why)
 	if err := e.Leases.Suspend(settle, c, reason); err != nil {
-		e.rarely(c.Root+"suspend", func(int) { e.Log.Error("run cannot be parked", zap.String("task", c.Root), zap.Error(err)) })
+		e.rarely(c.Root+"suspend", func(int) { e.Log.Error("cannot park a run", zap.String("task", c.Root), zap.Error(err)) })
 		return false
 	}
 	e.forget(c.Root)
-	e.Log.Error("run is parked: a message to its task, a cancel, or the next start of a server with a SQLite store has it tried again",
+	e.Log.Error("run is parked; a message to its task, a cancel, or a restart of a server with a SQLite store triggers another attempt",
 		zap.String("task", c.Root), zap.Int("times", n), zap.Error(cause))
 	return true
 }
@@ -89,7 +89,7 @@ func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, ca
 func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.Log.Error("drive panicked", zap.String("task", c.Root), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			e.Log.Error("panic while driving a run", zap.String("task", c.Root), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 			err = fmt.Errorf("drive %s: panic: %v", c.Root, p)
 		}
 	}()
@@ -101,10 +101,10 @@ func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a
 func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 	n := e.count(c.Root)
 	if n <= maxStops {
-		e.Log.Error("drive went wrong", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
+		e.Log.Error("driving a run failed", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
 	}
 	if n > maxFailures {
-		if e.end(ctx, c, err) || n >= maxStops && e.suspend(ctx, c, n, "what is on record of it is damaged", err) {
+		if e.end(ctx, c, err) || n >= maxStops && e.suspend(ctx, c, n, "its journal is damaged", err) {
 			e.forget(c.Root)
 			return
 		}
@@ -129,7 +129,7 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 		err = e.Leases.Park(settle, c, a2a.Park{Done: true})
 	}
 	if err != nil {
-		e.rarely(c.Root+"end", func(int) { e.Log.Error("run cannot be ended", zap.String("task", c.Root), zap.Error(err)) })
+		e.rarely(c.Root+"end", func(int) { e.Log.Error("cannot end a run", zap.String("task", c.Root), zap.Error(err)) })
 	}
 	return err == nil
 }
@@ -156,7 +156,7 @@ func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
 		if err == nil || errors.Is(err, agent.ErrFenced) {
 			return
 		}
-		e.rarely(c.Root+"release", func(int) { e.Log.Error("run cannot be released", zap.String("task", c.Root), zap.Error(err)) })
+		e.rarely(c.Root+"release", func(int) { e.Log.Error("cannot release a run", zap.String("task", c.Root), zap.Error(err)) })
 		select {
 		case <-time.After(claimRetry):
 		case <-e.stopping:

@@ -12,9 +12,9 @@ import (
 //
 // Apply the owner's events with the method for its kind: ApplyToRun, ApplyToTeam or ApplyToStep.
 type Clock struct {
-	// Stood holds the past periods in which the clock of a run or of a team was stopped. The clock
+	// Pauses holds the past periods in which the clock of a run or of a team was stopped. The clock
 	// of a step does not keep them.
-	Stood agent.Standstill
+	Pauses agent.Pauses
 
 	waits time.Time // since when the owner waits or, if it is a run, is parked; zero if neither
 	held  time.Time // since when a pause holds a step; zero if none does
@@ -59,7 +59,7 @@ func (c *Clock) start(ev *teamv1.Event, holds bool) {
 		return
 	}
 	now := ev.GetTime().AsTime()
-	c.Stood.Add(c.waits, now)
+	c.Pauses.Add(c.waits, now)
 	c.waits = time.Time{}
 	if holds {
 		c.waits = now
@@ -74,15 +74,15 @@ func (c *Clock) ApplyToTeam(scope string, ev *teamv1.Event, last time.Time) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Expired:
 		if k.Expired.GetLimit() == agent.LimitQuestion && agent.Within(ev.GetScope(), scope) {
-			c.Stood.Add(last, now) // a question expires while nothing runs
+			c.Pauses.Add(last, now) // a question expires while nothing runs
 		}
 	case *teamv1.Event_Commanded:
 		if k.Commanded.GetCommand() != teamv1.Commanded_COMMAND_RESUME || !last.IsZero() {
-			c.Stood.Add(now.Add(-k.Commanded.GetWaited().AsDuration()), now)
+			c.Pauses.Add(now.Add(-k.Commanded.GetWaited().AsDuration()), now)
 		}
 	case *teamv1.Event_Answered:
 		if k.Answered.GetWaited() != nil && agent.Within(scope, k.Answered.GetWaiter()) {
-			c.Stood.Add(now.Add(-k.Answered.GetWaited().AsDuration()), now)
+			c.Pauses.Add(now.Add(-k.Answered.GetWaited().AsDuration()), now)
 		}
 	default:
 	}

@@ -100,7 +100,7 @@ func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
 	case e != nil && !e.team():
 		return e, nil
 	case e != nil || s.file.Server.GetTeams()[id] != nil:
-		return nil, notChangeable("%q is a team; change it as a team", id)
+		return nil, notChangeable("%q is a team; use the methods for teams to change it", id)
 	case with != "":
 		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
 	case s.file.Server.GetAgents()[id] != nil:

@@ -249,7 +249,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 			return err
 		}
 	}
-	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "too many concurrent changes of teams; try again")
+	return agent.Errorf(agent.CodeAborted, agent.ReasonVersionConflict, "too many concurrent changes to teams; try again")
 }
 
 // current returns the state of the current catalog, which may not be served yet.
@@ -408,6 +408,6 @@ func storeError(err error) error {
 	}
 	return &agent.Error{
 		Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true, RetryAfter: time.Second,
-		Message: "the store is not available; try again", Err: err,
+		Message: "the store is unavailable; try again", Err: err,
 	}
 }

@@ -214,8 +214,8 @@ func (e *entry) reordered(now *entry) (faults config.Faults) {
 		if slices.Contains(first, r.Step) {
 			faults = append(faults, config.Fault{
 				File: now.ID, Line: r.Line, Col: r.Col,
-				Message: fmt.Sprintf("step %q begins with the run in the stored team, and would follow %s here", r.Step, strings.Join(r.After, ", ")),
-				Hint:    "put the steps into a parallel group to keep that; name what it follows with after, or write version: v2 in the YAML, to change it",
+				Message: fmt.Sprintf("step %q starts with the run in the stored team, but would start after %s here", r.Step, strings.Join(r.After, ", ")),
+				Hint:    "to keep the order, put the steps into a parallel group; to change it, set after, or write version: v2 in the YAML",
 			})
 		}
 	}

@@ -206,7 +206,7 @@ func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
 		return e, nil
 	}
 	if with := s.owners[id]; with != "" {
-		return nil, notChangeable("agent %q is part of %q; change that", id, with)
+		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
 	}
 	if s.file.Server.GetTeams()[id] != nil {
 		return nil, notChangeable("team %q is defined in the server's configuration file; change it there", id)
@@ -368,7 +368,7 @@ func manager(ctx context.Context) (a2a.Caller, error) {
 	who, ok := a2a.CallerOf(ctx)
 	switch {
 	case !ok:
-		return who, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+		return who, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
 	case !who.Manages:
 		return who, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
 			"this API key may not manage teams; use a key with manage: true in the server's configuration file")

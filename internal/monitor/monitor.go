@@ -138,7 +138,7 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
 	key := a2a.Key{Owner: who.Owner(), ID: root}
-	leave, err := m.h.SitAtTask(key)
+	leave, err := m.h.AcquireTaskStream(key)
 	if err != nil {
 		return nil, err
 	}

@@ -211,7 +211,7 @@ func parseToken(req *teamv1.ListQuestionsRequest) (place, error) {
 }
 
 func invalidToken() error {
-	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
+	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
 }
 
 // AnswerQuestion answers an open question of a task of the caller, or one that the caller
@@ -278,7 +278,7 @@ func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
 	case req.GetTaskId() == "":
 		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is required"})
 	case m.GetTaskId() != "" && m.GetTaskId() != req.GetTaskId():
-		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is not the task of the message; leave one of them out"})
+		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "does not match the task of the message; omit one of them"})
 	}
 	m.TaskId = req.GetTaskId()
 	if m.GetMessageId() != "" {

@@ -57,7 +57,7 @@ func (w *taskWatch) stream(ctx context.Context, yield func(*teamv1.WatchTaskResp
 	if w.over() && sent >= w.run.Seq {
 		return
 	}
-	for ev, err := range w.m.h.Tell(ctx, w.key, sent) {
+	for ev, err := range w.m.h.WatchEvents(ctx, w.key, sent) {
 		if err != nil {
 			yield(nil, err)
 			return

@@ -48,7 +48,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 	if _, err := m.h.Find(ctx, req.GetTeamId()); err != nil {
 		return nil, err
 	}
-	leave, err := m.h.SitAtTeam(who.Owner(), req.GetTeamId())
+	leave, err := m.h.AcquireTeamStream(who.Owner(), req.GetTeamId())
 	if err != nil {
 		return nil, err
 	}

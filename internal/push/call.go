@@ -49,7 +49,7 @@ func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 		}
 	}()
 	if s.Allowed != nil && !s.Allowed(s.claim.Task.Owner) {
-		return result{err: "the principal that registered the webhook has no API key any more"}
+		return result{err: "the principal that registered the webhook no longer has an API key"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
 	defer cancel()

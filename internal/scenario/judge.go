@@ -75,7 +75,7 @@ func (j *judge) work(key []any, path string, judge func(*work)) {
 		judge(w)
 		return
 	}
-	j.failf(key, j.ending(), "want %s to work, it did not", path)
+	j.failf(key, j.ending(), "want %s to work, but it did not", path)
 }
 
 // problem returns why the work did not succeed, or "".

@@ -43,7 +43,7 @@ func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 		return nil, err
 	}
 	if err := l.definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
-		return nil, fmt.Errorf("keep the definition of %q: %w", id, err)
+		return nil, fmt.Errorf("storing the definition of %q: %w", id, err)
 	}
 	p.kept.Store(now)
 	return p.pins, nil
@@ -108,7 +108,7 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	case errors.Is(err, a2a.ErrNotFound):
 		return nil, interrupted(id, errors.New("its definition is no longer stored"))
 	case err != nil:
-		return nil, fmt.Errorf("read definition %s: %w", name, err)
+		return nil, fmt.Errorf("reading definition %s: %w", name, err)
 	case config.Revision(body) != name:
 		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the stored definition of %q is damaged", id)
 	}
@@ -119,7 +119,7 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	}
 	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})
 	if err != nil {
-		l.log.Warn("stored definition cannot be built", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
+		l.log.Warn("cannot build a stored definition", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
 		return nil, interrupted(id, errors.New("its stored definition can no longer be built"))
 	}
 	l.mu.Lock()

@@ -113,14 +113,14 @@ func (b *briefStream) next() (data []byte, err error) {
 	case <-done:
 		return first, err
 	case <-late.C:
-		return nil, wire.Status(agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "no request came within %s of its headers", briefTime)).Err()
+		return nil, wire.Status(agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "no request message arrived within %s of the headers", briefTime)).Err()
 	}
 }
 
 func (b *briefStream) read() ([]byte, error) {
 	from, ok := grpc.ServerTransportStreamFromContext(b.Context()).(transportStream)
 	if !ok {
-		return nil, errors.New("the transport cannot be read")
+		return nil, errors.New("cannot read the transport")
 	}
 	var header [5]byte // compressed or not, and the length
 	switch err := from.ReadMessageHeader(header[:]); {
@@ -164,7 +164,7 @@ func (a *anonymous) enter(ctx context.Context) (leave func(), err error) {
 	defer a.mu.Unlock()
 	if most := maxAnonymousFrom; a.from[addr] >= most || a.all >= maxAnonymous {
 		return nil, wire.Status(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"too many calls without an API key are open, at most %d from one address; close one, or send an API key", most).
+			"too many open calls without an API key; at most %d are allowed from one address; close one, or send an API key", most).
 			With("max_streams", strconv.Itoa(most))).Err()
 	}
 	if a.from == nil {

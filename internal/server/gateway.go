@@ -182,7 +182,7 @@ var parameterName = regexp.MustCompile(`(?:field|list|parameter:?|map key|map va
 func parameterError(ctx context.Context, query url.Values, text string) error {
 	m := parameterName.FindStringSubmatch(text)
 	if m == nil {
-		return wire.Invalid("", "has a parameter that is not valid")
+		return wire.Invalid("", "has an invalid parameter")
 	}
 	if err := checkParameter(ctx, m[1], cmp.Or(query.Get(m[1]), query.Get(camel(m[1])))); err != nil {
 		return err

@@ -95,7 +95,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		return
 	}
 	if name := duplicateParameter(query); name != "" {
-		s.fail(w, r, wire.Status(wire.Invalid(name, "is given in two spellings; use one")))
+		s.fail(w, r, wire.Status(wire.Invalid(name, "is given in both of its spellings; use one")))
 		return
 	}
 	if answersAsGet(r) {
@@ -214,7 +214,7 @@ func bounded(r *http.Request) (context.Context, context.CancelFunc, error) {
 const maxAllowed = 365 * 24 * time.Hour
 
 func notAllowed(text string) error {
-	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H), leave it out for no limit", text))
+	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H); omit it for no limit", text))
 }
 
 // replyType returns the media type of the answer: the one that the caller accepts, else

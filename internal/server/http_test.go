@@ -318,7 +318,7 @@ func TestA_01_PathsAreUnescapedOnce(t *testing.T) {
 		}
 	}
 	if resp, body := request(t, http.MethodGet, target.HTTP+"/tasks/t1?history_length=1&historyLength=2", "", nil); resp.StatusCode != http.StatusBadRequest ||
-		!strings.Contains(fmt.Sprint(body), "historyLength is given in two spellings") {
+		!strings.Contains(fmt.Sprint(body), "historyLength is given in both of its spellings") {
 		t.Errorf("twice: %d %v", resp.StatusCode, body)
 	}
 }

@@ -213,7 +213,7 @@ func TestA_22_OwnWords(t *testing.T) {
 		"a mark":       {"\ufeff{}", "the request is not JSON, at byte 1"},
 		"two contents": {`{"message":{"parts":[{"text":"a","data":null,"url":"b"}]}}`, "message.parts[0] has more than one of text, raw, url, data"},
 		"wrong kind":   {`{"message":{"parts":[{"text":1}]}}`, "message.parts[0].text must be a string"},
-		"no list":      {`{"message":{"parts":{}}}`, "message.parts must be a list"},
+		"no list":      {`{"message":{"parts":{}}}`, "message.parts must be an array"},
 	} {
 		t.Run("REST "+name, func(t *testing.T) {
 			_, body := post(t, target.HTTP+"/message:send", "application/json", c.params)

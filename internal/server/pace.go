@@ -111,7 +111,7 @@ func (p *pace) stallError() *agent.Error {
 func slowReader() *agent.Error {
 	return &agent.Error{
 		Code: agent.CodeUnavailable, Reason: agent.ReasonSlowReader, Retry: true,
-		Message: "the stream was not read for too long; continue after the last event received",
+		Message: "the client did not read the stream for too long; resume after the last event received",
 	}
 }
 

@@ -198,7 +198,7 @@ func (r *reducer) replace(at partPlace, reason string) {
 	metadata.Fields[a2a.TeamRunURI] = marker(reason, len(body))
 	if r.base == "" {
 		at.parts[at.i] = &a2av1.Part{
-			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is left out: this server has no HTTP address at which it could be read."},
+			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is omitted: this server has no HTTP address from which it could be read."},
 			Filename: p.GetFilename(), Metadata: metadata,
 		}
 		return

@@ -19,7 +19,7 @@ import (
 // and another encoding.
 
 // v03Disabled is the text of errors for calls in 0.3 when it is turned off.
-const v03Disabled = "A2A 0.3 is turned off here; call in 1.0, or set server.protocol.v0_3 to true on the server"
+const v03Disabled = "A2A 0.3 is disabled on this server; use A2A 1.0, or set server.protocol.v0_3 to true"
 
 // unaryV03 runs one call of 0.3: it decodes the parameters, calls the method, and encodes
 // the response.
@@ -96,9 +96,9 @@ func (s *Server) refusedV03(in *inbound, method string) *status.Status {
 	case known && (in.wantsV03() || in.unversioned()):
 		return nil
 	case known:
-		return wire.NotServed("%q is a method of A2A 0.3, but the call names A2A-Version %.32s; omit the header, or send 0.3", method, strings.Join(in.version, ", "))
+		return wire.NotServed("%q is a method of A2A 0.3, but the request has A2A-Version %.32s; omit the header, or send 0.3", method, strings.Join(in.version, ", "))
 	}
-	return wire.NotServed("A2A 0.3 has no method %.64q; the call names A2A-Version 0.3", method)
+	return wire.NotServed("A2A 0.3 has no method %.64q; the request has A2A-Version 0.3", method)
 }
 
 func (s *Server) v03DisabledError() *a2a.Error {

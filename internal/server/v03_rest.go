@@ -83,7 +83,7 @@ func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[stri
 			s.failWith(w, r, wire.NotServed("unknown path: %s", v03Disabled), http.StatusNotFound)
 		case !in.wantsV03() && !in.unversioned():
 			s.failWith(w, r, wire.NotServed("paths below /v1 belong to A2A 0.3, but the call names another A2A-Version; "+
-				"omit the header, or call in 1.0 without /v1"), http.StatusNotFound)
+				"omit the header, or use A2A 1.0 without /v1"), http.StatusNotFound)
 		default:
 			setExtensionsV03(w, in)
 			next(w, r.WithContext(asV03(r.Context())), params)

@@ -103,7 +103,7 @@ func TestA_25_TurnedOff(t *testing.T) {
 	}{
 		{"a method", "POST", "/rpc", sendV03, "", `"code":-32601`, 200},
 		{"a method, said", "POST", "/rpc", sendV03, "0.3", `VERSION_NOT_SUPPORTED`, 200},
-		{"REST", "GET", "/v1/tasks/t1", "", "", "is turned off here", 404},
+		{"REST", "GET", "/v1/tasks/t1", "", "", "is disabled on this server", 404},
 		{"REST, said", "GET", "/v1/tasks/t1", "", "0.3", "VERSION_NOT_SUPPORTED", 400},
 	} {
 		headers := map[string]string{}

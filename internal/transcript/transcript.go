@@ -60,7 +60,7 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Answered:
 		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
-		t.line(ev, t.who(ev), "goes on as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
+		t.line(ev, t.who(ev), "continues as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
 	case *teamv1.Event_Noted:
 		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
 			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())

@@ -22,7 +22,7 @@ func TestPrinter_WorkThatGoesOn(t *testing.T) {
 		ev.Seq = int64(i + 1)
 		run.Event("r", ev)
 	}
-	if got := talk.String(); !strings.Contains(got, "goes on as task other") || strings.Contains(got, "done") {
+	if got := talk.String(); !strings.Contains(got, "continues as task other") || strings.Contains(got, "done") {
 		t.Errorf("told\n%s", got)
 	}
 }

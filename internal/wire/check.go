@@ -132,7 +132,7 @@ func (c *checker) value(v *structpb.Value, depth int) *fault {
 	}
 	switch k := v.GetKind().(type) {
 	case nil:
-		return &fault{problem: "is a value without a kind"}
+		return &fault{problem: "is a Value without a kind"}
 	case *structpb.Value_NumberValue:
 		return finite(k.NumberValue)
 	case *structpb.Value_StructValue:

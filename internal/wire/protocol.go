@@ -25,8 +25,8 @@ func Fits(m proto.Message) error {
 		return nil
 	}
 	err := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"the answer has %d bytes and at most %d are sent; ask for less history with historyLength, for a list without includeArtifacts, "+
-			"or for a stream behind a cursor", n, MaxEvent).With(sizeDetail, strconv.Itoa(MaxEvent))
+		"the response has %d bytes, more than the maximum of %d; send a smaller historyLength, list without includeArtifacts, "+
+			"or resume the stream after a later event", n, MaxEvent).With(sizeDetail, strconv.Itoa(MaxEvent))
 	if of, ok := m.(interface{ GetTask() *a2av1.Task }); ok && of.GetTask() != nil {
 		err = err.With("task_id", of.GetTask().GetId())
 	}

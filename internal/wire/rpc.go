@@ -59,7 +59,7 @@ func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 		if problem := syntax(b); problem != "" {
 			return req, rpcFault(RPCParse, "", problem)
 		}
-		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not taken")
+		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not supported")
 	}
 	if id, ok := members["id"]; ok {
 		if !utf8.Valid(id) {

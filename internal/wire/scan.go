@@ -25,7 +25,7 @@ const (
 
 var (
 	errDeep  = errors.New("is nested deeper than 64 levels")
-	errWide  = errors.New("holds too many values")
+	errWide  = errors.New("contains too many values")
 	errBytes = errors.New("is malformed")
 )
 

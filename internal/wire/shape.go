@@ -66,7 +66,7 @@ func (s *shapes) again(fd protoreflect.FieldDescriptor, set map[protoreflect.Ful
 	o := fd.ContainingOneof()
 	switch {
 	case set[fd.FullName()]:
-		s.wrong(at+"."+fd.JSONName(), "is there twice")
+		s.wrong(at+"."+fd.JSONName(), "is duplicated")
 		return true
 	case o != nil && set[o.FullName()]:
 		s.wrong(at, "has more than one of "+choices(o))
@@ -95,7 +95,7 @@ func (s *shapes) wellKnown(v any, d protoreflect.MessageDescriptor, at string) {
 	case d.Name() == "Struct" && !object:
 		s.wrong(at, "must be an object")
 	case d.Name() == "ListValue" && !list:
-		s.wrong(at, "must be a list")
+		s.wrong(at, "must be an array")
 	case d.Name() == "Timestamp" && !isTime(text):
 		s.wrong(at, "must be a time such as 2006-01-02T15:04:05Z")
 	case d.Name() == "Duration" && !isDuration(text):
@@ -114,7 +114,7 @@ func (s *shapes) field(v any, fd protoreflect.FieldDescriptor, at string) {
 			s.value(object[k], fd.MapValue(), at+"."+k)
 		}
 	case fd.IsList() && !isList:
-		s.wrong(at, "must be a list")
+		s.wrong(at, "must be an array")
 	case fd.IsList():
 		for i, v := range list {
 			s.value(v, fd, fmt.Sprintf("%s[%d]", at, i))
@@ -134,7 +134,7 @@ func (s *shapes) value(v any, fd protoreflect.FieldDescriptor, at string) {
 	case kind == protoreflect.StringKind && !text:
 		s.wrong(at, "must be a string")
 	case kind == protoreflect.BytesKind && (!text || !isBase64(words)):
-		s.wrong(at, "must be bytes in base64")
+		s.wrong(at, "must be a base64 string")
 	case kind == protoreflect.BoolKind && !truth:
 		s.wrong(at, "must be true or false")
 	case kind == protoreflect.EnumKind && text && fd.Enum().Values().ByName(protoreflect.Name(words)) == nil:

@@ -163,7 +163,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 		return none
 	}
 	if s.message.GetContextId() != "" {
-		return Invalid(Violation{Field: "message.contextId", Description: "is that of somebody else's task; leave it out"})
+		return Invalid(Violation{Field: "message.contextId", Description: "belongs to a task of another caller; omit it"})
 	}
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, er
 	if err != nil {
 		if tenant == "" {
 			return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound,
-				"there is no default agent; ask for /{agent}/.well-known/agent-card.json")
+				"there is no default agent; use /{agent}/.well-known/agent-card.json")
 		}
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 	}
 	if routes(info) {
 		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
-			Uri: RoutingURI, Description: "Hands over to agents of the caller's, as a member of a swarm.",
+			Uri: RoutingURI, Description: "Hands over to agents that the caller names, as a member of a swarm.",
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.c.Security)) {

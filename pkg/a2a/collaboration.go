@@ -57,7 +57,7 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	var c checker
 	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
 	if s.Message.GetTaskId() != "" {
-		c.Add("message.taskId", "is that of a task; a collaboration is a new one: leave it out")
+		c.Add("message.taskId", "names an existing task; omit it, because a collaboration creates a new task")
 	}
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
 		return nil, err
 	}
 	if f.Scope() != "" {
-		return nil, UnsupportedOperation("%q is a part of task %q; only that can be paused, resumed or stopped", clip(id), f.Root())
+		return nil, UnsupportedOperation("%q is a delegation within task %q; only the task as a whole can be paused, resumed or stopped", clip(id), f.Root())
 	}
 	return f, nil
 }

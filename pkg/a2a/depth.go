@@ -40,5 +40,5 @@ func CheckDepth(ev *teamv1.Event) error {
 	if !deep {
 		return nil
 	}
-	return agent.Errorf(agent.CodeInternal, ReasonInvalidAgentResponse, "what agent %q answered %s", clip(ev.GetAgent()), nesting.Text)
+	return agent.Errorf(agent.CodeInternal, ReasonInvalidAgentResponse, "the response of agent %q %s", clip(ev.GetAgent()), nesting.Text)
 }

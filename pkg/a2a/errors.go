@@ -128,7 +128,7 @@ func VersionNotSupported(version string) *Error {
 func ExtensionSupportRequired(uri string) *Error {
 	return &Error{
 		Reason: ReasonExtensionSupportRequired, Code: agent.CodeFailedPrecondition,
-		Message: fmt.Sprintf("this server wants callers that know the extension %s; name it in A2A-Extensions", uri),
+		Message: fmt.Sprintf("this server requires the extension %s; activate it in A2A-Extensions", uri),
 		Details: map[string]string{"required": uri},
 	}
 }
@@ -183,7 +183,7 @@ func stateName(s a2av1.TaskState) string {
 func mayNot(q *teamv1.Question) error {
 	roles := strings.Join(q.GetRoles(), ", ")
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"the question goes to the roles %s, and the caller has none of them; who has one answers it, by AnswerQuestion of the monitor service", clip(roles)).
+		"the question is addressed to the roles %s, and the caller has none of them; a caller with one of these roles must answer it with AnswerQuestion of the monitor service", clip(roles)).
 		With("roles", clip(roles)).With("question", clip(q.GetQuestion()))
 }
 
@@ -207,5 +207,5 @@ func pushNotFound(task, id string) *Error {
 // tooManyPushes returns the error for one push configuration more than permitted.
 func tooManyPushes(most int, of string) error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"%s has %d push configurations, as many as there may be; delete one, or replace it by its id", of, most).With("max_push_configs", strconv.Itoa(most))
+		"%s has %d push configurations, the maximum; delete one, or replace one by sending its id", of, most).With("max_push_configs", strconv.Itoa(most))
 }

@@ -39,7 +39,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	}
 	all := h.cards.extended(id)
 	if len(all) == 0 {
-		return nil, UnsupportedOperation("agent %q has no extended card; its public card says all there is", id)
+		return nil, UnsupportedOperation("agent %q has no extended card; use its public card", id)
 	}
 	i := slices.IndexFunc(all, func(e ExtendedCard) bool { return e.isFor(who) })
 	if i < 0 {
@@ -74,7 +74,7 @@ func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
 func ExtendedCardNotConfigured(id string) error {
 	return &Error{
 		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
-		Message: "agent \"" + id + "\" has no extended card for this caller; its public card says what there is, or add the caller to for: of its extended_card",
+		Message: "agent \"" + id + "\" has no extended card for this caller; use its public card, or add the caller to for: of its extended_card",
 	}
 }
 

@@ -163,7 +163,7 @@ func NewHandler(c Config) *Handler {
 func caller(ctx context.Context) (Caller, error) {
 	c, ok := CallerOf(ctx)
 	if !ok {
-		return c, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "who calls is not known")
+		return c, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
 	}
 	return c, nil
 }
@@ -178,7 +178,7 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	if id == "" {
 		ids := h.c.Agents.IDs()
 		if len(ids) != 1 {
-			return "", nil, Invalid(Violation{Field: "tenant", Description: "must name an agent or team, since there is no default; known are " + strings.Join(ids, ", ")})
+			return "", nil, Invalid(Violation{Field: "tenant", Description: "is required, because there is no default agent; known agents and teams: " + strings.Join(ids, ", ")})
 		}
 		id = ids[0]
 	}
@@ -209,12 +209,12 @@ func storeError(id string, err error) error {
 		return TaskNotFound(id)
 	case errors.Is(err, ErrReused):
 		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonMessageIDReused,
-			"message.messageId was used before with other content; use a new id for a new message")
+			"message.messageId was already used with different content; use a new id")
 	case errors.Is(err, ErrTerminal):
 		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
 	case errors.Is(err, ErrBusy):
 		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
-			Message: "as many collaborations of the team are under way as may be at once; wait for the end of one, or stop one"}
+			Message: "the team has reached its maximum of concurrent collaborations; wait for one to end, or stop one"}
 	case errors.Is(err, ErrDeleted):
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
 	case errors.Is(err, ErrPushTask):
@@ -222,16 +222,16 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrPushOwner):
 		return tooManyPushes(MaxPushOwner, "the caller")
 	case errors.Is(err, ErrPageToken):
-		return Invalid(Violation{Field: "pageToken", Description: "is not a token of this list; begin again without one"})
+		return Invalid(Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
 	case errors.Is(err, ErrDataLoss):
-		text := "a record that is needed for the answer is damaged; tasks that are not can be asked for by their ids. Restore a backup; the log of the server says what is damaged"
+		text := "stored data needed for the response is damaged; undamaged tasks can still be read by their ids. Restore a backup; the server log names the damaged data"
 		if id != "" {
-			text = fmt.Sprintf("what is on record of task %q is damaged; other tasks are not: restore a backup, or do without it", id)
+			text = fmt.Sprintf("the stored data of task %q is damaged; other tasks are not affected. Restore a backup to recover the task", id)
 		}
 		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err, Message: text}
 	case errors.Is(err, ErrStorage):
 		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
-			Message: "the store is not available, and nothing was recorded; try again, with the same message id. Where that does not help, the log of the server says what to do", RetryAfter: time.Second, Err: err}
+			Message: "the store is unavailable, and nothing was recorded; retry with the same message id. If the error persists, see the server log", RetryAfter: time.Second, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

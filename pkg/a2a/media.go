@@ -31,7 +31,7 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 		if media := mediaType(p); len(info.GetInputModes()) > 0 && !fits(media, info.GetInputModes()) {
 			faults = append(faults, Violation{
 				Field:       "message.parts[" + strconv.Itoa(i) + "].mediaType",
-				Description: fmt.Sprintf("is %s; the agent takes %s", clip(media), strings.Join(info.GetInputModes(), ", ")),
+				Description: fmt.Sprintf("is %s; the agent accepts %s", clip(media), strings.Join(info.GetInputModes(), ", ")),
 			})
 		}
 	}
@@ -40,7 +40,7 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 		return slices.ContainsFunc(out, func(mode string) bool { return fits(mode, []string{wanted}) || fits(wanted, []string{mode}) })
 	}
 	if len(accepted) > 0 && !slices.ContainsFunc(accepted, answers) {
-		faults = append(faults, Violation{Field: "configuration.acceptedOutputModes", Description: "has nothing that the agent answers with; it answers with " + strings.Join(out, ", ")})
+		faults = append(faults, Violation{Field: "configuration.acceptedOutputModes", Description: "contains no media type that the agent produces; it produces " + strings.Join(out, ", ")})
 	}
 	if len(faults) == 0 {
 		return nil

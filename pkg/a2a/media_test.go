@@ -31,13 +31,13 @@ func TestMedia_A_04(t *testing.T) {
 		{name: "everything", takes: []string{"*/*"}, parts: []*a2av1.Part{text, raw("")}},
 		{
 			name: "what it does not take", takes: []string{"text/plain", "image/*"}, parts: []*a2av1.Part{text, raw("imageX/png"), data},
-			field: "message.parts[1].mediaType", says: "is imagex/png; the agent takes text/plain, image/*", also: "message.parts[2].mediaType is application/json",
+			field: "message.parts[1].mediaType", says: "is imagex/png; the agent accepts text/plain, image/*", also: "message.parts[2].mediaType is application/json",
 		},
 		{name: "a file of no type", takes: []string{"text/plain"}, parts: []*a2av1.Part{raw("")}, field: "message.parts[0].mediaType", says: "is application/octet-stream"},
 		{name: "one of the answers that are wanted", parts: []*a2av1.Part{text}, wants: []string{"image/png", "text/*"}},
 		{name: "the default answers", parts: []*a2av1.Part{text}, wants: []string{"application/json"}},
 		{name: "answers of a group", answers: []string{"image/*"}, parts: []*a2av1.Part{text}, wants: []string{"image/png"}},
-		{name: "an answer that nobody gives", parts: []*a2av1.Part{text}, wants: []string{"image/png"}, field: "configuration.acceptedOutputModes", says: "it answers with text/plain, application/json"},
+		{name: "an answer that nobody gives", parts: []*a2av1.Part{text}, wants: []string{"image/png"}, field: "configuration.acceptedOutputModes", says: "it produces text/plain, application/json"},
 	}
 	for _, c := range cases {
 		t.Run("A-04 "+c.name, func(t *testing.T) {

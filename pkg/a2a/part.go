@@ -41,7 +41,7 @@ func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Pa
 			}
 		}
 	}
-	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; read the task again"}
+	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; get the task again"}
 }
 
 // MetadataPart returns a value of metadata as a data part, so that it can be downloaded from a

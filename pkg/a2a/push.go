@@ -87,9 +87,9 @@ func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 		switch {
 		case *at != Masked:
 		case was == "":
-			c.Add(field+name, "is %s, which stands for a secret that is set, and none is; send the secret, or leave it out", Masked)
+			c.Add(field+name, "is %s, the placeholder of a stored secret, but no secret is stored; send the secret, or omit the field", Masked)
 		case !same:
-			c.Add(field+name, "is %s, which stands for a secret of another scheme, host or port; send the secret, or leave it out", Masked)
+			c.Add(field+name, "is %s, the placeholder of a secret stored for another scheme, host or port; send the secret, or omit the field", Masked)
 		default:
 			*at = was
 		}
@@ -159,7 +159,7 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	size := c.pageSize("pageSize", req.GetPageSize())
 	after, ok := openPushToken(req.GetPageToken())
 	if !ok {
-		c.Add("pageToken", "is not a token of this list; begin again without one")
+		c.Add("pageToken", "is not a page token of this list; omit it to start with the first page")
 	}
 	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
 	if err != nil {

@@ -46,7 +46,7 @@ func TestA_23_WhichQuestion(t *testing.T) {
 	f := project.New("root", "")
 	f.Apply(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q1"}}})
 	f.Apply(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{Question: "q2"}}})
-	for named, want := range map[string]string{"": "is needed, since several questions are open", "q3": "names no open question"} {
+	for named, want := range map[string]string{"": "is required, because several questions are open", "q3": "is not an open question"} {
 		if _, err := question(f, named); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", named, err, want)
 		}

@@ -204,7 +204,7 @@ func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error
 }
 
 // goesOn is the text for waitError if the task continues after the wait.
-const goesOn = "goes on"
+const goesOn = "is still running"
 
 // waitError returns the error of a wait that ended before the task. If the deadline of the call
 // has passed, it is WAIT_TIMEOUT, and becomes says what happens to the task; other errors are

@@ -116,7 +116,7 @@ func (s *seats) sit(owner string) (*seat, error) {
 	if st.take(Key{Owner: owner}, most) {
 		return st, nil
 	}
-	return nil, tooMany("you have %d open streams, as many as there may be; close one, or get your tasks instead", most)
+	return nil, tooMany("you have %d open streams, the maximum; close one, or poll your tasks instead", most)
 }
 
 // at also counts the stream for the root task of k.
@@ -126,7 +126,7 @@ func (s *seat) at(k Key) error {
 	if s.take(k, most) {
 		return nil
 	}
-	return tooMany("the task has %d open streams, as many as there may be; close one, or get the task instead", most).With("task_id", k.ID)
+	return tooMany("the task has %d open streams, the maximum; close one, or poll the task instead", most).With("task_id", k.ID)
 }
 
 // atTeam also counts the stream for a team.
@@ -135,7 +135,7 @@ func (s *seat) atTeam(owner, team string) error {
 	if s.take(Key{owner, "team/" + team}, most) { // not the id of any task
 		return nil
 	}
-	return tooMany("the team has %d open streams of yours, as many as there may be; close one", most).With("team_id", team)
+	return tooMany("you have %d open streams of the team, the maximum; close one", most).With("team_id", team)
 }
 
 // tooMany returns the error for too many streams. format is formatted with most.

@@ -140,7 +140,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	}
 	if n > maxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"the message has %d bytes; at most %d are taken", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
+			"the message has %d bytes; at most %d are allowed", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
 	}
 	if s.message.GetTaskId() != "" {
 		return h.followUp(ctx, who, s)
@@ -244,7 +244,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, TaskNotFound(id)
 	}
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
-		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; leave it out, or send " + f.ContextID()})
+		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; omit it, or send " + f.ContextID()})
 	}
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return sent{}, err
@@ -272,7 +272,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	} else if err != nil {
 		return sent{}, err
 	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
-		return sent{}, UnsupportedOperation("task %q is at work, and this server takes no messages meanwhile; wait until it asks for something or has ended", id)
+		return sent{}, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", id)
 	}
 	n, err := h.leave(ctx, f, who, s, in, digest, again)
 	h.c.Wake(root) // also after an error: the input may have been recorded
@@ -300,13 +300,13 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	q, err := question(f, s.question)
 	switch {
 	case s.answer && len(f.Questions()) == 0:
-		return nil, UnsupportedOperation("task %q asks nothing; what its agent shall know besides is a message", f.ID())
+		return nil, UnsupportedOperation("task %q has no open question; send the text as a message instead", f.ID())
 	case err != nil:
 		return nil, err
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
 		return nil, mayNot(q)
 	case q != nil && !chosen(q, s.message):
-		return nil, Invalid(Violation{Field: "message.parts", Description: "is no answer to the question; send one of " + strings.Join(options(q), ", ")})
+		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
 		in.Kind = &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}}
@@ -351,9 +351,9 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 	for i, q := range f.Questions() {
 		ids[i] = q.GetQuestion() + " (" + q.GetPath() + ": " + agent.Text(q.GetMessage()) + ")"
 	}
-	problem := "is needed, since several questions are open: "
+	problem := "is required, because several questions are open: "
 	if len(fit) == 0 {
-		problem = "names no open question; open are: "
+		problem = "is not an open question; open questions: "
 	}
 	return nil, Invalid(Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
 }

@@ -67,7 +67,7 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 // processed returns the response of Process for a run that has ended or waits for input.
 func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 	if !f.Terminal() && len(f.Questions()) == 0 {
-		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits").With("task_id", f.ID())
+		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits for input").With("task_id", f.ID())
 	}
 	if !f.Terminal() {
 		q := f.Questions()[0]
@@ -93,15 +93,15 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	c.id("key", req.GetKey())
 	c.id("taskId", req.GetTaskId())
 	if len(req.GetRecorded()) > 0 || req.GetScope() != "" {
-		c.Add("recorded", "and scope are set by the server alone; leave both out")
+		c.Add("recorded", "and scope are set by the server; omit both")
 	}
 	c.unsupported("state", len(req.GetState()))
 	c.shown(req)
 	if id := req.GetMessage().GetContextId(); id != "" && req.GetContextId() != "" && id != req.GetContextId() {
-		c.Add("contextId", "is not the context of the message; leave one of them out")
+		c.Add("contextId", "does not match the context of the message; omit one of them")
 	}
 	if id := req.GetMessage().GetTaskId(); id != "" && req.GetTaskId() != "" && id != req.GetTaskId() {
-		c.Add("taskId", "is not the task of the message; leave one of them out")
+		c.Add("taskId", "does not match the task of the message; omit one of them")
 	}
 	if err := c.Err(); err != nil {
 		return sent{}, err

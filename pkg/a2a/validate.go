@@ -48,7 +48,7 @@ func (c *checker) pageSize(field string, size int32) int {
 
 // pageFault adds the violation for an invalid page size.
 func (c *checker) pageFault(field string, size int32) {
-	c.Add(field, "is %d; it must be 1 to %d, or left out for %d", size, maxPage, defaultPage)
+	c.Add(field, "is %d; it must be 1 to %d; omit it for the default, %d", size, maxPage, defaultPage)
 }
 
 // idPattern matches ids that clients may send.
@@ -60,7 +60,7 @@ type checker struct{ Faults }
 // id checks an optional id.
 func (c *checker) id(field, id string) {
 	if id != "" && !idPattern.MatchString(id) {
-		c.Add(field, "must have 1 to 128 of the characters A-Z a-z 0-9 . _ ~ -")
+		c.Add(field, "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ -")
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *checker) task(tenant, id string) {
 // count checks the number of entries of a list.
 func (c *checker) count(field string, values []string) {
 	if len(values) > maxList {
-		c.Add(field, "has %d entries; at most %d are taken", len(values), maxList)
+		c.Add(field, "has %d entries; at most %d are allowed", len(values), maxList)
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *checker) list(field string, values []string) {
 	c.count(field, values)
 	for i, v := range values {
 		if len(v) > maxEntry {
-			c.Add(field+"["+strconv.Itoa(i)+"]", "has %d bytes; at most %d are taken", len(v), maxEntry)
+			c.Add(field+"["+strconv.Itoa(i)+"]", "has %d bytes; at most %d are allowed", len(v), maxEntry)
 		}
 	}
 }
@@ -105,10 +105,10 @@ const (
 // shown checks the history and the transfer targets of a request.
 func (c *checker) shown(req *teamv1.ProcessRequest) {
 	if n := len(req.GetHistory()); n > maxShown {
-		c.Add("history", "has %d messages; at most %d are taken", n, maxShown)
+		c.Add("history", "has %d messages; at most %d are allowed", n, maxShown)
 	}
 	if n := len(req.GetTransfers()); n > maxTransfers {
-		c.Add("transfers", "has %d entries; at most %d are taken", n, maxTransfers)
+		c.Add("transfers", "has %d entries; at most %d are allowed", n, maxTransfers)
 		return
 	}
 	for i, t := range req.GetTransfers() {
@@ -120,14 +120,14 @@ func (c *checker) shown(req *teamv1.ProcessRequest) {
 // than 0.
 func (c *checker) unsupported(field string, n int) {
 	if n > 0 {
-		c.Add(field, "is not supported yet; leave it out")
+		c.Add(field, "is not supported yet; omit it")
 	}
 }
 
 // historyLength checks an optional history length.
 func (c *checker) historyLength(field string, n *int32) {
 	if n != nil && *n < 0 {
-		c.Add(field, "is %d; it must be 0 or more, or left out", *n)
+		c.Add(field, "is %d; it must be 0 or more, or omitted", *n)
 	}
 }
 
@@ -171,7 +171,7 @@ func (c *checker) parts(parts []*a2av1.Part) {
 	case len(parts) == 0:
 		c.Add("message.parts", "is required; send at least one part, such as {\"text\": \"…\"}")
 	case len(parts) > maxParts:
-		c.Add("message.parts", "has %d entries; at most %d are taken", len(parts), maxParts)
+		c.Add("message.parts", "has %d entries; at most %d are allowed", len(parts), maxParts)
 	}
 	empty := true
 	for i, p := range parts {
@@ -198,13 +198,13 @@ func (c *checker) parts(parts []*a2av1.Part) {
 // metadata checks the size of metadata, and that a TeamRun in it is valid.
 func (c *checker) metadata(field string, s *structpb.Struct) {
 	if len(s.GetFields()) > maxKeys {
-		c.Add(field, "has %d keys; at most %d are taken", len(s.GetFields()), maxKeys)
+		c.Add(field, "has %d keys; at most %d are allowed", len(s.GetFields()), maxKeys)
 	}
 	if n := proto.Size(s); n > maxMetadata {
-		c.Add(field, "has %d bytes; at most %d are taken", n, maxMetadata)
+		c.Add(field, "has %d bytes; at most %d are allowed", n, maxMetadata)
 	}
 	if _, ours := s.GetFields()[TeamRunURI]; ours && RunOf(s) == nil {
-		c.Add(field+`["`+TeamRunURI+`"]`, "is no TeamRun of this extension")
+		c.Add(field+`["`+TeamRunURI+`"]`, "is not a valid TeamRun of this extension")
 	}
 }
 

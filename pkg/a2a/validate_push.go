@@ -31,9 +31,9 @@ func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
 	if a := p.GetAuthentication(); a != nil {
 		switch {
 		case a.GetScheme() == "":
-			c.Add(prefix+"authentication.scheme", "is required, such as Bearer; leave authentication out to send none")
+			c.Add(prefix+"authentication.scheme", "is required, for example Bearer; omit authentication to send no credentials")
 		case !schemePattern.MatchString(a.GetScheme()):
-			c.Add(prefix+"authentication.scheme", "is no scheme of HTTP, such as Bearer or Basic")
+			c.Add(prefix+"authentication.scheme", "is not an HTTP authentication scheme such as Bearer or Basic")
 		}
 		c.secret(prefix+"authentication.credentials", a.GetCredentials())
 	}
@@ -46,22 +46,22 @@ func (c *checker) receiver(field, raw string) {
 		return
 	}
 	if len(raw) > maxPushURL {
-		c.Add(field, "has %d bytes; at most %d are taken", len(raw), maxPushURL)
+		c.Add(field, "has %d bytes; at most %d are allowed", len(raw), maxPushURL)
 		return
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		c.Add(field, "is no URL; send an address such as https://example.com/hook")
+		c.Add(field, "is not a valid URL; send an address such as https://example.com/hook")
 	case u.Scheme != "http" && u.Scheme != "https":
 		c.Add(field, "must begin with https:// or http://")
 	case u.Hostname() == "":
-		c.Add(field, "names no host; send an address such as https://example.com/hook")
+		c.Add(field, "has no host; send an address such as https://example.com/hook")
 	case u.User != nil:
-		c.Add(field, "holds a user or a password; send them as authentication")
+		c.Add(field, "contains a user or password; send them in authentication")
 	case u.Port() != "":
 		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
-			c.Add(field, "has a port that is none; it must be 1 to 65535")
+			c.Add(field, "has an invalid port; it must be 1 to 65535")
 		}
 	}
 }
@@ -71,9 +71,9 @@ func (c *checker) secret(field, s string) {
 	switch {
 	case s == "":
 	case len(s) > maxPushSecret:
-		c.Add(field, "has %d bytes; at most %d are taken", len(s), maxPushSecret)
+		c.Add(field, "has %d bytes; at most %d are allowed", len(s), maxPushSecret)
 	case !secretPattern.MatchString(s):
-		c.Add(field, "holds what cannot be sent in a header; use printable ASCII characters, without spaces around")
+		c.Add(field, "contains characters that cannot be sent in a header; use printable ASCII without leading or trailing spaces")
 	}
 }
 
@@ -81,10 +81,10 @@ func (c *checker) secret(field, s string) {
 func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNotificationConfig) {
 	c.push(inlineField, p)
 	if id := p.GetTaskId(); id != "" && id != req.GetMessage().GetTaskId() {
-		c.Add(inlineField+"taskId", "must be left out: it is the task of the message")
+		c.Add(inlineField+"taskId", "must be omitted or match the task of the message")
 	}
 	if t := p.GetTenant(); t != "" && t != req.GetTenant() {
-		c.Add(inlineField+"tenant", "must be left out: it is the tenant of the request")
+		c.Add(inlineField+"tenant", "must be omitted or match the tenant of the request")
 	}
 }
 

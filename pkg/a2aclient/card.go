@@ -71,11 +71,11 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 
 func noCard(target, why string) error {
 	answer := &AnswerError{Problem: why}
-	return &kindError{text: wire.WithoutUser(target) + " is no A2A card: " + why, kind: ErrNoCard, cause: answer}
+	return &kindError{text: wire.WithoutUser(target) + " is not an A2A card: " + why, kind: ErrNoCard, cause: answer}
 }
 
 func untrusted(what string, err error) error {
-	return &kindError{text: what + " is not to be trusted: " + err.Error(), kind: ErrUntrusted, cause: err}
+	return &kindError{text: what + " is not trusted: " + err.Error(), kind: ErrUntrusted, cause: err}
 }
 
 // cardJSON returns the JSON of the card at a URL or below it.

@@ -53,9 +53,9 @@ func (e *InterfaceError) Error() string {
 		switch r.Why {
 		case Elsewhere:
 			offer += " at " + wire.WithoutUser(r.Interface.GetUrl()) + " (must not see the token or headers)"
-			hint = "; token and headers go to the host that is named: call the agent by the one on its card, if you trust that"
+			hint = "; the token and headers are sent only to the host of the given URL; to use the host of the card, give its URL, if you trust it"
 		case BadAddress:
-			offer += fmt.Sprintf(" at %q, which is no address", wire.WithoutUser(r.Interface.GetUrl()))
+			offer += fmt.Sprintf(" at %q, which is not a valid address", wire.WithoutUser(r.Interface.GetUrl()))
 		case UnknownVersion, UnknownBinding, OtherBinding:
 		}
 		offered = append(offered, offer)
@@ -98,7 +98,7 @@ func Choose(card *a2av1.AgentCard, address string, cfg Config) (*a2av1.AgentInte
 func parseCardURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, noAddress(address, "that of the card")
+		return nil, noAddress(address, "the URL of the card")
 	}
 	return u, nil
 }

@@ -60,7 +60,7 @@ func TestA_21_SecretsGoWhereTheyWereNamed(t *testing.T) {
 	}{
 		"the named place is taken": {cfg: Config{Token: "secret"}, here: true},
 		"another port":             {cfg: Config{Token: "secret"}, fault: "card read, but it offers only HTTP+JSON 1.0 at " + other.URL + " (must not see the token or headers); wanted"},
-		"another port, headers":    {cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}}, fault: "; token and headers go to the host that is named: call the agent by the one on its card"},
+		"another port, headers":    {cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}}, fault: "; the token and headers are sent only to the host of the given URL; to use the host of the card"},
 		"no secrets":               {},
 	} {
 		t.Run(name, func(t *testing.T) {

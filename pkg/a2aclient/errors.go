@@ -16,13 +16,13 @@ import (
 // Kinds of errors, for errors.Is.
 var (
 	// ErrAddress is the kind of error for an invalid address.
-	ErrAddress = errors.New("no address")
+	ErrAddress = errors.New("invalid address")
 	// ErrUnreachable is the kind of a *TransportError of a call that received no answer. The
 	// server may have received the request.
 	ErrUnreachable = errors.New("cannot reach the server")
 	// ErrBroken is the kind of a *TransportError of a call that received a part of the
 	// answer.
-	ErrBroken = errors.New("the connection broke")
+	ErrBroken = errors.New("the connection was lost")
 	// ErrTooLarge is the kind of an *AnswerError for an answer larger than MaxAnswer or
 	// MaxCard.
 	ErrTooLarge = errors.New("the answer is too large")
@@ -33,7 +33,7 @@ var (
 	ErrNoCard = errors.New("no card")
 	// ErrUntrusted is the kind of error for a card that Config.Verifier rejects. It wraps
 	// the error of the Verifier.
-	ErrUntrusted = errors.New("the card is not to be trusted")
+	ErrUntrusted = errors.New("the card is not trusted")
 )
 
 // Errors of A2A, for errors.Is with a *ServerError.
@@ -141,13 +141,13 @@ type TransportError struct {
 func (e *TransportError) Error() string {
 	why := wire.WhyUnreachable(e.Err)
 	if e.Broken {
-		return "the connection to " + wire.WithoutUser(e.Address) + " broke: " + why
+		return "the connection to " + wire.WithoutUser(e.Address) + " was lost: " + why
 	}
 	switch {
 	case why == wire.NotHTTP, why == wire.Closed && strings.HasPrefix(e.Address, "http://"):
-		why += "; a server that speaks gRPC is called as grpc://HOST:PORT/TENANT"
+		why += "; to call a gRPC server, use grpc://HOST:PORT/TENANT"
 	case why == wire.NotGRPC:
-		why += "; a card is read from http://HOST:PORT"
+		why += "; to read a card, use http://HOST:PORT"
 	}
 	return "cannot reach " + wire.WithoutUser(e.Address) + ": " + why
 }
@@ -208,5 +208,5 @@ func (e *kindError) Unwrap() []error {
 
 // noAddress returns the error for an invalid address; expected is the form of a valid one.
 func noAddress(target, expected string) error {
-	return &kindError{text: fmt.Sprintf("%q is no address; expected %s", wire.WithoutUser(target), expected), kind: ErrAddress}
+	return &kindError{text: fmt.Sprintf("%q is not a valid address; expected %s", wire.WithoutUser(target), expected), kind: ErrAddress}
 }

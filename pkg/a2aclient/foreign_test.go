@@ -74,7 +74,7 @@ func TestA_12_ErrorsOfOtherServers(t *testing.T) {
 		{"a page of a proxy, JSON-RPC 0.3", "text/html", "<html>", 403,
 			func(url string) transport { return newJSONRPC03(web(), url) }, "PERMISSION_DENIED: Forbidden"},
 		{"no stream", "application/json", `{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}`, 200,
-			func(url string) transport { return newREST(web(), url) }, "the server answered application/json, no stream of events"},
+			func(url string) transport { return newREST(web(), url) }, "the server answered application/json, not an event stream"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			via := tt.over(foreign(t, tt.code, tt.media, tt.body, nil))
@@ -124,7 +124,7 @@ func TestA_12_DeletedInAnyWords(t *testing.T) {
 	}
 	via := newJSONRPC(newWeb(Config{}, V1), foreign(t, 200, "application/json", `{"jsonrpc":"2.0","id":1}`, nil))
 	defer func() { _ = via.close() }()
-	if _, err := via.task(t.Context(), &a2av1.GetTaskRequest{}); err == nil || err.Error() != "the answer holds neither a result nor an error" {
+	if _, err := via.task(t.Context(), &a2av1.GetTaskRequest{}); err == nil || err.Error() != "the response contains neither a result nor an error" {
 		t.Errorf("a task: %v", err)
 	}
 }
@@ -204,7 +204,7 @@ func TestA_10_UntrustedCardIsNotCalled(t *testing.T) {
 	s := cardServer(t, card, &calls)
 	card.SupportedInterfaces[0].Url = s.URL
 	_, err := Open(t.Context(), s.URL, Config{Verifier: unsigned{}})
-	if want := "the card of " + s.URL + " is not to be trusted: the card is not signed"; err == nil || err.Error() != want {
+	if want := "the card of " + s.URL + " is not trusted: the card is not signed"; err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
 	if len(calls) != 1 {
@@ -219,7 +219,7 @@ func TestA_21_RedirectsAreTold(t *testing.T) {
 	s := httptest.NewServer(http.RedirectHandler(to.URL+"/agent", http.StatusPermanentRedirect))
 	defer s.Close()
 	_, err := Open(t.Context(), s.URL, Config{Token: "secret"})
-	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent; call that"; err == nil || err.Error() != want {
+	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent; use that address"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 	if len(calls) != 0 {

@@ -75,7 +75,7 @@ func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage
 	case err != nil, env.JSONRPC != "2.0" && !r.cfg.Lenient:
 		return nil, badAnswer("the answer is not a JSON-RPC 2.0 response")
 	case !bytes.Equal(env.ID, id) && !r.cfg.Lenient:
-		return nil, badAnswer("the answer is to another request: its id is %.100s, not %s", cmp.Or(string(env.ID), "missing"), id)
+		return nil, badAnswer("the response is for another request: its id is %.100s, not %s", cmp.Or(string(env.ID), "missing"), id)
 	}
 	return env.Result, nil
 }
@@ -128,7 +128,7 @@ func invoke[M proto.Message](ctx context.Context, j *jsonrpc, method string, in 
 		return out, err
 	}
 	if len(result) == 0 {
-		return out, badAnswer("the answer holds neither a result nor an error")
+		return out, badAnswer("the response contains neither a result nor an error")
 	}
 	return out, decode(result, out)
 }

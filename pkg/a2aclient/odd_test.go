@@ -22,9 +22,9 @@ const goodTask = `{"id":"t1","contextId":"c","status":{"state":"TASK_STATE_COMPL
 func TestA_12_ResponsesOfJSONRPC(t *testing.T) {
 	for name, tt := range map[string]struct{ envelope, want string }{
 		"good":            {`{"jsonrpc":"2.0","id":1,"result":TASK}`, ""},
-		"another id":      {`{"jsonrpc":"2.0","id":"zzz","result":TASK}`, `the answer is to another request: its id is "zzz", not 1`},
-		"an id of null":   {`{"jsonrpc":"2.0","id":null,"result":TASK}`, "the answer is to another request: its id is null, not 1"},
-		"no id":           {`{"jsonrpc":"2.0","result":TASK}`, "the answer is to another request: its id is missing, not 1"},
+		"another id":      {`{"jsonrpc":"2.0","id":"zzz","result":TASK}`, `the response is for another request: its id is "zzz", not 1`},
+		"an id of null":   {`{"jsonrpc":"2.0","id":null,"result":TASK}`, "the response is for another request: its id is null, not 1"},
+		"no id":           {`{"jsonrpc":"2.0","result":TASK}`, "the response is for another request: its id is missing, not 1"},
 		"another version": {`{"jsonrpc":"1.0","id":1,"result":TASK}`, "the answer is not a JSON-RPC 2.0 response"},
 		"no version":      {`{"id":1,"result":TASK}`, "the answer is not a JSON-RPC 2.0 response"},
 		"a list":          {`[{"jsonrpc":"2.0","id":1,"result":TASK}]`, "the answer is not a JSON-RPC 2.0 response"},
@@ -65,9 +65,9 @@ func restClient(t *testing.T, media, body string) *Client {
 func TestA_04_AnswersToWhatWasAsked(t *testing.T) {
 	for body, want := range map[string]string{
 		goodTask:      "",
-		`{}`:          "the server was asked for task t1, and answers with none",
-		`{"id":"zz"}`: "the server was asked for task t1, and answers with zz",
-		`{"id":"t1"}`: "the server does not say how task t1 stands",
+		`{}`:          "the server was asked for task t1, but returned none",
+		`{"id":"zz"}`: "the server was asked for task t1, but returned zz",
+		`{"id":"t1"}`: "the response has no status for task t1",
 		`<html>`:      "the answer is not JSON, at byte 1",
 		``:            "the answer is not JSON: it ends early, after 0 bytes",
 		`{"id":7}`:    "the answer cannot be read: id must be a string",
@@ -81,13 +81,13 @@ func TestA_04_AnswersToWhatWasAsked(t *testing.T) {
 		}
 	}
 	c := restClient(t, "application/json", `{}`)
-	if _, err := c.SendMessage(t.Context(), &a2av1.SendMessageRequest{}); text(err) != "the answer holds neither a message nor a task" {
+	if _, err := c.SendMessage(t.Context(), &a2av1.SendMessageRequest{}); text(err) != "the response contains neither a message nor a task" {
 		t.Errorf("send: %v", err)
 	}
-	if _, err := c.GetTaskPushNotificationConfig(t.Context(), &a2av1.GetTaskPushNotificationConfigRequest{TaskId: "t1", Id: "p"}); text(err) != "the answer holds no webhook" {
+	if _, err := c.GetTaskPushNotificationConfig(t.Context(), &a2av1.GetTaskPushNotificationConfigRequest{TaskId: "t1", Id: "p"}); text(err) != "the response contains no push configuration" {
 		t.Errorf("push get: %v", err)
 	}
-	if _, err := c.CreateTaskPushNotificationConfig(t.Context(), &a2av1.TaskPushNotificationConfig{TaskId: "t1"}); text(err) != "the answer holds no webhook" {
+	if _, err := c.CreateTaskPushNotificationConfig(t.Context(), &a2av1.TaskPushNotificationConfig{TaskId: "t1"}); text(err) != "the response contains no push configuration" {
 		t.Errorf("push set: %v", err)
 	}
 }
@@ -95,9 +95,9 @@ func TestA_04_AnswersToWhatWasAsked(t *testing.T) {
 func TestA_07_EventsOfAnotherTask(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"task":` + goodTask + `}`:                             "no error",
-		`{"task":{"id":"zz"}}`:                                  "the server was asked for task t1, and answers with zz",
-		`{"statusUpdate":{"taskId":"zz"}}`:                      "the server was asked for task t1, and answers with zz",
-		`{"artifactUpdate":{"artifact":{"artifactId":"a"}}}`:    "the server was asked for task t1, and answers with none",
+		`{"task":{"id":"zz"}}`:                                  "the server was asked for task t1, but returned zz",
+		`{"statusUpdate":{"taskId":"zz"}}`:                      "the server was asked for task t1, but returned zz",
+		`{"artifactUpdate":{"artifact":{"artifactId":"a"}}}`:    "the server was asked for task t1, but returned none",
 		`{"message":{"messageId":"m","parts":[{"text":"hi"}]}}`: "no error",
 	} {
 		c := restClient(t, wire.TypeSSE, "data: "+body+"\n\n")
@@ -110,7 +110,7 @@ func TestA_07_EventsOfAnotherTask(t *testing.T) {
 func TestA_20_NoStreamAtAll(t *testing.T) {
 	c := &Client{at: &a2av1.AgentInterface{}, via: newREST(newWeb(Config{}, V1), foreign(t, http.StatusNoContent, "", "", nil))}
 	defer func() { _ = c.Close() }()
-	if err := firstError(c.StreamMessage(t.Context(), &a2av1.SendMessageRequest{})); text(err) != "the server answered 204 No Content, no stream of events" {
+	if err := firstError(c.StreamMessage(t.Context(), &a2av1.SendMessageRequest{})); text(err) != "the server answered 204 No Content, not an event stream" {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestA_10_WhatIsNoCard(t *testing.T) {
 		`{}`:     "it has neither a name nor interfaces",
 	} {
 		target := foreign(t, 200, "application/json", body, nil)
-		if _, _, err := ReadCard(t.Context(), target, Config{}); text(err) != target+" is no A2A card: "+want {
+		if _, _, err := ReadCard(t.Context(), target, Config{}); text(err) != target+" is not an A2A card: "+want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestA_10_AddressesThatAreNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = via.task(t.Context(), &a2av1.GetTaskRequest{Id: "t"})
-			if !strings.HasPrefix(text(err), `the card names "`) || !strings.HasSuffix(text(err), `, which is no address`) {
+			if !strings.HasPrefix(text(err), `the card contains "`) || !strings.HasSuffix(text(err), `, which is not a valid address`) {
 				t.Errorf("%s over %s: %v", address, binding, err)
 			}
 			_ = via.close()
@@ -188,7 +188,7 @@ func TestA_21_PortsOfTheOtherProtocol(t *testing.T) {
 	}()
 	for range 300 { // a server of gRPC speaks first, which is seen before the request is sent, or after
 		_, err = Open(t.Context(), "http://"+l.Addr().String(), Config{})
-		wrongProtocol(t, err, "; a server that speaks gRPC is called as grpc://HOST:PORT/TENANT")
+		wrongProtocol(t, err, "; to call a gRPC server, use grpc://HOST:PORT/TENANT")
 	}
 
 	web := strings.TrimPrefix(foreign(t, http.StatusOK, "text/plain", "hi", nil), "http://")
@@ -198,7 +198,7 @@ func TestA_21_PortsOfTheOtherProtocol(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	_, err = c.GetTask(t.Context(), &a2av1.GetTaskRequest{Id: "t"})
-	wrongProtocol(t, err, ": it does not speak gRPC; a card is read from http://HOST:PORT")
+	wrongProtocol(t, err, ": it does not speak gRPC; to read a card, use http://HOST:PORT")
 }
 
 func wrongProtocol(t *testing.T, err error, want string) {

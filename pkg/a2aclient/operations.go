@@ -17,7 +17,7 @@ import (
 func (c *Client) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	resp, err := c.via.send(ctx, addressed(c, req))
 	if err == nil && resp.GetMessage() == nil && resp.GetTask().GetId() == "" {
-		return nil, badAnswer("the answer holds neither a message nor a task")
+		return nil, badAnswer("the response contains neither a message nor a task")
 	}
 	return resp, err
 }
@@ -59,13 +59,13 @@ func (c *Client) askedFor(id string, t *a2av1.Task, err error) (*a2av1.Task, err
 	case t.GetId() != id:
 		return nil, otherTask(id, t.GetId())
 	case t.GetStatus() == nil && !c.cfg.Lenient:
-		return nil, badAnswer("the server does not say how task %s stands", id)
+		return nil, badAnswer("the response has no status for task %s", id)
 	}
 	return t, nil
 }
 
 func otherTask(id, got string) error {
-	return badAnswer("the server was asked for task %s, and answers with %.100s", id, cmp.Or(got, "none"))
+	return badAnswer("the server was asked for task %s, but returned %.100s", id, cmp.Or(got, "none"))
 }
 
 // SubscribeToTask yields a task and then its updates, until the task ends or begins to
@@ -103,7 +103,7 @@ func (c *Client) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av
 // checkWebhook returns the webhook with which a server answered, if it has a URL.
 func checkWebhook(p *a2av1.TaskPushNotificationConfig, err error) (*a2av1.TaskPushNotificationConfig, error) {
 	if err == nil && p.GetUrl() == "" {
-		return nil, badAnswer("the answer holds no webhook")
+		return nil, badAnswer("the response contains no push configuration")
 	}
 	return p, err
 }

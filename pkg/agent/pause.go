@@ -5,15 +5,15 @@ import "time"
 // pause is the part of a Run that prevents steps from beginning while the run is paused or
 // stopped. All fields are guarded by run.mu.
 type pause struct {
-	paused   bool
-	since    time.Time  // start of the current pause; valid while paused is set
-	past     Standstill // the pauses that have ended
-	stopped  bool
-	heldBack bool          // steps that have entered must not take effect either; see HoldBack
-	resumed  int           // number of calls of Resume that ended a pause
-	starting int           // steps between Enter and Entered
-	started  chan struct{} // closed when starting reaches 0; nil if nothing waits for that
-	shut     chan struct{} // closed while no step may begin; created on first use
+	paused        bool
+	since         time.Time // start of the current pause; valid while paused is set
+	past          Pauses    // the pauses that have ended
+	stopped       bool
+	startsBlocked bool          // steps that have entered must not take effect either; see BlockStarts
+	resumed       int           // number of calls of Resume that ended a pause
+	starting      int           // steps between Enter and Entered
+	started       chan struct{} // closed when starting reaches 0; nil if nothing waits for that
+	shut          chan struct{} // closed while no step may begin; created on first use
 }
 
 // Pause prevents all steps of the run, at any depth, from beginning until Resume is called: calls
@@ -22,7 +22,7 @@ type pause struct {
 //
 // Pause does not block. Steps that have called Enter already still begin; begun is closed once
 // they all have called Entered, so that their starts are recorded before anything that the caller
-// records after that. A caller that does not want to wait that long calls HoldBack. If the run is
+// records after that. A caller that does not want to wait that long calls BlockStarts. If the run is
 // paused already, Pause changes nothing.
 //
 // Timeouts created with WithTimeout do not advance until Resume is called; the timeouts of single
@@ -76,22 +76,22 @@ func (r *Run) close(change func(*pause)) <-chan struct{} {
 	return p.started
 }
 
-// HoldBack makes HeldBack return true until the run is resumed, for steps that had called Enter
+// BlockStarts makes StartsBlocked return true until the run is resumed, for steps that had called Enter
 // when the run was paused. Their starts may be recorded after the pause, so they must not take
 // effect. It does nothing if the run is neither paused nor stopped.
-func (r *Run) HoldBack() {
+func (r *Run) BlockStarts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pause.heldBack = r.pause.paused || r.pause.stopped
+	r.pause.startsBlocked = r.pause.paused || r.pause.stopped
 }
 
-// HeldBack reports whether HoldBack is in effect. A step for which Enter returned true calls it
+// StartsBlocked reports whether BlockStarts is in effect. A step for which Enter returned true calls it
 // once its start is durable, right before it takes effect. If the result is true, the step must
 // wait until the run is resumed.
-func (r *Run) HeldBack() bool {
+func (r *Run) StartsBlocked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pause.heldBack
+	return r.pause.startsBlocked
 }
 
 // Resume ends a pause, lets timeouts advance again and wakes all loops. The time at is the
@@ -109,7 +109,7 @@ func (r *Run) Resume(at time.Time) {
 	}
 	r.pause.resumed++
 	if !r.pause.stopped {
-		r.pause.shut, r.pause.heldBack = nil, false
+		r.pause.shut, r.pause.startsBlocked = nil, false
 	}
 	r.pokeAll()
 }
@@ -134,7 +134,7 @@ func (r *Run) PausedSince(n int) bool { return r.Paused() || r.Resumed() != n }
 
 // Enter must be called before the start of a step is recorded. If it returns false, the run is
 // paused or stopped and the step must not begin. If it returns true, the step may begin, and the
-// caller must call Entered once its start is durable or has failed; see also HeldBack.
+// caller must call Entered once its start is durable or has failed; see also StartsBlocked.
 func (r *Run) Enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,9 +157,9 @@ func (r *Run) Entered() {
 	}
 }
 
-// Shutting returns a channel that is closed when the run is paused or stopped. After Resume,
-// callers must call Shutting again for the next pause.
-func (r *Run) Shutting() <-chan struct{} {
+// PauseSignal returns a channel that is closed when the run is paused or stopped. After Resume,
+// callers must call PauseSignal again for the next pause.
+func (r *Run) PauseSignal() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pause.shut == nil {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Standstill is a list of periods in which a clock did not advance. The zero value is empty. It
+// Pauses is a list of periods in which a clock did not advance. The zero value is empty. It
 // is not safe for concurrent use.
-type Standstill struct{ spans []span }
+type Pauses struct{ spans []span }
 
 // span is the time from one point to another.
 type span struct{ from, to time.Time }
 
 // Add adds the period between from and to. It ignores a period that is empty or negative.
-func (s *Standstill) Add(from, to time.Time) {
+func (s *Pauses) Add(from, to time.Time) {
 	if to.After(from) {
 		s.spans = append(s.spans, span{from, to})
 	}
 }
 
-// Stood returns for how long a clock that was started at start has not advanced until now: the
+// PausedFor returns for how long a clock that was started at start has not advanced until now: the
 // periods in s, and the pauses of the run. Time in which periods overlap counts once.
-func (r *Run) Stood(s *Standstill, start, now time.Time) time.Duration {
+func (r *Run) PausedFor(s *Pauses, start, now time.Time) time.Duration {
 	r.mu.Lock()
 	spans := slices.Concat(s.spans, r.pause.past.spans)
 	if r.pause.paused {

@@ -37,8 +37,8 @@ type kind string
 
 const (
 	object kind = "an object"
-	list   kind = "a list"
-	text   kind = "a text"
+	list   kind = "an array"
+	text   kind = "a string"
 	number kind = "a number"
 	truth  kind = "true or false"
 	null   kind = "null"
@@ -67,7 +67,7 @@ func read(data []byte) (*value, error) {
 	v, err := r.value(0)
 	if err == nil {
 		if next := r.next(); next < len(data) {
-			err = &positionError{next, "there is text after the schema", "a file must contain only one schema"}
+			err = &positionError{next, "unexpected text after the schema", "a file must contain only one schema"}
 		}
 	}
 	return v, r.located(err)

@@ -124,7 +124,7 @@ func (k *checker) walk(v *value) {
 		k.refs = append(k.refs, ref)
 	}
 	if id := v.at["$id"]; id != nil && v != k.root {
-		k.fault(id, "remove it; refer to it by #/$defs/NAME", "$id inside of a schema is not supported")
+		k.fault(id, "remove it; refer to it by #/$defs/NAME", "$id within a schema is not supported")
 	}
 }
 
@@ -139,7 +139,7 @@ func (k *checker) keyword(name string, f form, v *value) {
 			return
 		}
 		if f == schemaOrList && !k.old {
-			k.fault(v, "write prefixItems", "items must not be a list in this version of JSON Schema")
+			k.fault(v, "write prefixItems", "items must not be an array in this version of JSON Schema")
 		}
 		if k.is(v, list, name) {
 			k.each(v.items)
@@ -228,7 +228,7 @@ func (k *checker) names(name string, v *value) {
 		return
 	}
 	for _, e := range v.items {
-		k.is(e, text, "a list of names")
+		k.is(e, text, "a name in this array")
 	}
 }
 

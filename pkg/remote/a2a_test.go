@@ -72,10 +72,10 @@ func TestA2AChoosesAnInterface(t *testing.T) {
 		{name: "A-25 only 0.3, over REST", cfg: fakeagent.Config{Old: true, Bindings: []string{"HTTP+JSON"}}},
 		{name: "A-25 only 0.3 where that is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "0.3"},
 		{name: "A-25 only 0.3 where 1.0 is chosen", cfg: fakeagent.Config{Old: true, Bindings: []string{"JSONRPC"}}, version: "1.0",
-			fail: `it offers only protocol 0.3.0 over JSONRPC; this server speaks 1.0 to it.  Set a2a.version: "0.3" if compatibility is wanted`},
+			fail: `it offers only protocol 0.3.0 over JSONRPC; this server speaks 1.0 to it. Set a2a.version: "0.3" to use the older version`},
 		{name: "A-25 only 1.0 where 0.3 is chosen", cfg: fakeagent.Config{Bindings: []string{"JSONRPC"}}, version: "0.3",
 			fail: `it offers only protocol 1.0 over JSONRPC; this server speaks 0.3 over JSONRPC or HTTP+JSON to it`},
-		{name: "none preferred", cfg: fakeagent.Config{Bindings: []string{"GRPC"}}, prefer: []string{"JSONRPC"}, fail: "no interface that is preferred"},
+		{name: "none preferred", cfg: fakeagent.Config{Bindings: []string{"GRPC"}}, prefer: []string{"JSONRPC"}, fail: "no interface with a preferred binding"},
 		{name: "an unknown binding", cfg: fakeagent.Config{Bindings: []string{"PIGEON"}}, fail: `only the binding "PIGEON"`},
 	}
 	for _, tt := range tests {
@@ -125,8 +125,8 @@ func TestCardsThatCannotBeUsed(t *testing.T) {
 	}{
 		{"no JSON", `<html>`, 200, "has a card that cannot be read", false},
 		{"too large", `{"name":"` + strings.Repeat("x", 300<<10) + `"}`, 200, "has a card that cannot be read", false},
-		{"not there", ``, 404, "shows no card (HTTP status 404)", false},
-		{"not now", ``, 503, "shows no card (HTTP status 503)", true},
+		{"not there", ``, 404, "does not serve a card (HTTP status 404)", false},
+		{"not now", ``, 503, "does not serve a card (HTTP status 503)", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestT22_TokenIsBoundToItsOrigin(t *testing.T) {
 		return newA2A(t, f, func(c *remote.A2AConfig) { c.Token, c.Origins, c.Prefer = "secret", origins, prefer })
 	}
 	err := newJournal("hello").play(t.Context(), with(nil, []string{remote.BindingREST, remote.BindingGRPC}))
-	if e := asError(t, err); !strings.Contains(e.Message, "must not see the token") {
+	if e := asError(t, err); !strings.Contains(e.Message, "may not receive the token") {
 		t.Errorf("error %+v", e)
 	}
 	if n := len(other.Requests("")); n != 0 {
@@ -362,7 +362,7 @@ func TestA_01_RequiredExtensionsOfAPeer(t *testing.T) {
 		{"that is used anyway", []*a2av1.AgentExtension{{Uri: routing, Required: true}}, true, routing, ""},
 		{"none", []*a2av1.AgentExtension{{Uri: teamRun}}, false, "", ""},
 		{"one that nobody knows", []*a2av1.AgentExtension{{Uri: "urn:pigeons", Required: true}}, false, "",
-			`agent "far": card read, but it wants callers that know the extension urn:pigeons, which this server does not`},
+			`agent "far": card read, but it requires the extension urn:pigeons, which this server does not support`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := fakeagent.New(t, fakeagent.Config{Extensions: c.extensions, Default: fakeagent.Turn{Text: "x"}})

@@ -140,7 +140,7 @@ func (a *Agent) fetchInfo(ctx context.Context) (*teamv1.AgentInfo, error) {
 	}
 	info := resp.GetInfo()
 	if info == nil {
-		return nil, senseless(a.cfg.ID, "does not describe itself", nil)
+		return nil, senseless(a.cfg.ID, "returned no description", nil)
 	}
 	info.Id = a.cfg.ID
 	return info, nil

@@ -39,7 +39,7 @@ type piece struct {
 }
 
 // errTooMuch is returned for artifacts beyond the limits.
-var errTooMuch = errors.New("sends more than is taken")
+var errTooMuch = errors.New("sends more data than is accepted")
 
 // fold applies an update of an artifact, which adds to it or replaces it. It returns the new text
 // and the other new parts. The error is errTooMuch.

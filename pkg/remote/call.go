@@ -14,7 +14,7 @@ import (
 
 // errLeft means that the consumer of the sequence has stopped it, so that no more events are
 // yielded.
-var errLeft = errors.New("the reader has left")
+var errLeft = errors.New("the reader has stopped")
 
 // call is one call of Process: its request, and where its events go.
 type call struct {

@@ -145,7 +145,7 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 		case code == codes.NotFound && next == nil:
 			return withdrawn{none: true}
 		case err != nil && code != codes.Unavailable && code != codes.NotFound:
-			p.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
+			p.agent.cfg.Log.Warn("cannot cancel the task of a remote agent", zap.String("agent", p.agent.cfg.ID), zap.Error(err))
 			if !p.late {
 				p.learn(ctx, next)
 			}
@@ -222,7 +222,7 @@ func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 		switch code := codeOf(err); {
 		case x.link == nil && agent.AsError(err).Retry && !x.late: // the peer may be available again in time
 		case x.link == nil, code == codes.Unimplemented, code == codes.PermissionDenied, code == codes.Unauthenticated:
-			x.agent.cfg.Log.Warn("remote agent does not cancel", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
+			x.agent.cfg.Log.Warn("cannot cancel the task of a remote agent", zap.String("agent", x.agent.cfg.ID), zap.Error(err))
 			return withdrawn{}
 		case taskstate.Final(t.GetStatus().GetState()), code == codes.NotFound:
 			run := teamRunOf(t.GetMetadata())

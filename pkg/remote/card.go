@@ -44,17 +44,17 @@ type peer struct {
 func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 	u, err := url.Parse(cfg.Card)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return peer{}, fmt.Errorf("a2a agent %q: card is no http or https URL without a user", cfg.ID)
+		return peer{}, fmt.Errorf("a2a agent %q: card must be an http or https URL without a user", cfg.ID)
 	}
 	if !strings.HasSuffix(u.Path, ".json") {
 		u = u.JoinPath("/.well-known/agent-card.json")
 	}
 	if v := cfg.Version; v != "" && v != a2aclient.V1 && v != a2aclient.V03 {
-		return peer{}, fmt.Errorf("a2a agent %q: version %q is unknown; known are %s and %s", cfg.ID, v, a2aclient.V1, a2aclient.V03)
+		return peer{}, fmt.Errorf("a2a agent %q: version %q is unknown; use %s or %s", cfg.ID, v, a2aclient.V1, a2aclient.V03)
 	}
 	for _, b := range cfg.Prefer {
 		if b != BindingGRPC && b != BindingREST && b != BindingJSONRPC {
-			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; known are %s, %s and %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
+			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; use %s, %s or %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
 		}
 	}
 	call := a2aclient.Config{
@@ -97,9 +97,9 @@ func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 func (p peer) speaks() string {
 	switch p.call.Version {
 	case a2aclient.V1:
-		return a2aclient.V1 + ` to it.  Set a2a.version: "` + a2aclient.V03 + `" if compatibility is wanted`
+		return a2aclient.V1 + ` to it. Set a2a.version: "` + a2aclient.V03 + `" to use the older version`
 	case a2aclient.V03:
-		return a2aclient.V03 + " over JSONRPC or HTTP+JSON to it.  Remove a2a.version to have the best that both speak"
+		return a2aclient.V03 + " over JSONRPC or HTTP+JSON to it. Remove a2a.version to use the highest version that both support"
 	}
 	return a2aclient.V1 + ", and " + a2aclient.V03 + " over JSONRPC or HTTP+JSON"
 }
@@ -115,14 +115,14 @@ func offers(refusals []a2aclient.Refusal) string {
 		case a2aclient.UnknownBinding:
 			refused = append(refused, fmt.Sprintf("the binding %q", binding))
 		case a2aclient.Elsewhere:
-			refused = append(refused, binding+" at an origin that must not see the token (see origins)")
+			refused = append(refused, binding+" at an origin that may not receive the token (see origins)")
 		case a2aclient.BadAddress:
-			refused = append(refused, binding+" at an address that is no URL")
+			refused = append(refused, binding+" at an invalid URL")
 		case a2aclient.OtherBinding:
 		}
 	}
 	if len(refused) == 0 {
-		return "no interface that is preferred"
+		return "no interface with a preferred binding"
 	}
 	return "only " + strings.Join(slices.Compact(refused), ", ")
 }
@@ -160,14 +160,14 @@ func (a *A2A) noCard(err error) error {
 		return &agent.Error{
 			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
 			Retry:   refused.HTTPStatus >= 500 || refused.HTTPStatus == http.StatusTooManyRequests,
-			Message: fmt.Sprintf("agent %q shows no card (HTTP status %d)", a.cfg.ID, refused.HTTPStatus), Err: err,
+			Message: fmt.Sprintf("agent %q does not serve a card (HTTP status %d)", a.cfg.ID, refused.HTTPStatus), Err: err,
 		}
 	case errors.As(err, &unreachable):
 		return failure(a.cfg.ID, err)
 	case errors.Is(err, a2aclient.ErrMoved):
 		return &agent.Error{
 			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
-			Message: fmt.Sprintf("agent %q shows no card: its address redirects elsewhere", a.cfg.ID), Err: err,
+			Message: fmt.Sprintf("agent %q does not serve a card: its address redirects to another origin", a.cfg.ID), Err: err,
 		}
 	case errors.As(err, &answer):
 		problem := strings.TrimPrefix(answer.Problem, "the answer cannot be read: ")
@@ -240,7 +240,7 @@ func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
 			uris = append(uris, e.GetUri())
 		default:
 			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
-				"agent %q: card read, but it wants callers that know the extension %s, which this server does not", p.id, clip(e.GetUri()))
+				"agent %q: card read, but it requires the extension %s, which this server does not support", p.id, clip(e.GetUri()))
 		}
 	}
 	return uris, nil

@@ -37,5 +37,5 @@ func (c *call) inTime() error {
 	if d == nil || d.AsTime().Sub(c.run.Now()) >= leastTime {
 		return nil
 	}
-	return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "there is too little time left to ask a remote agent")
+	return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "too little time is left to call a remote agent")
 }

@@ -32,9 +32,9 @@ func failure(id string, err error) error {
 	case errors.Is(err, a2aclient.ErrTooLarge):
 		return tooLarge(id, err)
 	case errors.Is(err, a2aclient.ErrMoved):
-		return senseless(id, "redirects calls elsewhere", err)
+		return senseless(id, "redirects calls to another address", err)
 	case errors.As(err, &answer):
-		return senseless(id, "broke the protocol: "+clip(answer.Problem), err)
+		return senseless(id, "violated the protocol: "+clip(answer.Problem), err)
 	case errors.As(err, &none):
 		return unreachable(id, none.Err)
 	}
@@ -90,7 +90,7 @@ func unreachable(id string, err error) *agent.Error {
 func broken(id string) error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true,
-		Message: "the connection to agent " + strconv.Quote(id) + " ended before its answer",
+		Message: "the connection to agent " + strconv.Quote(id) + " ended before the response",
 	}
 }
 
@@ -116,7 +116,7 @@ func senseless(id, what string, err error) error {
 
 // tooLarge returns the error for an answer or event that is larger than maxBody.
 func tooLarge(id string, err error) error {
-	return senseless(id, "sent more than "+strconv.Itoa(maxBody)+" bytes at once; have it send less, or in pieces", err)
+	return senseless(id, "sent more than "+strconv.Itoa(maxBody)+" bytes at once; it must send less, or send it in pieces", err)
 }
 
 // unfinished reports whether the state of a task is unknown after an error: the connection

@@ -210,7 +210,7 @@ func (p *process) park(w *teamv1.Waiting) (done bool, err error) {
 	}
 	p.state = a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 	if !open {
-		return false, senseless(p.agent.cfg.ID, "waits for an answer and shows no question", nil)
+		return false, senseless(p.agent.cfg.ID, "waits for an answer but sent no question", nil)
 	}
 	return true, p.mark()
 }

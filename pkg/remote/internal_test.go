@@ -237,12 +237,12 @@ func TestA_12_ErrorsInStreams(t *testing.T) {
 	}
 }
 
-// TestA_12_AnswersThatAreNoStream: what is no stream of events is not read as one.
+// TestA_12_AnswersThatAreNoStream: what is not an event stream is not read as one.
 func TestA_12_AnswersThatAreNoStream(t *testing.T) {
 	ways := overHTTP(t, "text/html", "<html>data: no</html>")
 	for _, over := range []string{"REST", "REST 0.3"} {
 		e := agent.AsError(failure("far", streamError(t, ways[over])))
-		if e.Reason != reasonInvalidResponse || !strings.Contains(e.Message, `agent "far" broke the protocol: the server answered text/html, no stream of events`) {
+		if e.Reason != reasonInvalidResponse || !strings.Contains(e.Message, `agent "far" violated the protocol: the server answered text/html, not an event stream`) {
 			t.Errorf("%s: %+v", over, e)
 		}
 	}

@@ -236,7 +236,7 @@ func answering(t *testing.T, binding string, streams bool, body string) *remote.
 
 // TestA_12_TimesOfAPeer: a time without a zone is one of UTC; what is no time is named.
 func TestA_12_TimesOfAPeer(t *testing.T) {
-	const wrong = `agent "legal" broke the protocol: the answer cannot be read: task.status.timestamp must be a time such as 2006-01-02T15:04:05Z`
+	const wrong = `agent "legal" violated the protocol: the answer cannot be read: task.status.timestamp must be a time such as 2006-01-02T15:04:05Z`
 	for at, want := range map[string]string{
 		"2026-01-02T03:04:05":        "",
 		"2026-01-02T03:04:05.123456": "",
@@ -273,7 +273,7 @@ func TestA_12_AnswersThatCannotBeRead(t *testing.T) {
 	} {
 		for _, binding := range []string{remote.BindingREST, remote.BindingJSONRPC} {
 			err := newJournal("hello").play(t.Context(), answering(t, binding, false, body))
-			if e := asError(t, err); !strings.HasPrefix(e.Message, `agent "legal" broke the protocol: `+want) {
+			if e := asError(t, err); !strings.HasPrefix(e.Message, `agent "legal" violated the protocol: `+want) {
 				t.Errorf("%s, %s: %s", binding, body, e.Message)
 			}
 		}

@@ -69,7 +69,7 @@ func (p *process) work() error {
 		err := p.attend()
 		switch {
 		case errors.Is(err, errIdle):
-			p.agent.cfg.Log.Debug("stream of a remote agent is silent; opening it anew", zap.String("agent", p.agent.cfg.ID))
+			p.agent.cfg.Log.Debug("the stream of a remote agent is idle; reopening it", zap.String("agent", p.agent.cfg.ID))
 		case errors.Is(err, errOther):
 			p.forget()
 		case codeOf(err) == codes.FailedPrecondition && p.newest != nil && !p.met:
@@ -201,7 +201,7 @@ func (p *process) meet(task string) (ours bool, err error) {
 	p.state = a2av1.TaskState_TASK_STATE_WORKING
 	switch {
 	case p.bound == nil && task == "":
-		return false, senseless(p.agent.cfg.ID, "names no task", nil)
+		return false, senseless(p.agent.cfg.ID, "returned no task id", nil)
 	case p.bound == nil:
 		p.bound = &teamv1.Bound{Peer: p.peer(), TaskId: task}
 		return true, p.bind(proto.CloneOf(p.bound))

@@ -11,7 +11,7 @@ import (
 )
 
 // errIdle means that no item arrived before the idle timeout.
-var errIdle = errors.New("nothing came for too long")
+var errIdle = errors.New("no data was received for too long")
 
 // stream opens a stream of what a peer sends. The sequence releases its resources when it ends.
 type stream[T any] func(ctx context.Context) iter.Seq2[T, error]

@@ -70,7 +70,7 @@ func (x *exchange) meet(id, contextID string) (ours bool, err error) {
 	case x.bound != nil:
 		return id == x.bound.GetTaskId(), nil
 	case id == "":
-		return false, senseless(x.agent.cfg.ID, "answers with neither a task nor a message", nil)
+		return false, senseless(x.agent.cfg.ID, "responds with neither a task nor a message", nil)
 	}
 	x.bound = &teamv1.Bound{Peer: x.peer(), TaskId: id, ContextId: contextID}
 	return true, x.bind(proto.CloneOf(x.bound))

@@ -121,7 +121,7 @@ func (c *Config) validate() error {
 		case m.Agent == "":
 			fault("team %q: members[%d] names no agent; name one", c.ID, i)
 		case seen[m.ID]:
-			fault("team %q: member id %q is used twice; give one of them an id of its own", c.ID, m.ID)
+			fault("team %q: member id %q is used twice; give one of them another id", c.ID, m.ID)
 		}
 		seen[m.ID] = true
 	}

@@ -176,7 +176,7 @@ func (p *process) withTimeout(ctx context.Context) (context.Context, context.Can
 		start = p.run.Now()
 	}
 	now := p.run.Now()
-	left := p.limits.timeout + p.run.Stood(&p.clock.Stood, start, now) - now.Sub(start)
+	left := p.limits.timeout + p.run.PausedFor(&p.clock.Pauses, start, now) - now.Sub(start)
 	return p.run.WithTimeout(ctx, left, errTeamTimeout)
 }
 

@@ -127,7 +127,7 @@ func TestR_001_26_Start(t *testing.T) {
 			_, err := a.StartCollaboration(t.Context(), request("line"))
 			if f := fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS"); f.Retry <= 0 {
 				t.Error("it does not say when to come again")
-			} else if want := `team "line" has 1 collaboration under way, as many as its max_concurrent_collaborations allows`; !strings.Contains(f.Message, want) {
+			} else if want := `team "line" has 1 running collaboration, the maximum (max_concurrent_collaborations)`; !strings.Contains(f.Message, want) {
 				t.Errorf("it says %q, want %q", f.Message, want)
 			}
 			send := rig.Text("line", "plain", "hello")

@@ -277,7 +277,7 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 			t.Errorf("%v, %v", st, err)
 		}
 		_, err = a.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine"})
-		if f := fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS"); f.Retry <= 0 || !strings.Contains(f.Message, `team "mine" has 2 collaborations under way`) {
+		if f := fault(t, err, "FailedPrecondition", "COLLABORATION_IN_PROGRESS"); f.Retry <= 0 || !strings.Contains(f.Message, `team "mine" has 2 running collaborations`) {
 			t.Error("it does not say when to come again, or how many there are: ", f.Message)
 		}
 		_, err = bob.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine", Force: true})

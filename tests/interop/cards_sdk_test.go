@@ -94,7 +94,7 @@ func TestA_10_JavaScriptSDKVerifiesOurCards(t *testing.T) {
 		if out, err := ours(t, program, at, theirs); err != nil || !strings.Contains(out, `signed by trusted key "js"`) {
 			t.Errorf("%v: %s", err, out)
 		}
-		if out, err := ours(t, program, at, own); err == nil || !strings.Contains(out, "not to be trusted") {
+		if out, err := ours(t, program, at, own); err == nil || !strings.Contains(out, "not trusted") {
 			t.Errorf("a foreign key: %v: %s", err, out)
 		}
 		changed := strings.Replace(string(made.Card), "Gives back", "Takes", 1)

@@ -244,11 +244,11 @@ func TestS_40_Refused(t *testing.T) {
 			{"S-40 a token that is none", func() error {
 				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})
 				return err
-			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a page token of this list; omit it to start with the first page"},
 			{"S-40 a token of agents that is none", func() error {
 				_, err := a.agents.ListAgents(t.Context(), &teamv1.ListAgentsRequest{PageToken: "No id"})
 				return err
-			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a token of this list; begin again without one"},
+			}, bad, "INVALID_REQUEST", []string{"pageToken"}, "is not a page token of this list; omit it to start with the first page"},
 			{"an agent without an id", agents("", &teamv1.AgentConfig{}), bad, "INVALID_REQUEST", []string{"agentId"}, ""},
 			{"an agent without a definition", agents("a", nil), bad, "INVALID_REQUEST", []string{"config"}, ""},
 			{"an agent of no kind", agents("a", &teamv1.AgentConfig{Name: "x"}), bad, config, []string{"config", "config.name"}, ""},

@@ -54,7 +54,7 @@ func TestP19_StoreWithAgentsForConformanceKits(t *testing.T) {
 	for name, id := range map[string]string{"kit/running": "kit", "kit/waiting": "kit", "mixed/waiting": "mixed"} {
 		h.finish(roots[name])
 		err := a2a.RunOf(h.get(roots[name].GetId()).GetMetadata()).GetError()
-		want := `the run cannot continue with "` + id + `" as it began: agent "kit" is for conformance kits, which is no longer supported`
+		want := `the run cannot continue with "` + id + `" as it began: agent "kit" is of the kind conformance, which is no longer supported`
 		if err.GetReason() != agent.ReasonInterrupted || err.GetMessage() != want {
 			t.Errorf("%s ended with %v, want %s", name, err, want)
 		}

@@ -4575,7 +4575,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xab\r\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x87\r\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -4584,13 +4584,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bbase_url\x18\x04 \x01(\tB\xab\x01\xbaH\xa7\x01\xba\x01\xa3\x01\n" +
 	"\x0emodel.base_url\x12Pbase_url must be an http or https address; for example http://127.0.0.1:11434/v1\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\abaseUrl\x12$\n" +
 	"\x05price\x18\x05 \x01(\v2\x0e.team.v1.PriceR\x05price\x12\x12\n" +
-	"\x04file\x18\x06 \x01(\tR\x04file\x12w\n" +
-	"\bfallback\x18\a \x03(\tB[\xbaHX\xba\x01U\n" +
-	"\x0emodel.fallback\x122a model has at most 8 to fall back to; remove some\x1a\x0fsize(this) <= 8R\bfallback\x12\xa7\x01\n" +
-	"\x11max_output_tokens\x18\b \x01(\x05B{\xbaHx\xba\x01u\n" +
-	"\x17model.max_output_tokens\x12Omax_output_tokens must be 1 or more; remove it to take the provider's own limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xfc\x05\xbaH\xf8\x05\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xf4\x01\n" +
-	"\x13model.scripted_only\x12^a scripted model takes nothing but file and fallback; it needs no key, address, price or limit\x1a}this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\x12q\n" +
+	"\bfallback\x18\a \x03(\tBU\xbaHR\xba\x01O\n" +
+	"\x0emodel.fallback\x12,fallback has more than 8 models; remove some\x1a\x0fsize(this) <= 8R\bfallback\x12\xa2\x01\n" +
+	"\x11max_output_tokens\x18\b \x01(\x05Bv\xbaHs\xba\x01p\n" +
+	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xe3\x05\xbaH\xdf\x05\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xdb\x01\n" +
+	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a}this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
@@ -4610,14 +4610,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\r_cached_inputB\x0e\n" +
 	"\f_cache_writeB\f\n" +
 	"\n" +
-	"_reasoning\"\xa9\x01\n" +
+	"_reasoning\"\x99\x01\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
-	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:w\xbaHt\x1ar\n" +
-	"\ttool.kind\x12Vthe tool does not say what it is; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xe4\a\n" +
-	"\aMcpTool\x12\x8c\x01\n" +
-	"\acommand\x18\x01 \x03(\tBr\xbaHo\xba\x01l\n" +
-	"\vmcp.command\x12;the program has no name; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
+	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:g\xbaHd\x1ab\n" +
+	"\ttool.kind\x12Fa tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xfc\a\n" +
+	"\aMcpTool\x12\x94\x01\n" +
+	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
+	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
 	"\x03url\x18\x02 \x01(\tB\x9f\x01\xbaH\x9b\x01\xba\x01\x97\x01\n" +
 	"\amcp.url\x12Kurl must be an http or https address; for example http://127.0.0.1:8000/mcp\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\x03url\x12+\n" +
 	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryR\x03env\x12\x16\n" +
@@ -4629,11 +4629,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
 	"\fEffectsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01:\xf1\x02\xbaH\xed\x02\x1a\x9b\x01\n" +
-	"\bmcp.kind\x12Man MCP server is exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ac\n" +
-	"\amcp.env\x121env belongs to a command; an address takes bearer\x1a%size(this.env) == 0 || this.url == ''\x1ah\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01:\x81\x03\xbaH\xfd\x02\x1a\x9e\x01\n" +
+	"\bmcp.kind\x12Pan MCP server needs exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ag\n" +
+	"\amcp.env\x125env is only allowed with command; use bearer with url\x1a%size(this.env) == 0 || this.url == ''\x1aq\n" +
 	"\n" +
-	"mcp.bearer\x12,bearer belongs to a url; a program takes env\x1a,this.bearer == '' || size(this.command) == 0\"J\n" +
+	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"J\n" +
 	"\n" +
 	"ToolEffect\"<\n" +
 	"\x05Value\x12\x12\n" +
@@ -4641,7 +4641,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xb6\x13\n" +
+	"\x06UNSAFE\x10\x03\"\xda\x13\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -4655,35 +4655,35 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bscripted\x18\t \x01(\v2\x16.team.v1.ScriptedAgentR\bscripted\x12&\n" +
 	"\x04grpc\x18\n" +
 	" \x01(\v2\x12.team.v1.GrpcAgentR\x04grpc\x12#\n" +
-	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a\x12\xd1\x01\n" +
+	"\x03a2a\x18\v \x01(\v2\x11.team.v1.A2aAgentR\x03a2a\x12\xcf\x01\n" +
 	"\n" +
-	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
-	"\x10agent.guardrails\x12Idelegation and result are for the members of a team; use input and output\x1a4size(this.delegation) == 0 && size(this.result) == 0R\n" +
+	"guardrails\x18\f \x01(\v2\x13.team.v1.GuardrailsB\x99\x01\xbaH\x95\x01\xba\x01\x91\x01\n" +
+	"\x10agent.guardrails\x12Gdelegation and result are only allowed for a team; use input and output\x1a4size(this.delegation) == 0 && size(this.result) == 0R\n" +
 	"guardrails\x12\x1b\n" +
-	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xdf\x01\n" +
-	"\vinput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"\x06memory\x18\r \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xe2\x01\n" +
+	"\vinput_modes\x18\x0e \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
 	"\n" +
-	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
-	"inputModes\x12\xe1\x01\n" +
-	"\foutput_modes\x18\x0f \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
+	"inputModes\x12\xe4\x01\n" +
+	"\foutput_modes\x18\x0f \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
 	"\n" +
-	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12?\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12?\n" +
 	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentB\x02\x18\x01R\vconformance\x12:\n" +
-	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\x80\t\xbaH\xfc\b\x1a\xad\x03\n" +
+	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\xa0\t\xbaH\x9c\t\x1a\xad\x03\n" +
 	"\n" +
-	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\xfe\x01\n" +
-	"\x10agent.model_only\x12Pinstructions, tools and limits belong to an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xaa\x01\n" +
-	"\fagent.memory\x127memory belongs to an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9b\x02\n" +
-	"\x12agent.model_checks\x12\x7fguardrails and output_schema belong to an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
+	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
+	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
+	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"(\n" +
-	"\x10ConformanceAgentJ\x04\b\x01\x10\x02R\x0estream_timeout\"\x88\x04\n" +
-	"\fExtendedCard\x12\xa8\x01\n" +
-	"\x03for\x18\x01 \x03(\tB\x95\x01\xbaH\x91\x01\xba\x01\x8d\x01\n" +
-	"\x11extended_card.for\x12Jfor names accounts, and keys as ACCOUNT/NAME; for example acme or acme/ann\x1a,this.all(f, f.matches('^[^/ ]+(/[^/ ]+)?$'))R\x03for\x12 \n" +
+	"\x10ConformanceAgentJ\x04\b\x01\x10\x02R\x0estream_timeout\"\x83\x04\n" +
+	"\fExtendedCard\x12\xab\x01\n" +
+	"\x03for\x18\x01 \x03(\tB\x98\x01\xbaH\x94\x01\xba\x01\x90\x01\n" +
+	"\x11extended_card.for\x12Mfor must list accounts, or keys as ACCOUNT/NAME; for example acme or acme/ann\x1a,this.all(f, f.matches('^[^/ ]+(/[^/ ]+)?$'))R\x03for\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x8f\x01\n" +
 	"\x06skills\x18\x03 \x03(\v2\x0e.team.v1.SkillBg\xbaHd\x92\x01a\"_\xba\x01\\\n" +
-	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills:\x98\x01\xbaH\x94\x01\x1a\x91\x01\n" +
-	"\x13extended_card.empty\x12Ian extended card says more than the public one; add description or skills\x1a/this.description != '' || size(this.skills) > 0\"\xc2\x01\n" +
+	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills:\x90\x01\xbaH\x8c\x01\x1a\x89\x01\n" +
+	"\x13extended_card.empty\x12Aextended_card has neither description nor skills; add one of them\x1a/this.description != '' || size(this.skills) > 0\"\xc2\x01\n" +
 	"\n" +
 	"Guardrails\x12(\n" +
 	"\x05input\x18\x01 \x03(\v2\x12.team.v1.GuardrailR\x05input\x12*\n" +
@@ -4691,7 +4691,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"delegation\x18\x03 \x03(\v2\x12.team.v1.GuardrailR\n" +
 	"delegation\x12*\n" +
-	"\x06result\x18\x04 \x03(\v2\x12.team.v1.GuardrailR\x06result\"\x8e\x04\n" +
+	"\x06result\x18\x04 \x03(\v2\x12.team.v1.GuardrailR\x06result\"\x91\x04\n" +
 	"\tGuardrail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12|\n" +
 	"\n" +
@@ -4700,8 +4700,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04deny\x18\x03 \x01(\tR\x04deny\x12\x18\n" +
 	"\arequire\x18\x04 \x01(\tR\arequire\x12\x16\n" +
 	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage:\x8e\x02\xbaH\x8a\x02\x1a\x87\x02\n" +
-	"\x0eguardrail.kind\x12`a guardrail is exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a\x92\x01this.max_length < 0 || (this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage:\x91\x02\xbaH\x8d\x02\x1a\x8a\x02\n" +
+	"\x0eguardrail.kind\x12ca guardrail needs exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a\x92\x01this.max_length < 0 || (this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
 	"\rScriptedAgent\x12\x97\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepBj\xbaHg\xba\x01d\n" +
 	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xce\x06\n" +
@@ -4735,19 +4735,19 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
 	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01B\x10\n" +
-	"\x0e_cost_per_task\"\xb0\a\n" +
+	"\x0e_cost_per_task\"\xc0\a\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
-	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\xa7\x01\n" +
-	"\aversion\x18\x03 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
-	"\va2a.version\x12Yversion must be 1.0 or 0.3, in quotes; or remove it to have the best that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x9f\x01\n" +
-	"\ftrusted_keys\x18\x05 \x03(\tB|\xbaHy\xba\x01v\n" +
-	"\x10a2a.trusted_keys\x12Ltrusted_keys holds an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
+	"\abinding\x18\x02 \x01(\x0e2\x16.team.v1.Binding.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\abinding\x12\xb1\x01\n" +
+	"\aversion\x18\x03 \x01(\tB\x96\x01\xbaH\x92\x01\xba\x01\x8e\x01\n" +
+	"\va2a.version\x12cversion must be 1.0 or 0.3, in quotes; or remove it to use the highest version that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\xa2\x01\n" +
+	"\ftrusted_keys\x18\x05 \x03(\tB\x7f\xbaH|\xba\x01y\n" +
+	"\x10a2a.trusted_keys\x12Otrusted_keys contains an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
-	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\x9f\x01\xbaH\x9b\x01\x1a\x98\x01\n" +
-	"\x16a2a.binding_of_version\x12RA2A 0.3 is not spoken over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
+	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
 	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
@@ -4768,7 +4768,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xd3\x10\n" +
+	"this != ''R\x06bearer\"\xc9\x10\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -4786,23 +4786,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"guardrails\x18\v \x01(\v2\x13.team.v1.GuardrailsR\n" +
 	"guardrails\x12\x1b\n" +
-	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xdf\x01\n" +
-	"\vinput_modes\x18\r \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"\x06memory\x18\f \x01(\bH\x00R\x06memory\x88\x01\x01\x12\xe2\x01\n" +
+	"\vinput_modes\x18\r \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
 	"\n" +
-	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
-	"inputModes\x12\xe1\x01\n" +
-	"\foutput_modes\x18\x0e \x03(\tB\xbd\x01\xbaH\xb9\x01\x92\x01\xb5\x01\"\xb2\x01\xba\x01\xae\x01\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\n" +
+	"inputModes\x12\xe4\x01\n" +
+	"\foutput_modes\x18\x0e \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
 	"\n" +
-	"media_type\x12Wthis is no media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
 	"\rextended_card\x18\x0f \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12\xbf\x01\n" +
 	"\x1dmax_concurrent_collaborations\x18\x12 \x01(\x05Bv\xbaHs\xba\x01p\n" +
 	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12-\n" +
 	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12\x14\n" +
 	"\x05board\x18\x11 \x01(\bR\x05board\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xee\x05\xbaH\xea\x05\x1a\xc0\x02\n" +
-	"\tteam.mode\x12ta team is exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
-	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\x8c\x02\n" +
-	"\vteam.result\x12yguardrails.result cannot look at work that is a task of its own; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xde\x05\xbaH\xda\x05\x1a\xc3\x02\n" +
+	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
+	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +
 	"\x1e_max_concurrent_collaborations\"\xf9\x02\n" +
 	"\fReviewConfig\x12*\n" +
@@ -4815,13 +4815,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x11review.max_rounds\x126max_rounds must be more than 0; the first round counts\x1a\bthis > 0H\x01R\tmaxRounds\x88\x01\x01B\f\n" +
 	"\n" +
 	"_thresholdB\r\n" +
-	"\v_max_rounds\"\x90\x02\n" +
+	"\v_max_rounds\"\x93\x02\n" +
 	"\vJudgeConfig\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
-	"\x05agent\x18\x03 \x01(\tR\x05agent:\xbe\x01\xbaH\xba\x01\x1a\xb7\x01\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent:\xc1\x01\xbaH\xbd\x01\x1a\xba\x01\n" +
 	"\n" +
-	"judge.kind\x12Na judge is exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\x90\b\n" +
+	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\x90\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -4860,34 +4860,34 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10SupervisorConfig\x12)\n" +
 	"\x05rules\x18\x01 \x03(\v2\x13.team.v1.RuleConfigR\x05rules\x12-\n" +
 	"\x06router\x18\x02 \x01(\v2\x15.team.v1.RouterConfigR\x06router:x\xbaHu\x1as\n" +
-	"\x10supervisor.empty\x125a supervisor needs rules or a router; add one of them\x1a(size(this.rules) > 0 || has(this.router)\"\xea\x03\n" +
+	"\x10supervisor.empty\x125a supervisor needs rules or a router; add one of them\x1a(size(this.rules) > 0 || has(this.router)\"\xf0\x03\n" +
 	"\n" +
 	"RuleConfig\x12\x83\x01\n" +
 	"\x02id\x18\x01 \x01(\tBs\xbaHp\xba\x01m\n" +
-	"\arule.id\x12:a rule needs an id; use 1 to 64 letters, digits, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,64}$')R\x02id\x12{\n" +
-	"\x04when\x18\x02 \x01(\tBg\xbaHd\xba\x01a\n" +
-	"\trule.when\x12Ha rule needs a condition; add when: a CEL expression, \"true\" fits always\x1a\n" +
+	"\arule.id\x12:a rule needs an id; use 1 to 64 letters, digits, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,64}$')R\x02id\x12~\n" +
+	"\x04when\x18\x02 \x01(\tBj\xbaHg\xba\x01d\n" +
+	"\trule.when\x12Ka rule needs a condition; add when: a CEL expression, \"true\" always matches\x1a\n" +
 	"this != ''R\x04when\x12\x12\n" +
 	"\x04next\x18\x03 \x03(\tR\x04next\x12\x16\n" +
 	"\x06finish\x18\x04 \x01(\tR\x06finish\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage:\x92\x01\xbaH\x8e\x01\x1a\x8b\x01\n" +
-	"\trule.does\x12Pa rule either goes on or ends; give it one of next: [members] and finish: member\x1a,(size(this.next) > 0) != (this.finish != '')\"\xab\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage:\x95\x01\xbaH\x91\x01\x1a\x8e\x01\n" +
+	"\trule.does\x12Sa rule needs exactly one of next and finish; write next: [MEMBER] or finish: MEMBER\x1a,(size(this.next) > 0) != (this.finish != '')\"\xab\x01\n" +
 	"\fRouterConfig\x12w\n" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +
 	"\frouter.model\x12?a router needs a model; add model: the name of one under models\x1a\n" +
 	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xfd\x02\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"\x82\x03\n" +
 	"\x0eWorkflowConfig\x12\xb4\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x86\x01\xbaH\x82\x01\xba\x01\x7f\n" +
-	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb3\x01\n" +
-	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBm\xbaHj\xba\x01g\n" +
-	"\x18workflow.on_member_error\x128a workflow's on_member_error is FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\"d\n" +
+	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb8\x01\n" +
+	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBr\xbaHo\xba\x01l\n" +
+	"\x18workflow.on_member_error\x12=a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\"d\n" +
 	"\rOnMemberError\"S\n" +
 	"\x05Value\x12\x14\n" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xa5\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xb4\n" +
 	"\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
@@ -4904,10 +4904,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x8e\x01\n" +
 	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
-	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry:\xee\x04\xbaH\xea\x04\x1a\xbe\x01\n" +
-	"\tstep.kind\x12Pa step is exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xdb\x01\n" +
-	"\x0fstep.agent_only\x12Gtask, repeat and retry belong to a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xc8\x01\n" +
-	"\x12step.parallel_only\x12Ga step with parallel takes id and after only; say the rest in its steps\x1aisize(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout))\"?\n" +
+	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry:\xfd\x04\xbaH\xf9\x04\x1a\xc1\x01\n" +
+	"\tstep.kind\x12Sa step needs exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xe5\x01\n" +
+	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xca\x01\n" +
+	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1aisize(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout))\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +
@@ -4921,15 +4921,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\x05until\x12r\n" +
 	"\x03max\x18\x02 \x01(\x05B`\xbaH]\xba\x01Z\n" +
 	"\n" +
-	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\xad\x03\n" +
-	"\vHumanConfig\x12{\n" +
-	"\bquestion\x18\x01 \x01(\tB_\xbaH\\\xba\x01Y\n" +
-	"\x0ehuman.question\x12;human needs a question; add question: what people are asked\x1a\n" +
+	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\x93\x03\n" +
+	"\vHumanConfig\x12j\n" +
+	"\bquestion\x18\x01 \x01(\tBN\xbaHK\xba\x01H\n" +
+	"\x0ehuman.question\x12*human needs a question; add question: TEXT\x1a\n" +
 	"this != ''R\bquestion\x12\x18\n" +
-	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x86\x02\n" +
-	"\x05roles\x18\x03 \x03(\tB\xef\x01\xbaH\xeb\x01\xba\x01Q\n" +
-	"\vhuman.roles\x120a question goes to at most 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xee\a\n" +
+	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\xfd\x01\n" +
+	"\x05roles\x18\x03 \x03(\tB\xe6\x01\xbaH\xe2\x01\xba\x01H\n" +
+	"\vhuman.roles\x12'for has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xe5\a\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -4939,11 +4939,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12N\n" +
 	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
 	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x121\n" +
-	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xb9\x01\n" +
-	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBs\xbaHp\xba\x01m\n" +
-	"\x1bcoordinator.on_member_error\x12;a coordinator's on_member_error is REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
-	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xc7\x01\xbaH\xc3\x01\x1a\xc0\x01\n" +
-	"\x1ecoordinator.wake_on_completion\x12cwake_on_completion needs work that goes on by itself; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
+	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xbe\x01\n" +
+	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBx\xbaHu\xba\x01r\n" +
+	"\x1bcoordinator.on_member_error\x12@a coordinator's on_member_error must be REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xb9\x01\xbaH\xb5\x01\x1a\xb2\x01\n" +
+	"\x1ecoordinator.wake_on_completion\x12Uwake_on_completion needs detached work; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +
@@ -4982,15 +4982,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"PER_MEMBER\x10\x01\x12\n" +
 	"\n" +
-	"\x06SINGLE\x10\x02\"\xba\x02\n" +
-	"\vSwarmConfig\x12\x95\x01\n" +
-	"\fentry_member\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
-	"\x12swarm.entry_member\x12Ja swarm needs the member that begins; add entry_member: the id of a member\x1a\n" +
+	"\x06SINGLE\x10\x02\"\xb3\x02\n" +
+	"\vSwarmConfig\x12\x8e\x01\n" +
+	"\fentry_member\x18\x01 \x01(\tBk\xbaHh\xba\x01e\n" +
+	"\x12swarm.entry_member\x12Ca swarm needs an entry member; add entry_member: the id of a member\x1a\n" +
 	"this != ''R\ventryMember\x129\n" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xa1\x17\n" +
+	"\x0f_strict_members\"\xb1\x17\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5013,36 +5013,36 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen\x12)\n" +
 	"\x04push\x18\n" +
 	" \x01(\v2\x15.team.v1.PushSettingsR\x04push\x122\n" +
-	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xb6\x01\n" +
-	"\x0ftrusted_proxies\x18\r \x03(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
-	"\x16server.trusted_proxies\x12Atrusted_proxies are IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
-	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x8d\x02\n" +
-	"\vdeduplicate\x18\x1e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
-	"\x12server.deduplicate\x12Cdeduplicate must be off, or a time from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
+	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xba\x01\n" +
+	"\x0ftrusted_proxies\x18\r \x03(\tB\x90\x01\xbaH\x8c\x01\xba\x01\x88\x01\n" +
+	"\x16server.trusted_proxies\x12Etrusted_proxies must be IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x91\x02\n" +
+	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
+	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xbc\x04\xbaH\xb8\x04\x1a\xc1\x01\n" +
-	"\x18server.store_listen_only\x12gstore_listen belongs to a store in PostgreSQL; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xb1\x01\n" +
-	"\x10server.card_grpc\x12ecards name GRPC alone, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xbd\x01\n" +
-	"\x10server.cors_keys\x12lcors lets pages of every origin call, which needs API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x89\a\n" +
-	"\fCorsSettings\x12\xa7\x04\n" +
-	"\aorigins\x18\x01 \x03(\tB\x8c\x04\xbaH\x88\x04\xba\x01\xb6\x02\n" +
-	"\vcors.origin\x12\x96\x01origins are http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
-	"\tcors.port\x12nan origin has no default port: browsers leave it out; remove :80 from http origins and :443 from https origins\x1aM!this.exists(o, o.matches('^http://.*:80$') || o.matches('^https://.*:443$'))R\aorigins\x12\xd6\x01\n" +
-	"\aheaders\x18\x02 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
-	"\fcors.headers\x12Eheaders are names of HTTP headers, at most 50; for example X-Trace-Id\x1a\\size(this) <= 50 && this.all(h, h.matches('^[A-Za-z0-9!#$%&*+.^_`|~-]{1,100}$') && h != '*')R\aheaders:v\xbaHs\x1aq\n" +
-	"\fcors.origins\x12Icors names no origins; add origins: [https://app.example], or remove cors\x1a\x16size(this.origins) > 0\"\xf1\x01\n" +
-	"\fCardSettings\x12\xe0\x01\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
+	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
+	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x91\a\n" +
+	"\fCorsSettings\x12\xab\x04\n" +
+	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
+	"\vcors.origin\x12\x9a\x01origins must be http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
+	"\tcors.port\x12nan origin has no default port: browsers leave it out; remove :80 from http origins and :443 from https origins\x1aM!this.exists(o, o.matches('^http://.*:80$') || o.matches('^https://.*:443$'))R\aorigins\x12\xda\x01\n" +
+	"\aheaders\x18\x02 \x03(\tB\xbf\x01\xbaH\xbb\x01\xba\x01\xb7\x01\n" +
+	"\fcors.headers\x12Iheaders must be names of HTTP headers, at most 50; for example X-Trace-Id\x1a\\size(this) <= 50 && this.all(h, h.matches('^[A-Za-z0-9!#$%&*+.^_`|~-]{1,100}$') && h != '*')R\aheaders:v\xbaHs\x1aq\n" +
+	"\fcors.origins\x12Icors names no origins; add origins: [https://app.example], or remove cors\x1a\x16size(this.origins) > 0\"\xf4\x01\n" +
+	"\fCardSettings\x12\xe3\x01\n" +
 	"\n" +
-	"interfaces\x18\x01 \x03(\tB\xbf\x01\xbaH\xbb\x01\xba\x01\xb7\x01\n" +
-	"\x0fcard.interfaces\x12_interfaces are JSONRPC, HTTP+JSON and GRPC, each at most once; for example [HTTP+JSON, JSONRPC]\x1aCthis.all(i, i in ['JSONRPC', 'HTTP+JSON', 'GRPC']) && this.unique()R\n" +
+	"interfaces\x18\x01 \x03(\tB\xc2\x01\xbaH\xbe\x01\xba\x01\xba\x01\n" +
+	"\x0fcard.interfaces\x12binterfaces must be JSONRPC, HTTP+JSON or GRPC, each at most once; for example [HTTP+JSON, JSONRPC]\x1aCthis.all(i, i in ['JSONRPC', 'HTTP+JSON', 'GRPC']) && this.unique()R\n" +
 	"interfaces\"9\n" +
 	"\fPushSettings\x12\x1d\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01B\n" +
 	"\n" +
-	"\b_enabled\"\xd3\x01\n" +
-	"\x0fSigningSettings\x12\xbf\x01\n" +
-	"\x04keys\x18\x01 \x03(\v2\x13.team.v1.SigningKeyB\x95\x01\xbaH\x91\x01\xba\x01\x8d\x01\n" +
-	"\fsigning.keys\x12Nsigning needs a key, and each kid once; add keys: [{kid: NAME, file: KEY.pem}]\x1a-size(this) > 0 && this.map(k, k.kid).unique()R\x04keys\"\x98\x02\n" +
+	"\b_enabled\"\xe8\x01\n" +
+	"\x0fSigningSettings\x12\xd4\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x13.team.v1.SigningKeyB\xaa\x01\xbaH\xa6\x01\xba\x01\xa2\x01\n" +
+	"\fsigning.keys\x12csigning needs at least one key, and each kid must be unique; add keys: [{kid: NAME, file: KEY.pem}]\x1a-size(this) > 0 && this.map(k, k.kid).unique()R\x04keys\"\x98\x02\n" +
 	"\n" +
 	"SigningKey\x12\x81\x01\n" +
 	"\x03kid\x18\x01 \x01(\tBo\xbaHl\xba\x01i\n" +
@@ -5088,14 +5088,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x9c\x06\n" +
+	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\xac\x06\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
 	"\aaccount\x18\x02 \x01(\tB\x93\x01\xbaH\x8f\x01\xba\x01\x8b\x01\n" +
-	"\x0fapi_key.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xa2\x01\n" +
-	"\x06sha256\x18\x03 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\x0eapi_key.sha256\x12Lsha256 must be the key's SHA-256 in 64 hex digits; printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\x12\x16\n" +
+	"\x0fapi_key.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xb2\x01\n" +
+	"\x06sha256\x18\x03 \x01(\tB\x99\x01\xbaH\x95\x01\xba\x01\x91\x01\n" +
+	"\x0eapi_key.sha256\x12\\sha256 must be the key's SHA-256 in 64 hex digits; compute it with printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\x12\x16\n" +
 	"\x06manage\x18\x04 \x01(\bR\x06manage\x12\xff\x01\n" +
 	"\x05roles\x18\x05 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
 	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +

@@ -839,18 +839,18 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\ftest.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12\xca\x01\n" +
 	"\tscenarios\x18\a \x03(\v2\x11.team.v1.ScenarioB\x98\x01\xbaH\x94\x01\xba\x01\x90\x01\n" +
-	"\x0etest.scenarios\x12nthere is nothing to test; add scenarios: [{name: says hello, send: Hello, want: {reply: {contains: [Hello]}}}]\x1a\x0esize(this) > 0R\tscenarios\x1aO\n" +
+	"\x0etest.scenarios\x12nno scenarios are defined; add scenarios: [{name: says hello, send: Hello, want: {reply: {contains: [Hello]}}}]\x1a\x0esize(this) > 0R\tscenarios\x1aO\n" +
 	"\vModelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.team.v1.ModelScriptR\x05value:\x028\x01\x1aQ\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01\"\xd7\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01\"\xdc\x01\n" +
 	"\vModelScript\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12/\n" +
-	"\x06agents\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06agents:\x82\x01\xbaH\x7f\x1a}\n" +
+	"\x06agents\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06agents:\x87\x01\xbaH\x83\x01\x1a\x80\x01\n" +
 	"\n" +
-	"test.model\x12Ha script is exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\x86\b\n" +
+	"test.model\x12Ka script needs exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\x90\b\n" +
 	"\bScenario\x12w\n" +
 	"\x04name\x18\x01 \x01(\tBc\xbaH`\xba\x01]\n" +
 	"\rscenario.name\x12@a scenario needs a name; add name: what it shows, in a few words\x1a\n" +
@@ -869,9 +869,9 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.team.v1.ModelScriptR\x05value:\x028\x01\x1aQ\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01:\xc0\x02\xbaH\xbc\x02\x1a\x90\x01\n" +
-	"\rscenario.send\x12Ra scenario sends one message, or several; add send: TEXT, or turns: [{send: TEXT}]\x1a+(this.send != '') != (size(this.turns) > 0)\x1a\xa6\x01\n" +
-	"\x0escenario.turns\x12Manswers and want belong to the turn that they are about; move them into turns\x1aEsize(this.turns) == 0 || (size(this.answers) == 0 && !has(this.want))\"\xad\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01:\xca\x02\xbaH\xc6\x02\x1a\x96\x01\n" +
+	"\rscenario.send\x12Xa scenario needs exactly one of send and turns; add send: TEXT, or turns: [{send: TEXT}]\x1a+(this.send != '') != (size(this.turns) > 0)\x1a\xaa\x01\n" +
+	"\x0escenario.turns\x12Qwith turns, answers and want are only allowed within a turn; move them into turns\x1aEsize(this.turns) == 0 || (size(this.answers) == 0 && !has(this.want))\"\xad\x01\n" +
 	"\fScenarioTurn\x12Y\n" +
 	"\x04send\x18\x01 \x01(\tBE\xbaHB\xba\x01?\n" +
 	"\tturn.send\x12&a turn needs a message; add send: TEXT\x1a\n" +
@@ -922,14 +922,14 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x06FAILED\x10\x02\x12\f\n" +
 	"\bREJECTED\x10\x03\x12\f\n" +
 	"\bCANCELED\x10\x04\x12\x12\n" +
-	"\x0eINPUT_REQUIRED\x10\x05\"\xcb\x02\n" +
+	"\x0eINPUT_REQUIRED\x10\x05\"\xc1\x02\n" +
 	"\x0fTextExpectation\x12\x1b\n" +
 	"\x06equals\x18\x01 \x01(\tH\x00R\x06equals\x88\x01\x01\x12\x1a\n" +
 	"\bcontains\x18\x02 \x03(\tR\bcontains\x12\x1a\n" +
 	"\bexcludes\x18\x03 \x03(\tR\bexcludes\x12\x18\n" +
-	"\amatches\x18\x04 \x01(\tR\amatches:\xbd\x01\xbaH\xb9\x01\x1a\xb6\x01\n" +
+	"\amatches\x18\x04 \x01(\tR\amatches:\xb3\x01\xbaH\xaf\x01\x1a\xac\x01\n" +
 	"\n" +
-	"text.empty\x12Jnothing is expected of the text; add equals, contains, excludes or matches\x1a\\has(this.equals) || size(this.contains) > 0 || size(this.excludes) > 0 || this.matches != ''B\t\n" +
+	"text.empty\x12@no expectation is set; add equals, contains, excludes or matches\x1a\\has(this.equals) || size(this.contains) > 0 || size(this.excludes) > 0 || this.matches != ''B\t\n" +
 	"\a_equals\"\xbf\x01\n" +
 	"\n" +
 	"SpendLimit\x12\x1b\n" +

@@ -22,7 +22,7 @@ func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), er
 	var gone *agent.Error
 	switch {
 	case errors.As(err, &gone):
-		d.Log.Warn("a detached run works without its team", zap.String("task", d.claim.Root), zap.String("team", from.GetTeam()), zap.Error(err))
+		d.Log.Warn("a detached run works without its team, which is not served", zap.String("task", d.claim.Root), zap.String("team", from.GetTeam()), zap.Error(err))
 		return ctx, func() {}, nil
 	case err != nil:
 		err = fmt.Errorf("team %q of %s: %w", from.GetTeam(), d.claim.Root, err)
@@ -62,7 +62,7 @@ func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err e
 		err = agent.ErrCanceled // a canceled run ends as canceled, whatever the error says
 	case gone.Reason == agent.ReasonAgentNotFound:
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
-			"the run cannot go on: agent %q is not served here any more", id).Because(err)
+			"the run cannot continue: agent %q is no longer served", id).Because(err)
 	}
 	return nil, nil, err
 }

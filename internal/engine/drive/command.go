@@ -64,7 +64,7 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 		case <-ctx.Done(): // nothing is running any more
 			return
 		case <-late.C:
-			d.run.HoldBack()
+			d.run.BlockStarts()
 			return
 		}
 	}

@@ -49,7 +49,7 @@ type memoryFault struct {
 }
 
 // errUnread is the fault of every path if the position in the conversation is a2a.Unread.
-var errUnread = errors.New("its place could not be read when the run was accepted")
+var errUnread = errors.New("its position could not be read when the run was accepted")
 
 // remembering gives the run its memory. Without a conversation or a store for it, the run has none.
 func (d *drive) remembering(ctx context.Context) {
@@ -122,9 +122,9 @@ func (d *drive) tellUnread(ctx context.Context) error {
 		return nil
 	}
 	for _, f := range d.memory.told() {
-		d.Log.Warn("the history of a conversation cannot be read; the run goes on without",
+		d.Log.Warn("cannot read the history of a conversation; the run continues without it",
 			zap.String("task", d.claim.Root), zap.String("path", f.path), zap.Error(f.err))
-		text := "the history of " + f.path + " could not be read; it works without"
+		text := "the history of " + f.path + " could not be read; the agent works without it"
 		if err := d.warn(ctx, text, map[string]string{aboutKey: aboutRead, pathKey: f.path}); err != nil {
 			return err
 		}
@@ -199,13 +199,13 @@ func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	saving, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
 	if err := d.Conversations.Remember(saving, d.memory.thread, ex); err != nil {
-		d.Log.Warn("an exchange cannot be kept with its conversation", zap.String("task", d.claim.Root), zap.Error(err))
-		return d.warn(ctx, "the exchange could not be kept; the conversation goes on without it", map[string]string{aboutKey: aboutWrite})
+		d.Log.Warn("cannot store an exchange in its conversation", zap.String("task", d.claim.Root), zap.Error(err))
+		return d.warn(ctx, "the exchange could not be stored; the conversation continues without it", map[string]string{aboutKey: aboutWrite})
 	}
 	if d.accepted.GetMayReplyDirectly() {
 		return nil
 	}
-	err := d.append(ctx, d.memoryNote(agent.NoteRemembered, "the exchange is kept with the conversation", map[string]string{aboutKey: aboutWrite}))
+	err := d.append(ctx, d.memoryNote(agent.NoteRemembered, "the exchange is stored in the conversation", map[string]string{aboutKey: aboutWrite}))
 	if !broke(err) {
 		return nil
 	}

@@ -195,7 +195,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
-			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
+			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question was not answered in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)
@@ -271,7 +271,7 @@ func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
 // ended.
 func (d *drive) journalError(err error) error {
 	if errors.Is(err, a2a.ErrLimit) { // open steps still get their ends
-		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run has put more on record than it may").Because(err)
+		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run's journal has reached its maximum size").Because(err)
 		d.cancel(err)
 		return err
 	}
@@ -361,7 +361,7 @@ func (d *drive) deadline() *timestamppb.Timestamp {
 	}
 	d.record.Lock()
 	defer d.record.Unlock()
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.Stood(&d.summary.Clock.Stood, time.Time{}, d.run.Now())))
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.PausedFor(&d.summary.Clock.Pauses, time.Time{}, d.run.Now())))
 }
 
 // drain calls the agent and appends each event of its sequence before it asks for the next.

@@ -53,7 +53,7 @@ func (s *Store) claim(r *run) (a2a.Claim, bool) {
 func (s *Store) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 	return s.giveUp(c, func(r *run) error {
 		if p.Done && !r.ended {
-			return fmt.Errorf("park %s as done: its end is not on record", c.Root)
+			return fmt.Errorf("park %s as done: its end is not recorded", c.Root)
 		}
 		switch {
 		case r.ended:

@@ -250,7 +250,7 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	j.mu.Unlock()
 	switch {
 	case p.Done && !ended:
-		return fmt.Errorf("park %s as done: its end is not on record", c.Root)
+		return fmt.Errorf("park %s as done: its end is not recorded", c.Root)
 	case !ended:
 		if err := s.db.do(ctx, func(ctx context.Context, q querier) error { return j.park(ctx, q, p.Until) }); err != nil {
 			return s.kept(err)

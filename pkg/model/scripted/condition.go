@@ -83,7 +83,7 @@ func explain(e *common.Error) problem {
 func withoutParserDetail(message string) string {
 	message, _, _ = strings.Cut(message, " expecting ")
 	message = strings.TrimPrefix(message, "Syntax error: ")
-	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value is expected")
+	return strings.ReplaceAll(message, "mismatched input '<EOF>'", "it ends where a value was expected")
 }
 
 var errCost = errors.New("the condition costs too much to evaluate")

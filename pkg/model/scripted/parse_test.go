@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 			`f:1:62  a text in arguments has no placeholder {{x}} (known here: input, inputs, result.TOOL, results)`,
 			`f:1:71  key "b" is set twice, first in line 1 (remove one of them)`,
 		}},
-		"no end":        {`agents: {a: [{when: "input +", text: x}]}`, []string{`f:1:29  it ends where a value is expected (check names, types, brackets and quotes; equal is ==)`}},
+		"no end":        {`agents: {a: [{when: "input +", text: x}]}`, []string{`f:1:29  it ends where a value was expected (check names, types, brackets and quotes; equal is ==)`}},
 		"no bool":       {"agents: {a: [{when: turn + 1, text: x}]}", []string{`f:1:21  when must be true or false, not int (for example: turn == 1)`}},
 		"quoted":        {`agents: {a: [{when: "turn == 1 && foo == 2", text: x}]}`, []string{`f:1:35  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},
 		"quotes within": {`agents: {a: [{when: 'input == "x" && foo', text: x}]}`, []string{`f:1:38  no such variable or function "foo" (known here: input, inputs, result, results, tools, turn)`}},

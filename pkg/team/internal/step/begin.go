@@ -45,7 +45,7 @@ func (w *Work) commence() (res Result, over bool) {
 	}
 	err = w.commitStart()
 	switch {
-	case err == nil && w.by.Run.HeldBack(): // the run was paused during the commit
+	case err == nil && w.by.Run.StartsBlocked(): // the run was paused during the commit
 		return Result{paused: true, notStarted: true}, true
 	case err == nil:
 		return Result{}, false

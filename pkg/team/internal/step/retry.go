@@ -75,7 +75,7 @@ func (w *Work) waitForAttempt(ctx context.Context) (paused bool, err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.by.Run.Shutting():
+	case <-w.by.Run.PauseSignal():
 		paused = true
 	case <-ctx.Done():
 	}

@@ -16,11 +16,11 @@ func (h *Handler) Owned(ctx context.Context, id string) (*Fold, error) {
 	return h.owned(ctx, "", id)
 }
 
-// Tell yields the events of a root task after the sequence number after: those that are recorded,
+// WatchEvents yields the events of a root task after the sequence number after: those that are recorded,
 // and then further ones as they are recorded, until ctx ends. The events are shared; do not
 // modify them. The sequence ends with an error: TASK_NOT_FOUND, another error of the store, or
 // the cause of ctx. It can be read only once. The caller checks the permission to read the task.
-func (h *Handler) Tell(ctx context.Context, root Key, after int64) iter.Seq2[*teamv1.Event, error] {
+func (h *Handler) WatchEvents(ctx context.Context, root Key, after int64) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		r := h.journals.read(root, after)
 		defer r.stop()
@@ -55,9 +55,9 @@ func (h *Handler) Agents() Agents { return h.c.Agents }
 // Caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.
 func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ctx) }
 
-// SitAtTask counts a stream of a task and its owner. The caller must call leave when the stream
+// AcquireTaskStream counts a stream of a task and its owner. The caller must call release when the stream
 // ends. The error is INSUFFICIENT_RESOURCES if too many are open.
-func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
+func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {
 	s, err := h.seats.sit(k.Owner)
 	if err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (h *Handler) SitAtTask(k Key) (leave func(), err error) {
 	return s.leave, nil
 }
 
-// SitAtTeam is like SitAtTask, for a stream of a team.
-func (h *Handler) SitAtTeam(owner, team string) (leave func(), err error) {
+// AcquireTeamStream is like AcquireTaskStream, for a stream of a team.
+func (h *Handler) AcquireTeamStream(owner, team string) (release func(), err error) {
 	s, err := h.seats.sit(owner)
 	if err != nil {
 		return nil, err
