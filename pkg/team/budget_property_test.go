@@ -120,10 +120,12 @@ func (m *spender) Generate(ctx context.Context, req *agent.ModelRequest) iter.Se
 	}
 }
 
-// faraway is a member on another server: it spends within what it is told, and says so.
+// faraway is a member on another server: it spends within what it is told, and says so. A call that
+// is repeated after a crash, with the same key, is the same task.
 type faraway struct {
 	*dice
 	*bill
+	began map[string]*teamv1.Spent // by key; one call at a time
 	id string
 }
 
@@ -141,7 +143,11 @@ func (f *faraway) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 		spent := &teamv1.Spent{
 			InputTokens: min(int64(f.n(900)), limit.Tokens/2), OutputTokens: min(int64(f.n(900)), limit.Tokens/2), CostMicros: min(int64(f.n(900)), limit.Micros),
 		}
-		f.add(spent)
+		if known := f.began[req.GetKey()]; known != nil {
+			spent = known
+		} else {
+			f.began[req.GetKey()] = f.add(spent)
+		}
 		if f.n(6) == 0 {
 			e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "away")
 			e.Retry, e.Fresh, e.Spent = f.n(2) == 0, true, spent
@@ -198,7 +204,7 @@ func (c *company) team(levels int) string {
 			ids = append(ids, c.team(levels-1))
 		case c.n(4) == 0:
 			far := c.id("far")
-			c.reg[far] = &faraway{c.dice, &c.bill, far}
+			c.reg[far] = &faraway{c.dice, &c.bill, map[string]*teamv1.Spent{}, far}
 			ids = append(ids, far)
 		case c.n(6) == 0:
 			fn := c.id("fn")

@@ -51,15 +51,16 @@ type cost struct {
 	hold      *agent.Budget // reservation of the attempt; nil means none
 	maxOutput int64         // maximum number of output tokens; 0 means no limit
 	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
+	booked    agent.Cost    // what hold is settled with, see release
 }
 
-// budget reserves the maximum cost of an attempt before it, and books the actual cost after it.
+// budget reserves the maximum cost of an attempt before it, and computes the actual cost after it,
+// which release books.
 func budget(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if err := w.reserve(ctx); err != nil {
 			return w.refused(err)
 		}
-		defer func() { w.cost.hold.Settle(agent.Cost{}) }() // releases the reservation unless settle has done so
 		if b := w.cost.budget; b != nil {
 			ctx = agent.WithBudget(ctx, b)
 		}
@@ -221,7 +222,15 @@ func (w *Work) settle(res *Result) {
 	if w.Step.GetDetached() && res.Err == nil {
 		cost = agent.CostOf(w.Reserved) // the new task keeps its part
 	}
-	w.cost.hold.Settle(cost)
+	w.cost.booked = cost
+}
+
+// release books the cost of the last attempt and gives back the rest of its reservation. It is called
+// after the cost is on record: otherwise another step could begin with what the record, after a crash,
+// still counts for this one. Further calls do nothing.
+func (w *Work) release() {
+	w.cost.hold.Settle(w.cost.booked)
+	w.cost.hold, w.cost.booked = nil, agent.Cost{}
 }
 
 // settleTurn returns what is booked for a model turn of which spent is known. If the provider has

@@ -106,7 +106,11 @@ func (w *Work) recordRetry(err error) error {
 		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: spent,
 	}}})
 	w.Asked.Apply(ev)
-	return w.emit(ev)
+	if err := w.emit(ev); err != nil {
+		return err
+	}
+	w.release()
+	return nil
 }
 
 // maxBackoff bounds the pause between attempts, so that its computation cannot overflow.

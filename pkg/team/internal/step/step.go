@@ -104,6 +104,7 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", r.ID)
 	}
 	w.reopen()
+	defer w.release()
 	return w.finish(layers(ctx, w))
 }
 
