@@ -53,7 +53,7 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 		return context.Cause(ctx)
 	}
 	rctx, cancel := context.WithCancel(ctx)
-	call := &Call{http: c.HTTPClient, key: key, cancel: cancel}
+	call := &Call{http: c.HTTPClient, key: key, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
 	whole := false
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)
@@ -76,6 +76,8 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 	var odd *notStreamError
 	var e *agent.Error
 	switch {
+	case call.idle.expired.Load():
+		e = c.lost("the endpoint of model %q sent nothing for %s (idle_timeout)", c.Name, c.IdleTimeout)
 	case call.Failed():
 		e = c.status(call.res.StatusCode, call.retryAfter(time.Now()), report)
 	case report != nil:

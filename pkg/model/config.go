@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -26,6 +27,8 @@ type Config struct {
 	HTTPClient *http.Client
 	// Price is the price of the model; the zero value counts no cost.
 	Price Price
+	// IdleTimeout is the time for which the endpoint may send nothing; 0 means no limit.
+	IdleTimeout time.Duration
 	// MaxOutput is the maximum number of tokens of an answer; 0 means the provider's limit. A
 	// request may lower it.
 	MaxOutput int64
@@ -116,6 +119,9 @@ func (c *Config) validate(example string) error {
 		if p < 0 || math.IsNaN(p) || math.IsInf(p, 0) {
 			faults = append(faults, fmt.Errorf("price must be 0 or more USD per million tokens, not %v", p))
 		}
+	}
+	if c.IdleTimeout < 0 {
+		faults = append(faults, fmt.Errorf("idle_timeout must be more than 0, or 0 for no limit, not %s", c.IdleTimeout))
 	}
 	if c.MaxOutput < 0 || c.MaxOutput > math.MaxInt32 {
 		faults = append(faults, fmt.Errorf("max_output_tokens must be 1 or more, or 0 for the provider's limit, not %d", c.MaxOutput))

@@ -23,7 +23,7 @@ import (
 // that reports no cost, 500. Each run may cost 2000.
 const pricedFile = `version: v2
 models:
-  m: {provider: openai, name: m, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, fallback: [n]}
+  m: {provider: openai, name: m, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, idle_timeout: 2s, fallback: [n]}
   n: {provider: openai, name: n, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120}
 agents:
   writer: {description: Writes., model: m}
@@ -68,6 +68,7 @@ func TestS_60_Accountant(t *testing.T) {
 		{fault: "broken stream", turns: []fakellm.Turn{{Text: words(100), Chunks: 10, Broken: true, BreakAfter: 9}}, estimated: true},
 		{fault: "every stream breaks", team: "alone", reason: "UNAVAILABLE", turns: []fakellm.Turn{{Text: words(100), Chunks: 10, Broken: true, BreakAfter: 9, Forever: true}}, estimated: true},
 		{fault: "kill in flight", turns: []fakellm.Turn{{Text: words(100), Chunks: 10, Gate: fakellm.NewGate(), GateAfter: 8}}, kill: true, estimated: true},
+		{fault: "silent stream", turns: []fakellm.Turn{{Text: words(100), Chunks: 10, Gate: fakellm.NewGate(), GateAfter: 8}}, estimated: true},
 		{fault: "cached tokens", turns: []fakellm.Turn{{Text: words(40), Usage: &fakellm.Usage{
 			PromptTokens: 60, CompletionTokens: 40, TotalTokens: 100, Details: &fakellm.PromptDetails{CachedTokens: 50},
 		}}}},
@@ -168,7 +169,7 @@ func mark(s *teamv1.Spent) string {
 // is rejected with the line to write.
 func TestS_60_CostsThatNobodyReports(t *testing.T) {
 	for _, c := range []struct{ remove, says string }{
-		{", price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, fallback: [n]", `model "m" has no price, and max_cost of "desk" limits it`},
+		{", price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, idle_timeout: 2s, fallback: [n]", `model "m" has no price, and max_cost of "desk" limits it`},
 		{", cost_per_task: 0.0005", `agent "clerk" has no cost_per_task, and max_cost of "crowded" limits it`},
 	} {
 		text := strings.NewReplacer("LLM", "http://127.0.0.1:1/v1", "CARD", "http://127.0.0.1:1", c.remove, "").Replace(pricedFile)

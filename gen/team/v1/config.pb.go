@@ -647,6 +647,9 @@ type ModelConfig struct {
 	File string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
 	// Names of models that are asked, in this order, if this one cannot answer.
 	Fallback []string `protobuf:"bytes,7,rep,name=fallback,proto3" json:"fallback,omitempty"`
+	// Time for which the endpoint may send nothing, before the response and within it. Then the attempt
+	// has failed and is retried. Unset means no limit besides the timeouts of the step and the run.
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,9,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	// Maximum number of tokens of an answer. Unset means 4096 if a budget has to be reserved, else
 	// the provider's limit, 8192 for anthropic models.
 	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
@@ -729,6 +732,13 @@ func (x *ModelConfig) GetFile() string {
 func (x *ModelConfig) GetFallback() []string {
 	if x != nil {
 		return x.Fallback
+	}
+	return nil
+}
+
+func (x *ModelConfig) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
 	}
 	return nil
 }
@@ -4575,7 +4585,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x87\r\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xc8\x0e\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -4587,10 +4597,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04file\x18\x06 \x01(\tR\x04file\x12q\n" +
 	"\bfallback\x18\a \x03(\tBU\xbaHR\xba\x01O\n" +
 	"\x0emodel.fallback\x12,fallback has more than 8 models; remove some\x1a\x0fsize(this) <= 8R\bfallback\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x12model.idle_timeout\x121idle_timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\vidleTimeout\x12\xa2\x01\n" +
 	"\x11max_output_tokens\x18\b \x01(\x05Bv\xbaHs\xba\x01p\n" +
-	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xe3\x05\xbaH\xdf\x05\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xdb\x01\n" +
-	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a}this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
+	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xff\x05\xbaH\xfb\x05\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xf7\x01\n" +
+	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a\x98\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
@@ -5190,9 +5202,9 @@ var file_team_v1_config_proto_goTypes = []any{
 	nil,                         // 67: team.v1.McpTool.EffectsEntry
 	nil,                         // 68: team.v1.Definition.ScriptsEntry
 	nil,                         // 69: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 70: team.v1.Skill
-	(*Limits)(nil),              // 71: team.v1.Limits
-	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
+	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
+	(*Skill)(nil),               // 71: team.v1.Skill
+	(*Limits)(nil),              // 72: team.v1.Limits
 	(*Retry)(nil),               // 73: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
@@ -5202,83 +5214,84 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	66, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	67, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	70, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	71, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	70, // 17: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	19, // 18: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	19, // 19: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	19, // 20: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	19, // 21: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	21, // 22: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	25, // 23: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	26, // 24: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 25: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	26, // 26: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	30, // 27: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	32, // 28: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	35, // 29: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	41, // 30: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	48, // 31: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	45, // 32: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	46, // 33: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	18, // 34: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	17, // 35: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	28, // 36: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	71, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29, // 38: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	72, // 39: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 40: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 41: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	33, // 42: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	34, // 43: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	37, // 44: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 45: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 46: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	39, // 47: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	40, // 48: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	37, // 49: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	72, // 50: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 51: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	42, // 52: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 53: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 54: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 55: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 56: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	70, // 57: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 58: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 59: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	72, // 60: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 61: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 62: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 63: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 64: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 65: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 66: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 67: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 68: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 69: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 70: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 71: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 72: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 73: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 74: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 75: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 76: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 77: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	13, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	66, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	67, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	71, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	72, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	20, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	22, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	23, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	18, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	17, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	71, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	19, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	21, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	25, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	30, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	32, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	35, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	41, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	48, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	45, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	46, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	72, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	37, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	71, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
