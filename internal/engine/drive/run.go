@@ -195,7 +195,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
-			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question was not answered in time"))
+			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)
