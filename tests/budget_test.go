@@ -33,7 +33,7 @@ type meteredModel struct {
 	deadline []time.Time // guarded by mu
 }
 
-func (*meteredModel) Name() string           { return "metered" }
+func (*meteredModel) Name() string       { return "metered" }
 func (*meteredModel) Price() agent.Price { return agent.FlatPrice(1_000_000, 1_000_000) }
 func (m *meteredModel) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {

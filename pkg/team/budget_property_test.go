@@ -126,7 +126,7 @@ type faraway struct {
 	*dice
 	*bill
 	began map[string]*teamv1.Spent // by key; one call at a time
-	id string
+	id    string
 }
 
 func (f *faraway) Info(context.Context) (*teamv1.AgentInfo, error) {
