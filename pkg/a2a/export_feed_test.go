@@ -1,11 +1,11 @@
 package a2a
 
-// Open returns how many feeds there are, of how many tasks, and how many streams
-// are counted.
+// Open returns the number of feeds, the number of tasks that they belong to, and the number of
+// streams that count against the limits.
 func (h *Handler) Open() (feeds, lines, streams int) {
-	h.seats.mu.Lock()
-	defer h.seats.mu.Unlock()
-	for k, n := range h.seats.taken {
+	h.streams.mu.Lock()
+	defer h.streams.mu.Unlock()
+	for k, n := range h.streams.open {
 		if k.ID == "" {
 			streams += n
 		}
@@ -14,7 +14,7 @@ func (h *Handler) Open() (feeds, lines, streams int) {
 	return st.Feeds, st.Keys, streams
 }
 
-// Kept returns the size of the largest ring, and the most entries of one.
+// Kept returns the size in bytes of the largest ring, and the maximum number of entries of a ring.
 func (h *Handler) Kept() (bytes, entries int) {
 	st := h.feeds.Stats()
 	return st.Bytes, st.Entries

@@ -136,7 +136,7 @@ type Handler struct {
 	cards    cards
 	journals journals
 	feeds    *feed.Feeds
-	seats    *seats
+	streams  *streamLimiter
 }
 
 // NewHandler returns a handler for c, with defaults for the fields that are not set.
@@ -154,7 +154,7 @@ func NewHandler(c Config) *Handler {
 		c.Version = "dev"
 	}
 	c.Streams = c.Streams.withDefaults()
-	h := &Handler{c: c, seats: &seats{most: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
+	h := &Handler{c: c, streams: &streamLimiter{limits: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
 	h.cards = cards{&h.c, c.Pushes != nil}
 	return h
 }

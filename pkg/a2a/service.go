@@ -147,33 +147,33 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	if err != nil {
 		return nil, err
 	}
-	seat, err := h.seats.sit(who.Owner())
+	slot, err := h.streams.acquire(who.Owner())
 	if err != nil {
 		return nil, err
 	}
-	events, err := h.process(ctx, req, seat)
+	events, err := h.process(ctx, req, slot)
 	if err != nil {
-		seat.leave()
+		slot.release()
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, seat.leave)
+	stop := context.AfterFunc(ctx, slot.release)
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		if !stop() {
 			yield(nil, context.Cause(ctx))
 			return
 		}
-		defer seat.leave()
+		defer slot.release()
 		events(yield)
 	}, nil
 }
 
 // process records a call of the Agent service and returns the events of its run.
-func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, seat *seat) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	s, err := h.acceptProcess(ctx, req.GetRequest())
 	if err != nil {
 		return nil, err
 	}
-	if err := seat.at(s.key); err != nil {
+	if err := slot.acquireTask(s.key); err != nil {
 		return nil, err
 	}
 	root, scope := agent.SplitTask(s.key.ID)

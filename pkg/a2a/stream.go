@@ -92,18 +92,18 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 // tail is an open stream of a task. It is not safe for concurrent use.
 type tail struct {
 	h      *Handler
-	seat   *seat
+	slot   *streamSlot
 	id     string       // id of the task
 	reader *feed.Reader // nil before join is called
 }
 
 // open counts a new stream of an owner. The caller must call leave.
 func (h *Handler) open(owner string) (*tail, error) {
-	s, err := h.seats.sit(owner)
+	s, err := h.streams.acquire(owner)
 	if err != nil {
 		return nil, err
 	}
-	return &tail{h: h, seat: s}, nil
+	return &tail{h: h, slot: s}, nil
 }
 
 // send records a message and sets the position at which the stream begins.
@@ -112,7 +112,7 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := t.seat.at(s.key); err != nil {
+	if err := t.slot.acquireTask(s.key); err != nil {
 		return err
 	}
 	r := t.join(ctx, s.key, historyOf(req.GetConfiguration()), s.inbound)
@@ -135,7 +135,7 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 
 // subscribe sets the stream to begin with the task, or after the cursor if that is possible.
 func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64) error {
-	if err := t.seat.at(k); err != nil {
+	if err := t.slot.acquireTask(k); err != nil {
 		return err
 	}
 	r := t.join(ctx, k, nil, 0)
@@ -172,7 +172,7 @@ func (t *tail) leave() {
 	if t.reader != nil {
 		t.reader.Close()
 	}
-	t.seat.leave()
+	t.slot.release()
 }
 
 // updates yields the updates of the stream. It calls leave at the end, or when ctx ends before

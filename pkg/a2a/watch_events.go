@@ -58,26 +58,26 @@ func (h *Handler) Caller(ctx context.Context) (Caller, error) { return caller(ct
 // AcquireTaskStream counts a stream of a task and its owner. The caller must call release when the stream
 // ends. The error is INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {
-	s, err := h.seats.sit(k.Owner)
+	s, err := h.streams.acquire(k.Owner)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.at(k); err != nil {
-		s.leave()
+	if err := s.acquireTask(k); err != nil {
+		s.release()
 		return nil, err
 	}
-	return s.leave, nil
+	return s.release, nil
 }
 
 // AcquireTeamStream is like AcquireTaskStream, for a stream of a team.
 func (h *Handler) AcquireTeamStream(owner, team string) (release func(), err error) {
-	s, err := h.seats.sit(owner)
+	s, err := h.streams.acquire(owner)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.atTeam(owner, team); err != nil {
-		s.leave()
+	if err := s.acquireTeam(owner, team); err != nil {
+		s.release()
 		return nil, err
 	}
-	return s.leave, nil
+	return s.release, nil
 }
