@@ -69,7 +69,8 @@ func (p *process) choose() (c choice, err error) {
 	if p.gate != nil {
 		return p.gate.next(&p.State, p.cfg.Scheduler)
 	}
-	return p.choiceOf(p.cfg.Scheduler)
+	d, err := p.cfg.Scheduler.Next(&p.State)
+	return p.chosen(d), err
 }
 
 // schedulerError wraps an error of the scheduler as SCHEDULER_ERROR, unless it is an *agent.Error.

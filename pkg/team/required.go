@@ -12,14 +12,15 @@ import (
 // maxShortfalls is the maximum number of pieces of required work that one error describes.
 const maxShortfalls = 10
 
-// choiceOf returns the scheduler's decision. If it ends the run, but required work was not done, the
-// decision has the failure that the run ends with. Like Scheduler.Next it is a pure function.
-func (s *State) choiceOf(scheduler Scheduler) (c choice, err error) {
-	c.Decision, err = scheduler.Next(s.withoutJudgements())
-	if err == nil && (c.Reply != nil || c.Transfer != nil) {
+// chosen returns the choice that a decision of the scheduler makes. If the decision ends the run, but
+// required work was not done, the choice has the failure that the run ends with. Like Scheduler.Next
+// it is a pure function.
+func (s *State) chosen(d Decision) choice {
+	c := choice{Decision: d}
+	if d.Reply != nil || d.Transfer != nil {
 		c.failure = s.requiredFailure(&c.Decision)
 	}
-	return c, err
+	return c
 }
 
 // requiredFailure returns the error of a run that would end with the decision d although required

@@ -176,9 +176,10 @@ func (g *gate) next(s *State, scheduler Scheduler) (choice, error) {
 	if r := s.review; r != nil && r.received == len(s.Received) {
 		return g.afterJudgement(s, r)
 	}
-	c, err := s.choiceOf(scheduler) // also if the user has sent a follow-up since the result was submitted
-	if err == nil && c.Reply != nil && c.failure == nil {
-		c.Decision = g.submit(s, c.Decision)
+	d, err := scheduler.Next(s.withoutJudgements()) // also if the user has sent a follow-up since the result was submitted
+	c := s.chosen(d)
+	if err == nil && d.Reply != nil && c.failure == nil {
+		c.Decision = g.submit(s, d)
 	}
 	return c, err
 }
