@@ -156,7 +156,7 @@ func (f *shortfalls) failure(team string, d *Decision) *agent.Error {
 		kept = "the team would have handed over to " + agent.Quote(d.Transfer.GetTo())
 	}
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonRequiredWork,
-		"team %q ended without its required work: %s; %s; send the message again when the cause is removed, or take required off what the result does not need", team, text, kept)
+		"team %q ended without its required work: %s; %s; see to it that each of them succeeds before the team answers, or do not require it", team, text, kept)
 	if len(f.members) > 0 {
 		err = err.With("members", strings.Join(f.members, ", "))
 	}
