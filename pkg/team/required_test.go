@@ -317,10 +317,11 @@ func crashRequired(t *testing.T, w *world) *team.Team {
 func TestCrash_Required(t *testing.T) {
 	var want string
 	for _, lose := range []bool{false, true} {
-		for at := range 70 {
+		for at, crashed := 0, true; crashed; at++ {
 			w := newWorld(t)
-			w.build, w.budget = crashRequired, at
+			w.build, w.budget, crashed = crashRequired, at, false
 			for !w.live(true) {
+				crashed = true
 				w.crash(lose)
 			}
 			w.verify("OUTCOME_FAILED: ")
@@ -343,4 +344,3 @@ func TestCrash_Required(t *testing.T) {
 		}
 	}
 }
-
