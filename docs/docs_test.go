@@ -177,22 +177,31 @@ func startDemo(t *testing.T) demo {
 func TestCommands(t *testing.T) {
 	d := startDemo(t)
 	for _, doc := range documents(t) {
-		all := blocks(t, doc)
-		dir := ""
-		for i, b := range all {
-			if b.lang != "sh" || b.name != "run" {
-				continue
-			}
-			if dir == "" {
-				dir = files(t, all)
-			}
-			out, err := d.sh(t, dir, b.text)
-			if err != nil {
-				t.Errorf("%s:%d: %v\n%s", doc, b.line, err, out)
-			}
-			if i+1 < len(all) && all[i+1].lang == "text" {
-				expect(t, fmt.Sprintf("%s:%d", doc, all[i+1].line), all[i+1].text, out)
-			}
+		t.Run(doc, func(t *testing.T) {
+			t.Parallel() // most of its time it waits for teams
+			d.commands(t, doc)
+		})
+	}
+}
+
+// commands runs the commands of a document in their order.
+func (d demo) commands(t *testing.T, doc string) {
+	t.Helper()
+	all := blocks(t, doc)
+	dir := ""
+	for i, b := range all {
+		if b.lang != "sh" || b.name != "run" {
+			continue
+		}
+		if dir == "" {
+			dir = files(t, all)
+		}
+		out, err := d.sh(t, dir, b.text)
+		if err != nil {
+			t.Errorf("%s:%d: %v\n%s", doc, b.line, err, out)
+		}
+		if i+1 < len(all) && all[i+1].lang == "text" {
+			expect(t, fmt.Sprintf("%s:%d", doc, all[i+1].line), all[i+1].text, out)
 		}
 	}
 }

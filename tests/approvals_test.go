@@ -384,6 +384,7 @@ func TestA_05_ApprovalsShowNothingElse(t *testing.T) {
 // TestS_51_ApprovalsOnAnotherReplica: a question is answered at a server that does not
 // drive the run, whether somebody does or it is parked.
 func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
+	t.Parallel() // most of its time it waits for the other replica
 	place := rig.PostgreSQL(t)
 	m := approvals(t, signing(t))
 	one, two := keyed(t, place, m), keyed(t, place, m)

@@ -34,7 +34,7 @@ type meteredModel struct {
 }
 
 func (*meteredModel) Name() string           { return "metered" }
-func (*meteredModel) Price() (in, out int64) { return 1_000_000, 1_000_000 }
+func (*meteredModel) Price() agent.Price { return agent.FlatPrice(1_000_000, 1_000_000) }
 func (m *meteredModel) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		m.mu.Lock()
@@ -180,7 +180,7 @@ func TestC_07_EnvelopeOfAnotherServer(t *testing.T) {
 				began := time.Now()
 				all := events(t, a, "desk", "envelope")
 				end := all[len(all)-1].GetEnded()
-				want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2}
+				want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2, Claimed: true}
 				if !proto.Equal(end.GetSpent(), want) {
 					t.Errorf("S-60 the run cost %v, want %v", end.GetSpent(), want)
 				}

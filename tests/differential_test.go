@@ -83,6 +83,7 @@ func (g grid) add(rpc, reason string) {
 // and refuse for every reason that it has, alike over the three bindings, and each
 // of these with the status and the code that the protocol wants.
 func TestA_01_EveryOperationAndEveryError(t *testing.T) {
+	t.Parallel() // most of its time it waits for calls to time out
 	h := newHouse(t)
 	g := grid{}
 	t.Run("A-01 answers", func(t *testing.T) { h.answers(t, g) })

@@ -223,6 +223,7 @@ func TestS_49_AHangingStore(t *testing.T) {
 // outlives it: not done, or done and reported as failed. The loop over every
 // operation is that of internal/store/faulty.
 func TestS_49_OneFault(t *testing.T) {
+	t.Parallel() // most of its time it waits for leases
 	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {

@@ -410,6 +410,7 @@ func folded(t *testing.T, list []rig.Notification, task *a2av1.Task) {
 // TestA_18_P6_TwoReplicas: two servers share the receivers of one database; the one
 // that is left goes on.
 func TestA_18_P6_TwoReplicas(t *testing.T) {
+	t.Parallel() // most of its time it waits for the lease of the first replica
 	at := rig.PostgreSQL(t)
 	s := newSpeaker("speaks")
 	var servers []*life

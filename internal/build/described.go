@@ -9,9 +9,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// peer is an agent on another server.
+type peer interface {
+	agent.Agent
+	agent.Reaper
+	agent.TaskPricer
+}
+
 // override replaces parts of the description of an agent.
 type override struct {
-	agent.Agent
+	peer
 	name, description string
 	skills            []*teamv1.Skill
 	input, output     []string
@@ -19,16 +26,16 @@ type override struct {
 
 // described returns an agent whose description is replaced by the one in the configuration, as far
 // as the configuration has one.
-func described(a agent.Agent, c *teamv1.AgentConfig) agent.Agent {
+func described(a peer, c *teamv1.AgentConfig) agent.Agent {
 	if c.GetName() == "" && c.GetDescription() == "" && len(c.GetSkills())+len(c.GetInputModes())+len(c.GetOutputModes()) == 0 {
 		return a
 	}
-	return &override{Agent: a, name: c.GetName(), description: c.GetDescription(), skills: c.GetSkills(), input: c.GetInputModes(), output: c.GetOutputModes()}
+	return &override{peer: a, name: c.GetName(), description: c.GetDescription(), skills: c.GetSkills(), input: c.GetInputModes(), output: c.GetOutputModes()}
 }
 
 // Info implements agent.Agent.
 func (o *override) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
-	info, err := o.Agent.Info(ctx)
+	info, err := o.peer.Info(ctx)
 	if err != nil {
 		return nil, err
 	}

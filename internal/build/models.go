@@ -55,9 +55,9 @@ func (b *builder) withoutFallback(name string) (agent.Model, error) {
 
 func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
 	c := model.Config{
-		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()),
+		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
-		Price:      model.Price{Input: m.GetPrice().GetInput(), Output: m.GetPrice().GetOutput()},
+		Price:      model.PriceOf(m.GetPrice()),
 	}
 	switch m.GetProvider() {
 	case "scripted":

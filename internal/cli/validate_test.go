@@ -36,7 +36,7 @@ func validates(t *testing.T, text string) (v struct {
 // file says of it.
 func TestR_003_06_MembersAreShown(t *testing.T) {
 	v, err := validates(t, `version: v1
-models: {big: {provider: openai, name: big, base_url: "http://127.0.0.1:1", api_key: sk-never-to-be-seen}}
+models: {big: {provider: openai, name: big, base_url: "http://127.0.0.1:1", api_key: sk-never-to-be-seen, price: {input: 1, output: 2}}}
 agents:
   plain: {instructions: Work., description: Works.}
   own: {name: Owner, model: big, description: Has a model.}
@@ -89,7 +89,7 @@ teams:
 
 // bounded is a file with a place for every bound: NAME is replaced by a value.
 const bounded = `version: v1
-models: {big: {provider: openai, name: big, base_url: "http://127.0.0.1:1"}}
+models: {big: {provider: openai, name: big, base_url: "http://127.0.0.1:1", price: {input: 1, output: 2}}}
 agents:
   a: {model: big}
   b: {model: big, limits: {max_turns: TURNS}}

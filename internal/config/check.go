@@ -40,6 +40,7 @@ func (k *checker) check() {
 	k.markUsed()
 	k.inheritance()
 	k.needs()
+	k.costs()
 	k.scripts()
 	k.guardrails()
 	k.certificates()

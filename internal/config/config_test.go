@@ -188,7 +188,7 @@ func TestFaults(t *testing.T) {
 func withLimits(id, limits string) string {
 	own := map[string]string{id: ", limits: " + limits}
 	text := `version: v1
-models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
+models: {m: {provider: openai, name: n, price: {input: 1, output: 2}, base_url: "http://127.0.0.1/v1"}}
 agents: {b: {model: m` + own["b"] + `}}
 teams:
   s:

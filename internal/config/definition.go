@@ -97,7 +97,7 @@ func (c *Config) collectModel(d *teamv1.Definition, model string) {
 	for _, name := range c.withFallbacks(model) {
 		m := c.Server.GetModels()[name]
 		d.Config.Models[name] = &teamv1.ModelConfig{
-			Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), MaxOutputTokens: m.GetMaxOutputTokens(), Fallback: m.GetFallback(),
+			Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), MaxOutputTokens: m.GetMaxOutputTokens(), IdleTimeout: m.GetIdleTimeout(), Fallback: m.GetFallback(),
 		}
 		if script, ok := c.scripts[name]; ok {
 			d.Scripts[name] = script

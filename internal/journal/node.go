@@ -147,7 +147,8 @@ func (n *Node) Spent() *teamv1.Spent {
 	return sum
 }
 
-// Own returns the cost of the node without the cost of the steps below it.
+// Own returns the cost of the node without the cost of the steps below it. Only a node without steps
+// has a cost of its own, so a part below that is estimated or claimed accounts for the whole.
 func (n *Node) Own() *teamv1.Spent {
 	own := n.Spent()
 	for _, child := range n.Steps {
@@ -163,7 +164,10 @@ func less(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 	return &teamv1.Spent{
 		InputTokens: a.GetInputTokens() - b.GetInputTokens(), OutputTokens: a.GetOutputTokens() - b.GetOutputTokens(),
-		CostMicros: a.GetCostMicros() - b.GetCostMicros(), ModelCalls: a.GetModelCalls() - b.GetModelCalls(), ToolCalls: a.GetToolCalls() - b.GetToolCalls(),
+		CachedInputTokens: a.GetCachedInputTokens() - b.GetCachedInputTokens(), CacheWriteTokens: a.GetCacheWriteTokens() - b.GetCacheWriteTokens(),
+		ReasoningTokens: a.GetReasoningTokens() - b.GetReasoningTokens(), CostMicros: a.GetCostMicros() - b.GetCostMicros(),
+		ModelCalls: a.GetModelCalls() - b.GetModelCalls(), ToolCalls: a.GetToolCalls() - b.GetToolCalls(),
+		Estimated: a.GetEstimated() && !b.GetEstimated(), Claimed: a.GetClaimed() && !b.GetClaimed(),
 	}
 }
 

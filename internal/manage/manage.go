@@ -200,8 +200,16 @@ func (m *Manager) install(p Prepared, next *state) {
 	p.Serve()
 	m.served.Store(next)
 	for id, e := range next.entries {
-		if old := before.entries[id]; e.def == nil && (old == nil || old.def != nil) {
+		old := before.entries[id]
+		switch {
+		case e.def == nil && (old == nil || old.def != nil):
 			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
+		case e.def != nil && (old == nil || old.def != e.def):
+			for _, u := range e.def.Uncounted() {
+				if u.Limited == id {
+					m.c.Log.Warn(u.String()+", so what it costs is not counted; "+u.Fix(), zap.String("id", id))
+				}
+			}
 		}
 	}
 }

@@ -229,8 +229,8 @@ func (t *Printer) ended(ev *teamv1.Event, e *teamv1.Ended) {
 		return // the end of the member's step is printed instead
 	case e.GetError() != nil:
 		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), e.GetError().GetMessage())
-	case tokens(e.GetSpent()) > 0:
-		t.line(ev, t.who(ev), "%-9s %d tokens", word(e.GetOutcome()), tokens(e.GetSpent()))
+	case cost(e.GetSpent()) != "":
+		t.line(ev, t.who(ev), "%-9s %s", word(e.GetOutcome()), cost(e.GetSpent()))
 	default:
 		t.line(ev, t.who(ev), "%s", word(e.GetOutcome()))
 	}
@@ -262,8 +262,8 @@ func (t *Printer) Summary() string {
 		state = "completed"
 	}
 	s := fmt.Sprintf("task %s  %s  %d %s", t.TaskID, state, t.turns, plural(t.turns, "turn"))
-	if n := tokens(t.spent()); n > 0 {
-		s += fmt.Sprintf("  %d tokens", n)
+	if spent := cost(t.spent()); spent != "" {
+		s += "  " + spent
 	}
 	return s + fmt.Sprintf("  %.1fs", t.last.Sub(t.first).Seconds())
 }
@@ -280,7 +280,21 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-func tokens(s *teamv1.Spent) int64 { return s.GetInputTokens() + s.GetOutputTokens() }
+// cost returns tokens and money in words, or "" if there are none. A tilde marks estimates.
+func cost(s *teamv1.Spent) string {
+	about := ""
+	if s.GetEstimated() {
+		about = "~"
+	}
+	var words []string
+	if c := agent.CostOf(s); c.Tokens > 0 {
+		words = append(words, fmt.Sprintf("%s%d tokens", about, c.Tokens))
+	}
+	if s.GetCostMicros() > 0 {
+		words = append(words, about+agent.Dollars(s.GetCostMicros())+" USD")
+	}
+	return strings.Join(words, "  ")
+}
 
 // word returns an outcome in words.
 func word(o teamv1.Outcome) string {

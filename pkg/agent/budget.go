@@ -179,7 +179,8 @@ type Want struct {
 	Enough Cost
 	// Most is the maximum, which is reserved if it is available.
 	Most Cost
-	// Part limits the reservation to a fair part of what is available to all siblings; see Among.
+	// Part limits the reservation to a fair part of what is available to all siblings, but not to
+	// less than Least; see Among.
 	Part bool
 	// Keep says that the reservation is for later work, so that Acquire does not wait for its
 	// release.
@@ -226,6 +227,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	given := w.Instead.drop()
 	free, later, part := b.left()
 	if w.Part {
+		part = part.max(w.Least)
 		free, later = free.min(part), later.min(part)
 	}
 	c := w.Most.min(free)
@@ -436,7 +438,7 @@ func (b *Budget) exceeded(c Cost) *Error {
 			break
 		}
 	}
-	name, value, need, gone := "max_cost", dollars(at.limit.Micros), dollars(c.Micros), dollars(plus(at.spent.Micros, at.held.Micros))
+	name, value, need, gone := "max_cost", Dollars(at.limit.Micros), Dollars(c.Micros), Dollars(plus(at.spent.Micros, at.held.Micros))
 	unit := " USD"
 	if tokens {
 		name, unit = "max_tokens", " tokens"
@@ -470,8 +472,8 @@ func Binds(err *Error, path string) bool {
 // count formats n as a decimal number.
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
-// dollars formats an amount of millionths of a USD as USD, without trailing zeros.
-func dollars(micros int64) string {
+// Dollars formats an amount of millionths of a USD as USD, without trailing zeros.
+func Dollars(micros int64) string {
 	s := strconv.FormatInt(micros%1e6, 10)
 	s = strconv.FormatInt(micros/1e6, 10) + "." + strings.Repeat("0", 6-len(s)) + s
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

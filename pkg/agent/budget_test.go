@@ -374,9 +374,10 @@ func TestCostOf(t *testing.T) {
 }
 
 func TestPrice(t *testing.T) {
-	p := Price{Input: MicrosPerMillion(0.25), Output: MicrosPerMillion(2)}
-	if p.Ceil(1, 0) != 1 || p.Round(1, 0) != 0 || p.Ceil(1000, 1000) != 2250 || p.Round(3, 1) != 3 {
-		t.Error(p.Ceil(1, 0), p.Round(1, 0), p.Ceil(1000, 1000), p.Round(3, 1))
+	p := FlatPrice(MicrosPerMillion(0.25), MicrosPerMillion(2))
+	cost := func(p Price, in, out int64) int64 { return p.Spent(Usage{Input: in, Output: out}).GetCostMicros() }
+	if p.Ceil(1, 0) != 1 || cost(p, 1, 0) != 0 || p.Ceil(1000, 1000) != 2250 || cost(p, 3, 1) != 3 {
+		t.Error(p.Ceil(1, 0), cost(p, 1, 0), p.Ceil(1000, 1000), cost(p, 3, 1))
 	}
 	if got := p.Affords(2250, 1000); got != 1000 {
 		t.Error(got)
@@ -395,10 +396,12 @@ func TestPrice(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for range 10_000 { // the reservation covers what is spent, and what it affords; with and without great numbers
 		bits := r.IntN(62)
-		p := Price{r.Int64N(1 << bits), 1 + r.Int64N(1<<bits)}
+		price := func() int64 { return r.Int64N(1 << bits) }
+		p := Price{price(), price(), price(), 1 + price(), price()}
 		in, out := r.Int64N(1<<bits), r.Int64N(1<<bits)
-		if p.Round(in, out) > p.Ceil(in, out) {
-			t.Fatal(p, in, out)
+		u := Usage{Input: in, CachedInput: r.Int64N(1 << bits), CacheWrite: r.Int64N(1 << bits), Output: out, Reasoning: r.Int64N(1 << bits)}
+		if got := p.Spent(u).GetCostMicros(); got > p.Ceil(in, out) {
+			t.Fatal(p, u, got)
 		}
 		if c := p.Ceil(in, out); c < Unlimited && p.Affords(c, in) < out {
 			t.Fatal(p, in, out, c, p.Affords(c, in))

@@ -124,7 +124,8 @@ type Error struct {
 	Details map[string]string
 	// Violations lists the invalid fields of a request. Proto does not include them.
 	Violations []Violation
-	// Spent is what the failed call cost. Nil means nothing or unknown.
+	// Spent is what the failed call cost; if it is marked as estimated, the call may have cost more.
+	// Nil means nothing if Fresh is set, and otherwise unknown.
 	Spent *teamv1.Spent
 	// Receipt says, for work on another server that was canceled, whether it has ended. Nil means
 	// that there was no such work.
@@ -161,6 +162,12 @@ func (e *Error) Error() string {
 		return cause
 	}
 	return s + ": " + cause
+}
+
+// MayBeBilled reports whether the failed call may have cost more than Spent: the amounts are marked
+// as estimated, or there are none and the outcome of the call is unknown.
+func (e *Error) MayBeBilled() bool {
+	return e.Spent.GetEstimated() || e.Spent == nil && !e.Fresh
 }
 
 // Unwrap returns Err.

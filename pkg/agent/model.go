@@ -16,7 +16,7 @@ type Model interface {
 	Name() string
 	// Generate requests one turn: the model's next message. It yields chunks of text as they
 	// arrive, and last a chunk with the whole Turn and what it cost. If the call fails it yields
-	// an *Error last, with Retry and Fresh set from the provider's response; see Error. It closes
+	// an *Error last, with Retry, Fresh and Spent set from the provider's response; see Error. It closes
 	// its connection and returns when ctx ends or the caller breaks out of the loop. The request
 	// must not be modified.
 	Generate(ctx context.Context, req *ModelRequest) iter.Seq2[ModelChunk, error]
@@ -38,6 +38,8 @@ type ModelRequest struct {
 	Key string
 	// MaxOutput is the maximum number of output tokens. 0 means the limit of the model.
 	MaxOutput int64
+	// Lost is the number of earlier attempts at this turn that failed and may be billed.
+	Lost int
 }
 
 // ModelMessage is one message of a conversation with a model.
@@ -75,7 +77,8 @@ type ModelChunk struct {
 	Text string
 	// Turn is the complete turn, with the whole text. It is set in the last chunk only.
 	Turn *teamv1.Turn
-	// Spent is what the turn cost. It is set together with Turn.
+	// Spent is what the turn cost. It is set together with Turn. Nil means that the provider did not
+	// report it; the caller then counts what it had reserved for the turn.
 	Spent *teamv1.Spent
 }
 

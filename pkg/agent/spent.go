@@ -1,6 +1,10 @@
 package agent
 
-import teamv1 "github.com/agentteams/team-server/gen/team/v1"
+import (
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
 
 // AddSpent returns the sum of a and b. Nil counts as 0, and the result may be a or b itself, so
 // callers must not modify it. Neither a nor b is changed.
@@ -13,9 +17,39 @@ func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 	return &teamv1.Spent{
 		InputTokens: sum(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: sum(a.GetOutputTokens(), b.GetOutputTokens()),
-		CostMicros: sum(a.GetCostMicros(), b.GetCostMicros()),
+		CachedInputTokens: sum(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: sum(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
+		ReasoningTokens: sum(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: sum(a.GetCostMicros(), b.GetCostMicros()),
 		ModelCalls: sum(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: sum(a.GetToolCalls(), b.GetToolCalls()),
+		Estimated: a.GetEstimated() || b.GetEstimated(), Claimed: a.GetClaimed() || b.GetClaimed(),
 	}
+}
+
+// LostOn returns what is booked for an attempt with the given reservation if its end is not on
+// record, because its process stopped: the reservation, marked as estimated, if the attempt was a
+// call of a model. It returns nil for other attempts: members and tools continue the same work.
+func LostOn(reserved *teamv1.Spent) *teamv1.Spent {
+	if reserved.GetModelCalls() == 0 {
+		return nil
+	}
+	return &teamv1.Spent{
+		InputTokens: reserved.GetInputTokens(), OutputTokens: reserved.GetOutputTokens(), CostMicros: reserved.GetCostMicros(),
+		ModelCalls: reserved.GetModelCalls(), Estimated: true,
+	}
+}
+
+// WithTaskCost returns what is booked for a call of a: spent, which it has reported, and its cost of
+// a task if it is a TaskPricer and has reported no cost. err is the failure of the call, or nil, and
+// recorded are its events. A call that the peer is known to have refused costs nothing.
+func WithTaskCost(a Agent, spent *teamv1.Spent, err error, recorded []*teamv1.Event) *teamv1.Spent {
+	p, ok := a.(TaskPricer)
+	if !ok || p.TaskCost() <= 0 || spent.GetCostMicros() > 0 {
+		return spent
+	}
+	began := slices.ContainsFunc(recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
+	if e := AsError(err); e != nil && e.Fresh && !began {
+		return spent
+	}
+	return AddSpent(spent, &teamv1.Spent{CostMicros: p.TaskCost()})
 }
 
 // sum returns a+b. Negative values, which a faulty peer might report, count as 0.
@@ -51,18 +85,24 @@ func PartLimits(s *teamv1.Spent) *teamv1.Limits {
 }
 
 // SpentOn returns what the recorded events of a call have spent: all steps that have ended and
-// made no decisions of their own, and the failed attempts of steps that have not ended.
+// made no decisions of their own, and of steps that have not ended the attempts that failed or were
+// interrupted.
 func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
-	deciders, failed := map[string]bool{}, map[string]*teamv1.Spent{}
+	deciders, failed, open := map[string]bool{}, map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
 	total := &teamv1.Spent{}
 	for _, ev := range recorded {
 		switch k := ev.GetKind().(type) {
 		case *teamv1.Event_Decided:
 			deciders[ev.GetScope()] = true
+		case *teamv1.Event_Started:
+			failed[ev.GetScope()] = AddSpent(failed[ev.GetScope()], LostOn(open[ev.GetScope()]))
+			open[ev.GetScope()] = k.Started.GetReserved()
 		case *teamv1.Event_Retried:
+			delete(open, ev.GetScope())
 			failed[ev.GetScope()] = AddSpent(failed[ev.GetScope()], k.Retried.GetSpent())
 		case *teamv1.Event_Ended:
-			delete(failed, ev.GetScope()) // the Ended event includes the failed attempts
+			delete(failed, ev.GetScope()) // the Ended event includes the other attempts
+			delete(open, ev.GetScope())
 			if !deciders[ev.GetScope()] {
 				total = AddSpent(total, k.Ended.GetSpent())
 			}
@@ -70,6 +110,9 @@ func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 	}
 	for _, spent := range failed {
 		total = AddSpent(total, spent)
+	}
+	for _, reserved := range open {
+		total = AddSpent(total, LostOn(reserved))
 	}
 	return total
 }

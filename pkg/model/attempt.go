@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -45,13 +46,14 @@ type EndpointError struct {
 // Attempt makes the single request of a turn. receive makes it through the Call and reads the
 // response; report extracts from an error what the endpoint reported, or returns nil. When Attempt
 // returns, the connection is closed or available for the next turn. The error is ErrStopped, the
-// cause of the end of ctx, or an *agent.Error.
+// cause of the end of ctx, or an *agent.Error. Its Spent is marked as estimated if the provider may
+// bill the attempt: it has received the request and has not rejected it with an HTTP status.
 func (c *Config) Attempt(ctx context.Context, key string, receive func(context.Context, *Call) error, report func(error) *EndpointError) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	rctx, cancel := context.WithCancel(ctx)
-	call := &Call{http: c.HTTPClient, key: key, cancel: cancel}
+	call := &Call{http: c.HTTPClient, key: key, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
 	whole := false
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)
@@ -74,6 +76,8 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 	var odd *notStreamError
 	var e *agent.Error
 	switch {
+	case call.idle.expired.Load():
+		e = c.lost("the endpoint of model %q sent nothing for %s (idle_timeout)", c.Name, c.IdleTimeout)
 	case call.Failed():
 		e = c.status(call.res.StatusCode, call.retryAfter(time.Now()), report)
 	case report != nil:
@@ -91,7 +95,24 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 	default:
 		e = c.lost("the response of model %q was interrupted; try again", c.Name)
 	}
+	e.Spent = &teamv1.Spent{}
+	if call.sent.Load() && !call.Failed() {
+		e.Spent = &teamv1.Spent{ModelCalls: 1, Estimated: true}
+	}
 	return e.Because(&cause{err: err, key: c.APIKey})
+}
+
+// Partly adds to an error of Attempt what the provider has reported of the usage before it. Input
+// tokens are reported at once and in full; the output so far is less than what is billed.
+func (p Price) Partly(err error, u agent.Usage) error {
+	var e *agent.Error
+	if !errors.As(err, &e) || !e.Spent.GetEstimated() || u.Input <= 0 {
+		return err
+	}
+	e = e.Because(e.Err)
+	e.Spent = p.Spent(u)
+	e.Spent.Estimated = true
+	return e
 }
 
 // status returns the error for an HTTP status, with the report of the endpoint if there is one.

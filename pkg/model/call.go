@@ -5,8 +5,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +31,8 @@ type Call struct {
 	key    string // idempotency key
 	cancel context.CancelFunc
 	res    *http.Response
+	sent   atomic.Bool // the headers of the request have been written
+	idle   idleTimer
 }
 
 // Do makes the request. It does not retry.
@@ -38,7 +42,10 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 		// request again by itself when a connection breaks.
 		req.Header["idempotency-key"] = []string{c.key}
 	}
-	res, err := c.http.Do(req) //nolint:gosec // G704: the address is the configuration's
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { c.sent.Store(true) }}
+	c.idle.start()
+	defer c.idle.stop()
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace))) //nolint:gosec // G704: the address is the configuration's
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +53,7 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	if c.Failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
-		res.Body = body{&limitedReader{res.Body, maxStream}, res.Body}
+		res.Body = body{&limitedReader{idleReader{res.Body, &c.idle}, maxStream}, res.Body}
 	}
 	return res, nil
 }
@@ -137,4 +144,45 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)
 	return n, err
+}
+
+// idleTimer ends a request if the endpoint sends nothing for too long while it is waited for.
+type idleTimer struct {
+	after   time.Duration // 0 means no limit
+	end     func()
+	timer   *time.Timer
+	expired atomic.Bool
+}
+
+// start begins to wait for the endpoint.
+func (t *idleTimer) start() {
+	switch {
+	case t.after <= 0:
+	case t.timer == nil:
+		t.timer = time.AfterFunc(t.after, func() {
+			t.expired.Store(true)
+			t.end()
+		})
+	default:
+		t.timer.Reset(t.after)
+	}
+}
+
+// stop ends the wait.
+func (t *idleTimer) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// idleReader limits how long each read may wait.
+type idleReader struct {
+	io.Reader
+	idle *idleTimer
+}
+
+func (r idleReader) Read(p []byte) (int, error) {
+	r.idle.start()
+	defer r.idle.stop()
+	return r.Reader.Read(p)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -26,6 +27,8 @@ type Config struct {
 	HTTPClient *http.Client
 	// Price is the price of the model; the zero value counts no cost.
 	Price Price
+	// IdleTimeout is the time for which the endpoint may send nothing; 0 means no limit.
+	IdleTimeout time.Duration
 	// MaxOutput is the maximum number of tokens of an answer; 0 means the provider's limit. A
 	// request may lower it.
 	MaxOutput int64
@@ -35,19 +38,53 @@ type Config struct {
 type Price struct {
 	// Input is the price of tokens that are read, Output that of tokens that are written.
 	Input, Output float64
+	// CachedInput is the price of tokens that are read from a prompt cache, and CacheWrite that of
+	// tokens that are written to it; nil means that of Input.
+	CachedInput, CacheWrite *float64
+	// Reasoning is the price of tokens that are used for reasoning; nil means that of Output.
+	Reasoning *float64
 }
 
-// Micros returns the prices in millionths of a USD per million tokens, see agent.Pricer.
-func (p Price) Micros() (input, output int64) {
-	return agent.MicrosPerMillion(p.Input), agent.MicrosPerMillion(p.Output)
+// PriceOf returns the price that a configuration states; p may be nil.
+func PriceOf(p *teamv1.Price) Price {
+	if p == nil {
+		return Price{}
+	}
+	return Price{Input: p.GetInput(), Output: p.GetOutput(), CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Reasoning: p.Reasoning}
 }
 
-// Spent returns the consumption of a turn with the given numbers of tokens.
-func (p Price) Spent(in, out int64) *teamv1.Spent {
-	in, out = max(in, 0), max(out, 0)
-	price := agent.Price{}
-	price.Input, price.Output = p.Micros()
-	return &teamv1.Spent{ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: price.Round(in, out)}
+// Micros returns the price in the unit of agent.Price.
+func (p Price) Micros() agent.Price {
+	or := func(usd *float64, other float64) int64 {
+		if usd == nil {
+			usd = &other
+		}
+		return agent.MicrosPerMillion(*usd)
+	}
+	return agent.Price{
+		Input: agent.MicrosPerMillion(p.Input), CachedInput: or(p.CachedInput, p.Input), CacheWrite: or(p.CacheWrite, p.Input),
+		Output: agent.MicrosPerMillion(p.Output), Reasoning: or(p.Reasoning, p.Output),
+	}
+}
+
+// amounts returns all prices that are set.
+func (p Price) amounts() []float64 {
+	all := []float64{p.Input, p.Output}
+	for _, usd := range []*float64{p.CachedInput, p.CacheWrite, p.Reasoning} {
+		if usd != nil {
+			all = append(all, *usd)
+		}
+	}
+	return all
+}
+
+// Spent returns the consumption of a turn. If u counts no input, the provider did not report the
+// usage, and the result is nil: every request has input.
+func (p Price) Spent(u agent.Usage) *teamv1.Spent {
+	if u.Input <= 0 {
+		return nil
+	}
+	return p.Micros().Spent(u)
 }
 
 // Complete returns c with defaults for BaseURL and HTTPClient. The error lists all faults and never
@@ -78,10 +115,13 @@ func (c *Config) validate(example string) error {
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		faults = append(faults, errors.New("api_key contains invalid characters, such as spaces"))
 	}
-	for _, p := range []float64{c.Price.Input, c.Price.Output} {
+	for _, p := range c.Price.amounts() {
 		if p < 0 || math.IsNaN(p) || math.IsInf(p, 0) {
 			faults = append(faults, fmt.Errorf("price must be 0 or more USD per million tokens, not %v", p))
 		}
+	}
+	if c.IdleTimeout < 0 {
+		faults = append(faults, fmt.Errorf("idle_timeout must be more than 0, or 0 for no limit, not %s", c.IdleTimeout))
 	}
 	if c.MaxOutput < 0 || c.MaxOutput > math.MaxInt32 {
 		faults = append(faults, fmt.Errorf("max_output_tokens must be 1 or more, or 0 for the provider's limit, not %d", c.MaxOutput))

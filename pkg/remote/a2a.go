@@ -65,6 +65,8 @@ type A2AConfig struct {
 	PollEvery, PollMost time.Duration
 	// Verifier verifies the card; nil accepts every card.
 	Verifier CardVerifier
+	// CostPerTask is the cost of a task in USD, see agent.TaskPricer.
+	CostPerTask float64
 	// Log receives warnings; nil turns logging off.
 	Log *zap.Logger
 }
@@ -96,8 +98,9 @@ type A2A struct {
 }
 
 var (
-	_ agent.Agent  = (*A2A)(nil)
-	_ agent.Reaper = (*A2A)(nil)
+	_ agent.Agent      = (*A2A)(nil)
+	_ agent.Reaper     = (*A2A)(nil)
+	_ agent.TaskPricer = (*A2A)(nil)
 )
 
 // NewA2A returns an agent, which reads its card at its first call. The error names an

@@ -49,6 +49,8 @@ type Config struct {
 	// CancelEvery is the pause between two cancel requests for a task that has not ended; 0 means 1
 	// s.
 	CancelEvery time.Duration
+	// CostPerTask is the cost of a task in USD, see agent.TaskPricer.
+	CostPerTask float64
 	// Log receives warnings; nil turns logging off.
 	Log *zap.Logger
 }
@@ -85,8 +87,9 @@ type Agent struct {
 }
 
 var (
-	_ agent.Agent  = (*Agent)(nil)
-	_ agent.Reaper = (*Agent)(nil)
+	_ agent.Agent      = (*Agent)(nil)
+	_ agent.Reaper     = (*Agent)(nil)
+	_ agent.TaskPricer = (*Agent)(nil)
 )
 
 // New returns an agent, which connects at its first call. The error names an invalid field of cfg.

@@ -137,7 +137,7 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 		switch code := codeOf(err); {
 		case taskstate.Final(resp.GetState()):
 			p.learn(ctx, next)
-			return withdrawn{confirmed: true, spent: resp.GetSpent()}
+			return withdrawn{confirmed: true, spent: claimed(resp.GetSpent())}
 		case code == codes.FailedPrecondition:
 			return withdrawn{confirmed: true}
 		case code == codes.NotFound && p.bound != nil: // the peer no longer has the task
@@ -226,7 +226,7 @@ func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 			return withdrawn{}
 		case taskstate.Final(t.GetStatus().GetState()), code == codes.NotFound:
 			run := teamRunOf(t.GetMetadata())
-			return withdrawn{confirmed: true, spent: run.GetSpent(), after: run.GetReceipt().GetSpentAfter()}
+			return withdrawn{confirmed: true, spent: claimed(run.GetSpent()), after: run.GetReceipt().GetSpentAfter()}
 		case code == codes.FailedPrecondition && !accepted: // the task may have ended already
 			accepted = true
 			continue

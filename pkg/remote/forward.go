@@ -250,7 +250,7 @@ func (p *process) result(e *teamv1.Ended) error {
 		teamv1.Outcome_OUTCOME_CANCELED, teamv1.Outcome_OUTCOME_SKIPPED:
 		return p.unsuccessful(e)
 	}
-	r := &teamv1.Reply{Outcome: e.GetOutcome(), Spent: e.GetSpent(), Evidence: e.GetEvidence(), Warnings: e.GetWarnings()}
+	r := &teamv1.Reply{Outcome: e.GetOutcome(), Spent: claimed(e.GetSpent()), Evidence: e.GetEvidence(), Warnings: e.GetWarnings()}
 	if t := e.GetTransfer(); t != nil {
 		r.Result = &teamv1.Reply_Transfer{Transfer: t}
 		return p.reply(r)
@@ -305,6 +305,6 @@ func (p *process) unsuccessful(e *teamv1.Ended) error {
 		default:
 		}
 	}
-	err.Message, err.Fresh, err.Spent = clip(err.Message), true, e.GetSpent()
+	err.Message, err.Fresh, err.Spent = clip(err.Message), true, claimed(e.GetSpent())
 	return err
 }

@@ -72,7 +72,7 @@ func answeredID(src *source[*teamv1.ProcessResponse]) nextID {
 
 // unaryResult yields our reply for a response.
 func (p *process) unaryResult(resp *teamv1.ProcessResponse) error {
-	r := &teamv1.Reply{Spent: resp.GetSpent()}
+	r := &teamv1.Reply{Spent: claimed(resp.GetSpent())}
 	switch {
 	case resp.GetTransfer() != nil:
 		r.Result = &teamv1.Reply_Transfer{Transfer: resp.GetTransfer()}

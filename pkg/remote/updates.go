@@ -169,7 +169,7 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 // status text, else with the messages that arrived beside the task, else with the last
 // message of the agent while it worked.
 func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
-	r := &teamv1.Reply{Spent: teamRunOf(metadata).GetSpent()}
+	r := &teamv1.Reply{Spent: claimed(teamRunOf(metadata).GetSpent())}
 	if to := transferOf(append(x.output.metadata(), metadata, s.GetMessage().GetMetadata())...); to != nil {
 		r.Result = &teamv1.Reply_Transfer{Transfer: to}
 		return x.reply(r)
@@ -219,7 +219,7 @@ func (x *exchange) last() (*a2av1.Message, error) {
 // with its status text. Its outcome is known, so a retry begins a new task.
 func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
-		e.Message, e.Fresh, e.Spent = clip(e.Message), true, teamRunOf(metadata).GetSpent()
+		e.Message, e.Fresh, e.Spent = clip(e.Message), true, claimed(teamRunOf(metadata).GetSpent())
 		return e
 	}
 	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "TASK_STATE_"))

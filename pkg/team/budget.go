@@ -19,10 +19,10 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
 		b = b.Child(p.Path, limit, agent.BookedOn(p.req.GetRecorded()))
 	}
+	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)
 	if b == nil {
 		return ctx
 	}
-	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)
 	return agent.WithBudget(ctx, b)
 }
 
@@ -62,7 +62,7 @@ func (p *process) withSpent(err error) error {
 // and the leader if it continues meanwhile. It is 0 without a budget.
 func (p *process) peersOf(st *StepState) int {
 	n := 0
-	if p.runner.Budget == nil || !st.ByMember() {
+	if !p.runner.Budget.Limited() || !st.ByMember() {
 		return n
 	}
 	for o := range p.pending() {

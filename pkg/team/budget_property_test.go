@@ -35,19 +35,40 @@ func (d *dice) n(n int) int {
 	return d.r.IntN(n)
 }
 
+// bill is what the providers of a company charge, whatever they report.
+type bill struct {
+	mu  sync.Mutex
+	sum agent.Cost // guarded by mu
+}
+
+func (b *bill) add(s *teamv1.Spent) *teamv1.Spent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := agent.CostOf(s)
+	b.sum = agent.Cost{Tokens: b.sum.Tokens + c.Tokens, Micros: b.sum.Micros + c.Micros}
+	return s
+}
+
+func (b *bill) total() agent.Cost {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sum
+}
+
 // spender is a model that spends what its answer has, and never more than it was
 // allowed: a third of a token a byte of the prompt, and MaxOutput.
 type spender struct {
 	*dice
+	*bill
 	price agent.Price
 	limit int64 // MaxOutput of the model; 0 is not known
 }
 
-func (*spender) Name() string             { return "spender" }
-func (m *spender) Price() (in, out int64) { return m.price.Input, m.price.Output }
-func (m *spender) MaxOutput() int64       { return m.limit }
+func (*spender) Name() string         { return "spender" }
+func (m *spender) Price() agent.Price { return m.price }
+func (m *spender) MaxOutput() int64   { return m.limit }
 func (m *spender) spent(in, out int64) *teamv1.Spent {
-	return &teamv1.Spent{InputTokens: in, OutputTokens: out, CostMicros: m.price.Round(in, out)}
+	return m.price.Spent(agent.Usage{Input: in, Output: out})
 }
 
 // tokensOf are the tokens that a prompt has for the provider.
@@ -61,32 +82,50 @@ func tokensOf(req *agent.ModelRequest) int64 {
 
 func (m *spender) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
-		if err := agent.Sleep(ctx, time.Duration(m.n(50))*time.Millisecond); err != nil {
-			yield(agent.ModelChunk{}, err)
-			return
-		}
 		out := int64(m.n(1500))
 		if req.MaxOutput > 0 {
 			out = min(out, req.MaxOutput)
 		}
 		in := tokensOf(req)
-		switch m.n(8) {
-		case 0: // fails, and costs something
-			e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "busy")
-			e.Retry, e.Fresh, e.Spent = true, m.n(2) == 0, m.spent(in, out/2)
-			yield(agent.ModelChunk{}, e)
-		case 1, 2:
+		if err := agent.Sleep(ctx, time.Duration(m.n(50))*time.Millisecond); err != nil {
+			m.add(m.spent(in, out/2)) // cut off by a cancel, a timeout or the death of the process
+			yield(agent.ModelChunk{}, err)
+			return
+		}
+		busy := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "busy")
+		busy.Retry = true
+		switch m.n(10) {
+		case 0: // fails, and reports what it costs
+			busy.Fresh, busy.Spent = m.n(2) == 0, m.add(m.spent(in, out/2))
+			yield(agent.ModelChunk{}, busy)
+		case 1: // breaks off, and reports a part of what it costs or nothing
+			m.add(m.spent(in, out))
+			if m.n(2) == 0 {
+				busy.Spent = m.spent(in, out/3)
+				busy.Spent.Estimated = true
+			}
+			yield(agent.ModelChunk{}, busy)
+		case 2: // refuses the request
+			busy.Fresh = true
+			yield(agent.ModelChunk{}, busy)
+		case 3: // does not report what the turn costs
+			m.add(m.spent(in, out))
+			yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: strings.Repeat("z", 1+m.n(200))}}, nil)
+		case 4, 5:
 			turn := &teamv1.Turn{Text: strings.Repeat("y", m.n(200)), ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "echo", Arguments: `{}`}}}
-			yield(agent.ModelChunk{Turn: turn, Spent: m.spent(in, out)}, nil)
+			yield(agent.ModelChunk{Turn: turn, Spent: m.add(m.spent(in, out))}, nil)
 		default:
-			yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: strings.Repeat("x", 1+m.n(200))}, Spent: m.spent(in, out)}, nil)
+			yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: strings.Repeat("x", 1+m.n(200))}, Spent: m.add(m.spent(in, out))}, nil)
 		}
 	}
 }
 
-// faraway is a member on another server: it spends within what it is told, and says so.
+// faraway is a member on another server: it spends within what it is told, and says so. A call that
+// is repeated after a crash, with the same key, is the same task.
 type faraway struct {
 	*dice
+	*bill
+	began map[string]*teamv1.Spent // by key; one call at a time
 	id string
 }
 
@@ -104,6 +143,11 @@ func (f *faraway) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 		spent := &teamv1.Spent{
 			InputTokens: min(int64(f.n(900)), limit.Tokens/2), OutputTokens: min(int64(f.n(900)), limit.Tokens/2), CostMicros: min(int64(f.n(900)), limit.Micros),
 		}
+		if known := f.began[req.GetKey()]; known != nil {
+			spent = known
+		} else {
+			f.began[req.GetKey()] = f.add(spent)
+		}
 		if f.n(6) == 0 {
 			e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "away")
 			e.Retry, e.Fresh, e.Spent = f.n(2) == 0, true, spent
@@ -117,6 +161,7 @@ func (f *faraway) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 // company is a random team of three levels, and what its agents may spend a call.
 type company struct {
 	*dice
+	bill   bill
 	t      *testing.T
 	reg    registry
 	limits map[string]agent.Cost
@@ -159,7 +204,7 @@ func (c *company) team(levels int) string {
 			ids = append(ids, c.team(levels-1))
 		case c.n(4) == 0:
 			far := c.id("far")
-			c.reg[far] = &faraway{c.dice, far}
+			c.reg[far] = &faraway{c.dice, &c.bill, map[string]*teamv1.Spent{}, far}
 			ids = append(ids, far)
 		case c.n(6) == 0:
 			fn := c.id("fn")
@@ -191,7 +236,7 @@ func (c *company) team(levels int) string {
 // agent adds an agent with a model.
 func (c *company) agent() string {
 	id := c.id("agent")
-	m := &spender{dice: c.dice, price: agent.Price{Input: int64(c.n(500_000)), Output: int64(c.n(2_000_000))}}
+	m := &spender{dice: c.dice, bill: &c.bill, price: agent.Price{Input: int64(c.n(500_000)), Output: int64(c.n(2_000_000))}}
 	if c.n(2) == 0 {
 		m.limit = int64(100 + c.n(2000))
 	}
@@ -302,6 +347,10 @@ func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, di
 		return true, fmt.Errorf("on the books are %v, on record %v", budget.Spent(), spent)
 	case budget.Left() != (agent.Cost{Tokens: envelope.Tokens - spent.Tokens, Micros: envelope.Micros - spent.Micros}):
 		return true, fmt.Errorf("something is held after the end: left %v, spent %v of %v", budget.Left(), spent, envelope)
+	case !spent.Covers(a.c.bill.total()):
+		return true, fmt.Errorf("spent are %v, and the bill is %v", spent, a.c.bill.total())
+	case !envelope.Covers(a.c.bill.total()):
+		return true, fmt.Errorf("the bill is %v, and the limit %v", a.c.bill.total(), envelope)
 	case agent.CostOf(said) != spent:
 		return true, fmt.Errorf("the end says %v, on record are %v", agent.CostOf(said), spent)
 	}

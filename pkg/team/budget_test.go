@@ -28,7 +28,7 @@ type priced struct {
 	fails []error         // by call, nil answers
 }
 
-func (m *priced) Price() (in, out int64) { return m.price.Input, m.price.Output }
+func (m *priced) Price() agent.Price { return m.price }
 
 func (m *priced) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
@@ -96,11 +96,11 @@ func TestC_07_ModelTurns(t *testing.T) {
 			t.Error(got, r.reply.GetSpent())
 		}
 	})
-	t.Run("C-07 without a limit nothing is reserved, and the model's own limit stands", func(t *testing.T) {
+	t.Run("C-07 without a limit the most that a turn can cost is on record, and the model's own limit stands", func(t *testing.T) {
 		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}}
 		r := newRecord()
 		r.process(t.Context(), limitedAgent(t, "root", m, nil), nil)
-		if s := ofStep(r.events, "1")[0].GetStarted(); s.GetReserved() != nil || m.requests[0].MaxOutput != 0 {
+		if s := ofStep(r.events, "1")[0].GetStarted(); s.GetReserved().GetOutputTokens() != team.DefaultOutput || m.requests[0].MaxOutput != 0 {
 			t.Error(s, m.requests[0].MaxOutput)
 		}
 	})
@@ -248,23 +248,33 @@ func TestC_07_Subtree(t *testing.T) {
 			t.Error(events)
 		}
 	})
-	t.Run("C-07 what is on record is gone after a crash, what was reserved is not", func(t *testing.T) {
+	t.Run("C-07 what is on record is spent after a crash, and so is what was reserved for a call that a crash cut off", func(t *testing.T) {
+		interrupted := false
 		for at := 1; ; at++ {
 			m, r := model(), newRecord()
 			n := 0
-			r.process(t.Context(), nest(t, m, tokens(6000), nil, nil, false), func(*teamv1.Event) bool { n++; return n < at })
+			r.process(t.Context(), nest(t, m, tokens(20_000), nil, nil, false), func(*teamv1.Event) bool { n++; return n < at })
 			if r.reply != nil {
 				break
 			}
 			calls := len(m.requests)
 			m.turns = append(m.turns, m.turns...)
-			r.process(t.Context(), nest(t, m, tokens(6000), nil, nil, false), nil)
+			cut := agent.SpentOn(r.events)
+			r.process(t.Context(), nest(t, m, tokens(20_000), nil, nil, false), nil)
 			if r.err != nil || r.reply == nil || len(m.requests) < 2 || len(m.requests) > calls+2 {
 				t.Fatalf("after event %d: %v", at, r.err)
 			}
-			if got := agent.SpentOn(r.events); got.GetOutputTokens() != 1200 {
-				t.Fatalf("after event %d: %v", at, got)
+			want := int64(1200)
+			if cut.GetEstimated() {
+				want += team.DefaultOutput
 			}
+			if got := agent.SpentOn(r.events); got.GetOutputTokens() != want || got.GetEstimated() != cut.GetEstimated() || !proto.Equal(got, r.reply.GetSpent()) {
+				t.Fatalf("after event %d: %v, %v in the reply, %v before the crash", at, got, r.reply.GetSpent(), cut)
+			}
+			interrupted = interrupted || cut.GetEstimated()
+		}
+		if !interrupted {
+			t.Error("no crash cut off a call")
 		}
 	})
 }
@@ -406,7 +416,7 @@ func TestC_07_Envelopes(t *testing.T) {
 	})
 	t.Run("C-07 who waits for siblings to give back gets it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}}
+			m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, spent: []*teamv1.Spent{{InputTokens: 1, OutputTokens: 1}}}
 			reg := registry{"a": &remoteFake{id: "a", reply: spends(10)}, "w": limitedAgent(t, "w", m, nil)}
 			tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("w")}), Members: members("a", "w"), Registry: reg,
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(1500)}})

@@ -248,8 +248,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
-			st.past.Attempts, st.past.Reserved = k.Started.GetAttempt(), k.Started.GetReserved()
-			st.past.Open, st.past.Ruling = true, nil
+			st.past.Start(k.Started)
 			if st.Began.IsZero() {
 				st.Began = f.Now
 			}
@@ -260,7 +259,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		}
 	case *teamv1.Event_Retried:
 		if own {
-			st.applyRetried(k.Retried)
+			st.past.Retry(k.Retried)
 			return
 		}
 	case *teamv1.Event_Ended:
@@ -296,20 +295,6 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	default:
 	}
 	st.past.Recorded = append(st.past.Recorded, ev)
-}
-
-// applyRetried folds the failure of an attempt that is repeated. If the outcome of the attempt is
-// known, the next one starts a new effect.
-func (st *StepState) applyRetried(r *teamv1.Retried) {
-	st.past.Open, st.past.Unknown = false, !r.GetFresh()
-	st.past.Spent = agent.AddSpent(st.past.Spent, r.GetSpent())
-	if r.GetFresh() {
-		st.past.Failures++
-		st.past.Recorded = nil
-	}
-	if t := r.GetNotBefore(); t != nil {
-		st.past.NotBefore = t.AsTime()
-	}
 }
 
 // moveDeadline moves the deadline of the step, if it has one.

@@ -84,7 +84,7 @@ func (m *turnsOf) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2
 		m.requests = append(m.requests, req)
 		m.mu.Unlock()
 		if n >= len(m.turns) {
-			yield(agent.ModelChunk{}, agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the model answered 500"))
+			yield(agent.ModelChunk{}, &agent.Error{Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Message: "the model answered 500", Fresh: true})
 			return
 		}
 		yield(agent.ModelChunk{Turn: m.turns[n]}, nil)

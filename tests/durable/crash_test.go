@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 )
 
 const (
@@ -30,7 +31,7 @@ func TestCrash_P1_P2(t *testing.T) {
 	for _, s := range stores {
 		t.Run("P1 P2 "+s.name, func(t *testing.T) {
 			all, began, seed := &report{}, time.Now(), seed(t)
-			for left := number(t, cyclesVariable, 20); left > 0 && !t.Failed(); {
+			for left := number(t, cyclesVariable, 20/uint64(sample.Stride())); left > 0 && !t.Failed(); {
 				n := min(left, segment)
 				t.Run(fmt.Sprintf("%d cycles", n), func(t *testing.T) { all.add(crashes(t, s, n, seed)) })
 				left -= n

@@ -6,9 +6,9 @@
 //
 // The tests take from the environment:
 //
-//	TEAM_CRASH_CYCLES    kills a store; default 20
+//	TEAM_CRASH_CYCLES    kills a store; default 4, or 20 if tests run all of their cases
 //	TEAM_CRASH_RESTARTS  rolling restarts; default 2
-//	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 10
+//	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 2, or 10 likewise
 //	TEAM_CRASH_SEED      seed of what is random; default: a new one, which is shown
 //	TEAM_CRASH_HISTORY   folder of a saved history to check again
 //	TEAM_CRASH_SERVER    the program to test in place of one built from the sources

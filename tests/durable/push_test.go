@@ -33,8 +33,12 @@ agents:
 // while 1,000 events are told, to a receiver that fails now and then.
 // All arrive, in the order of each task, and make the tasks as they are.
 func TestPush_P6_A_13_A_18_Killed(t *testing.T) {
+	t.Parallel() // it waits for the receiver, and measures no time
 	for _, s := range stores {
-		t.Run("P6 A-13 A-18 "+s.name, func(t *testing.T) { killedWhileTelling(t, s) })
+		t.Run("P6 A-13 A-18 "+s.name, func(t *testing.T) {
+			t.Parallel()
+			killedWhileTelling(t, s)
+		})
 	}
 }
 

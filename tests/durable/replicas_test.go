@@ -248,6 +248,7 @@ func TestReplicas_A_14_Listener(t *testing.T) {
 
 // TestReplicas_P1_Postmaster kills the database server under load.
 func TestReplicas_P1_Postmaster(t *testing.T) {
+	t.Parallel() // it waits for the database, and measures no time
 	const kills, acks = 3, 150
 	pg := pgtest.New(t)
 	c := clusterOn(t, pg.Schema(t), "a")

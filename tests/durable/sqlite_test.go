@@ -20,6 +20,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -268,7 +269,7 @@ func trace(t *testing.T, r *replica, args ...string) (p *process, file string) {
 // nothing is acknowledged, the process ends with a message, and everything that
 // was acknowledged is there after a restart. The tracer counts a thread's syncs.
 func TestSQLite_P14_SyncError(t *testing.T) {
-	last := int(number(t, syncsVariable, 10))
+	last := int(number(t, syncsVariable, 10/uint64(sample.Stride())))
 	tasks := 0
 	for k := 1; k <= last; k++ {
 		tasks += syncError(t, "-wal", k)

@@ -35,17 +35,22 @@ export function tokens(s: Spent | undefined): number {
   return Number(s?.inputTokens ?? 0) + Number(s?.outputTokens ?? 0);
 }
 
+/** about is the mark of amounts that include estimates. */
+function about(s: Spent | undefined): string {
+  return s?.estimated ? "~" : "";
+}
+
 /** money formats the cost in dollars, "" for none. */
 export function money(s: Spent | undefined): string {
   const micros = Number(s?.costMicros ?? 0);
   if (micros === 0) return "";
-  return `$${(micros / 1e6).toFixed(micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
+  return `${about(s)}$${(micros / 1e6).toFixed(micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
 }
 
 /** spent formats tokens and cost, "" for none. */
 export function spent(s: Spent | undefined): string {
   const t = tokens(s);
-  return facts(t ? `${short(t)} tok` : "", money(s));
+  return facts(t ? `${about(s)}${short(t)} tok` : "", money(s));
 }
 
 /** seconds formats a duration of ProtoJSON, such as "1.5s". */

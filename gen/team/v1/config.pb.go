@@ -647,6 +647,9 @@ type ModelConfig struct {
 	File string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
 	// Names of models that are asked, in this order, if this one cannot answer.
 	Fallback []string `protobuf:"bytes,7,rep,name=fallback,proto3" json:"fallback,omitempty"`
+	// Time for which the endpoint may send nothing, before the response and within it. Then the attempt
+	// has failed and is retried. Unset means no limit besides the timeouts of the step and the run.
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,9,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	// Maximum number of tokens of an answer. Unset means 4096 if a budget has to be reserved, else
 	// the provider's limit, 8192 for anthropic models.
 	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
@@ -733,6 +736,13 @@ func (x *ModelConfig) GetFallback() []string {
 	return nil
 }
 
+func (x *ModelConfig) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
 func (x *ModelConfig) GetMaxOutputTokens() int32 {
 	if x != nil {
 		return x.MaxOutputTokens
@@ -740,13 +750,20 @@ func (x *ModelConfig) GetMaxOutputTokens() int32 {
 	return 0
 }
 
-// Price is the price of a model in USD per million tokens.
+// Price is the price of a model in USD per million tokens. In a configuration file, free stands for
+// a model that costs nothing.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Price of input tokens.
 	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
 	// Price of output tokens.
-	Output        float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
+	Output float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
+	// Price of input tokens that are read from a prompt cache; unset means the price of input tokens.
+	CachedInput *float64 `protobuf:"fixed64,3,opt,name=cached_input,json=cachedInput,proto3,oneof" json:"cached_input,omitempty"`
+	// Price of input tokens that are written to a prompt cache; unset means the price of input tokens.
+	CacheWrite *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
+	// Price of output tokens that are used for reasoning; unset means the price of output tokens.
+	Reasoning     *float64 `protobuf:"fixed64,5,opt,name=reasoning,proto3,oneof" json:"reasoning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +808,27 @@ func (x *Price) GetInput() float64 {
 func (x *Price) GetOutput() float64 {
 	if x != nil {
 		return x.Output
+	}
+	return 0
+}
+
+func (x *Price) GetCachedInput() float64 {
+	if x != nil && x.CachedInput != nil {
+		return *x.CachedInput
+	}
+	return 0
+}
+
+func (x *Price) GetCacheWrite() float64 {
+	if x != nil && x.CacheWrite != nil {
+		return *x.CacheWrite
+	}
+	return 0
+}
+
+func (x *Price) GetReasoning() float64 {
+	if x != nil && x.Reasoning != nil {
+		return *x.Reasoning
 	}
 	return 0
 }
@@ -1682,7 +1720,10 @@ type GrpcAgent struct {
 	// TLS settings; unset connects without TLS.
 	Tls *TlsConfig `protobuf:"bytes,3,opt,name=tls,proto3" json:"tls,omitempty"`
 	// Credentials.
-	Auth          *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
+	// Cost of a task in USD, booked for each task whose cost the agent does not report. Unset
+	// means 0.
+	CostPerTask   *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1786,13 @@ func (x *GrpcAgent) GetAuth() *AgentAuth {
 	return nil
 }
 
+func (x *GrpcAgent) GetCostPerTask() float64 {
+	if x != nil && x.CostPerTask != nil {
+		return *x.CostPerTask
+	}
+	return 0
+}
+
 // A2aAgent is an A2A agent, found by its card.
 type A2AAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1758,7 +1806,10 @@ type A2AAgent struct {
 	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Files with public keys, as a JWK set, a JWK or PEM, relative to this file. One of these keys
 	// must have signed the card. Unset accepts every card.
-	TrustedKeys   []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
+	TrustedKeys []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
+	// Cost of a task in USD, booked for each task whose cost the agent does not report. Required under
+	// max_cost; 0 if the agent reports its cost, or costs nothing.
+	CostPerTask   *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1826,6 +1877,13 @@ func (x *A2AAgent) GetTrustedKeys() []string {
 		return x.TrustedKeys
 	}
 	return nil
+}
+
+func (x *A2AAgent) GetCostPerTask() float64 {
+	if x != nil && x.CostPerTask != nil {
+		return *x.CostPerTask
+	}
+	return 0
 }
 
 // Binding names a protocol binding of A2A.
@@ -4547,7 +4605,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x87\r\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xc8\x0e\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -4559,19 +4617,32 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04file\x18\x06 \x01(\tR\x04file\x12q\n" +
 	"\bfallback\x18\a \x03(\tBU\xbaHR\xba\x01O\n" +
 	"\x0emodel.fallback\x12,fallback has more than 8 models; remove some\x1a\x0fsize(this) <= 8R\bfallback\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x12model.idle_timeout\x121idle_timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\vidleTimeout\x12\xa2\x01\n" +
 	"\x11max_output_tokens\x18\b \x01(\x05Bv\xbaHs\xba\x01p\n" +
-	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xe3\x05\xbaH\xdf\x05\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xdb\x01\n" +
-	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a}this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
+	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xff\x05\xbaH\xfb\x05\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xf7\x01\n" +
+	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a\x98\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
-	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xfb\x01\n" +
+	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xc7\x05\n" +
 	"\x05Price\x12w\n" +
 	"\x05input\x18\x01 \x01(\x01Ba\xbaH^\xba\x01[\n" +
 	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x05input\x12y\n" +
 	"\x06output\x18\x02 \x01(\x01Ba\xbaH^\xba\x01[\n" +
-	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\"\x99\x01\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x06output\x12\x89\x01\n" +
+	"\fcached_input\x18\x03 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcachedInput\x88\x01\x01\x12\x87\x01\n" +
+	"\vcache_write\x18\x04 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x01R\n" +
+	"cacheWrite\x88\x01\x01\x12\x84\x01\n" +
+	"\treasoning\x18\x05 \x01(\x01Ba\xbaH^\xba\x01[\n" +
+	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()H\x02R\treasoning\x88\x01\x01B\x0f\n" +
+	"\r_cached_inputB\x0e\n" +
+	"\f_cache_writeB\f\n" +
+	"\n" +
+	"_reasoning\"\x99\x01\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
 	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:g\xbaHd\x1ab\n" +
@@ -4687,13 +4758,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\x83\x02\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\x9d\x03\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12$\n" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
-	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\"\xa6\x06\n" +
+	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x85\x01\n" +
+	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01B\x10\n" +
+	"\x0e_cost_per_task\"\xc0\a\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
@@ -4702,8 +4776,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\va2a.version\x12cversion must be 1.0 or 0.3, in quotes; or remove it to use the highest version that the card offers\x1a\x1athis in ['', '1.0', '0.3']R\aversion\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\xa2\x01\n" +
 	"\ftrusted_keys\x18\x05 \x03(\tB\x7f\xbaH|\xba\x01y\n" +
-	"\x10a2a.trusted_keys\x12Otrusted_keys contains an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
-	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1\"D\n" +
+	"\x10a2a.trusted_keys\x12Otrusted_keys contains an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
+	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
+	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
+	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
@@ -5147,9 +5224,9 @@ var file_team_v1_config_proto_goTypes = []any{
 	nil,                         // 67: team.v1.McpTool.EffectsEntry
 	nil,                         // 68: team.v1.Definition.ScriptsEntry
 	nil,                         // 69: team.v1.Definition.SchemasEntry
-	(*Skill)(nil),               // 70: team.v1.Skill
-	(*Limits)(nil),              // 71: team.v1.Limits
-	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
+	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
+	(*Skill)(nil),               // 71: team.v1.Skill
+	(*Limits)(nil),              // 72: team.v1.Limits
 	(*Retry)(nil),               // 73: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
@@ -5159,83 +5236,84 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	13, // 6: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	66, // 7: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	67, // 8: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	70, // 9: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	71, // 10: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	20, // 11: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	22, // 12: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	23, // 13: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	18, // 14: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 15: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	17, // 16: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	70, // 17: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	19, // 18: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	19, // 19: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	19, // 20: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	19, // 21: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	21, // 22: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	25, // 23: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	26, // 24: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 25: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	26, // 26: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	30, // 27: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	32, // 28: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	35, // 29: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	41, // 30: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	48, // 31: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	45, // 32: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	46, // 33: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	18, // 34: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	17, // 35: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	28, // 36: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	71, // 37: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29, // 38: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	72, // 39: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 40: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 41: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	33, // 42: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	34, // 43: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	37, // 44: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 45: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 46: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	39, // 47: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	40, // 48: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	37, // 49: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	72, // 50: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 51: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	42, // 52: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 53: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 54: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 55: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 56: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	70, // 57: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 58: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 59: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	72, // 60: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 61: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 62: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 63: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 64: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 65: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 66: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 67: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 68: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 69: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 70: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 71: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 72: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 73: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 74: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 75: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 76: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 77: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	13, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	66, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	67, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	71, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	72, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	20, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	22, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	23, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	18, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	17, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	71, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	19, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	21, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	25, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	30, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	32, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	35, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	41, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	48, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	45, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	46, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	72, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	37, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	71, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5245,6 +5323,7 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
+	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
@@ -5256,6 +5335,8 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
+	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}

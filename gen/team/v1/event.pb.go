@@ -2938,16 +2938,27 @@ func (x *Transfer) GetMessage() string {
 // Spent is the cost of a step, including everything below it.
 type Spent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens read by models.
+	// Tokens read by models, including cached ones.
 	InputTokens int64 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// Tokens written by models.
+	// Tokens written by models, including reasoning.
 	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Cost in millionths of a USD.
 	CostMicros int64 `protobuf:"varint,3,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// Calls of models.
 	ModelCalls int64 `protobuf:"varint,4,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// Calls of tools.
-	ToolCalls     int64 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	ToolCalls int64 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// The part of input_tokens that models read from a prompt cache.
+	CachedInputTokens int64 `protobuf:"varint,6,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
+	// The part of input_tokens that models wrote to a prompt cache.
+	CacheWriteTokens int64 `protobuf:"varint,7,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
+	// The part of output_tokens that models used for reasoning.
+	ReasoningTokens int64 `protobuf:"varint,8,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
+	// The amounts include estimates: the reservations of calls whose usage the provider did not
+	// report. The true amounts are at most these.
+	Estimated bool `protobuf:"varint,9,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	// The amounts include what other servers reported, which this server cannot check.
+	Claimed       bool `protobuf:"varint,10,opt,name=claimed,proto3" json:"claimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3015,6 +3026,41 @@ func (x *Spent) GetToolCalls() int64 {
 		return x.ToolCalls
 	}
 	return 0
+}
+
+func (x *Spent) GetCachedInputTokens() int64 {
+	if x != nil {
+		return x.CachedInputTokens
+	}
+	return 0
+}
+
+func (x *Spent) GetCacheWriteTokens() int64 {
+	if x != nil {
+		return x.CacheWriteTokens
+	}
+	return 0
+}
+
+func (x *Spent) GetReasoningTokens() int64 {
+	if x != nil {
+		return x.ReasoningTokens
+	}
+	return 0
+}
+
+func (x *Spent) GetEstimated() bool {
+	if x != nil {
+		return x.Estimated
+	}
+	return false
+}
+
+func (x *Spent) GetClaimed() bool {
+	if x != nil {
+		return x.Claimed
+	}
+	return false
 }
 
 // Receipt lists what a cancel reached: everything below the canceled task that was open when the
@@ -5030,7 +5076,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bis_error\x18\x02 \x01(\bR\aisError\"4\n" +
 	"\bTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xb0\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xf1\x02\n" +
 	"\x05Spent\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12\x1f\n" +
@@ -5039,7 +5085,13 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\vmodel_calls\x18\x04 \x01(\x03R\n" +
 	"modelCalls\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x05 \x01(\x03R\ttoolCalls\"\x86\x03\n" +
+	"tool_calls\x18\x05 \x01(\x03R\ttoolCalls\x12.\n" +
+	"\x13cached_input_tokens\x18\x06 \x01(\x03R\x11cachedInputTokens\x12,\n" +
+	"\x12cache_write_tokens\x18\a \x01(\x03R\x10cacheWriteTokens\x12)\n" +
+	"\x10reasoning_tokens\x18\b \x01(\x03R\x0freasoningTokens\x12\x1c\n" +
+	"\testimated\x18\t \x01(\bR\testimated\x12\x18\n" +
+	"\aclaimed\x18\n" +
+	" \x01(\bR\aclaimed\"\x86\x03\n" +
 	"\aReceipt\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.team.v1.Receipt.EntryR\aentries\x12/\n" +
 	"\vspent_after\x18\x02 \x01(\v2\x0e.team.v1.SpentR\n" +

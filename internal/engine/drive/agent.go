@@ -62,7 +62,7 @@ func (d *drive) agent(ctx context.Context) (a agent.Agent, release func(), err e
 		err = agent.ErrCanceled // a canceled run ends as canceled, whatever the error says
 	case gone.Reason == agent.ReasonAgentNotFound:
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonInterrupted,
-			"the run cannot continue: agent %q is no longer served", id).Because(err)
+			"the run cannot go on: agent %q is not served here any more", id).Because(err)
 	}
 	return nil, nil, err
 }

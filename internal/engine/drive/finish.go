@@ -29,6 +29,7 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		return jerr
 	}
 	e := d.ended(err)
+	e.Spent = agent.WithTaskCost(d.callee, e.GetSpent(), err, d.recorded)
 	if jerr := d.remember(ctx, e); jerr != nil {
 		return jerr
 	}

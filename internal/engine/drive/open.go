@@ -32,7 +32,7 @@ func (d *drive) open() []*teamv1.Event {
 	for _, ev := range d.recorded {
 		switch {
 		case ev.GetScope() == "":
-		case ev.GetStarted().GetAttempt() == 1:
+		case ev.GetStarted().GetAttempt() == 1 && !slices.ContainsFunc(open, func(o *teamv1.Event) bool { return o.GetScope() == ev.GetScope() }):
 			open = append(open, ev)
 		case ev.GetEnded() != nil:
 			open = slices.DeleteFunc(open, func(o *teamv1.Event) bool { return o.GetScope() == ev.GetScope() })

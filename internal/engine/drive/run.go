@@ -91,6 +91,7 @@ type drive struct {
 	remembers bool             // the root's agent remembers its conversation
 	kept      bool             // the exchange is stored in the conversation
 	warnings  []string         // warnings for the end of the run
+	callee    agent.Agent      // the root's agent; nil before it is called
 
 	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
 
@@ -194,7 +195,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			return d.park(), nil
 		}
 		if d.lapsed && !d.canceled {
-			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question was not answered in time"))
+			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)
@@ -332,6 +333,7 @@ func (d *drive) process(ctx context.Context) error {
 
 // attend runs drain and delivers inputs that arrive in the meantime.
 func (d *drive) attend(ctx context.Context, a agent.Agent) error {
+	d.callee = a
 	watch, stopWatch := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { d.watch(watch) })

@@ -114,6 +114,8 @@ type answer struct {
 	id     string
 	status int
 	pieces int  // sent so far
+	total  int  // pieces of a streamed turn
+	begun  bool // the provider works on the turn, so it bills its input
 	given  bool // sent completely
 }
 
@@ -122,14 +124,29 @@ func (a *answer) finish() {
 	gone := !a.given && a.ctx.Err() != nil
 	a.s.change(func() {
 		a.s.running--
-		a.r.Finished, a.r.Status, a.r.Gone = time.Now(), a.status, gone
+		a.r.Finished, a.r.Status, a.r.Gone, a.r.Billed = time.Now(), a.status, gone, a.bill()
 	})
+}
+
+// bill returns what the provider charges for the turn: its input, and the output that it has
+// generated before the connection ended. Refused requests cost nothing.
+func (a *answer) bill() Usage {
+	if !a.begun || a.status != http.StatusOK {
+		return Usage{}
+	}
+	u := *a.usage()
+	if !a.given && a.total > 0 {
+		u.CompletionTokens = (u.CompletionTokens*int64(a.pieces) + int64(a.total) - 1) / int64(a.total)
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
 }
 
 // give sends a turn.
 func (a *answer) give(t Turn) {
 	a.turn = t
 	a.number()
+	a.begun = true
 	need(delay(a.ctx, t.Delay))
 	a.hold(0)
 	switch {
@@ -222,9 +239,8 @@ func (a *answer) usage() *Usage {
 	if a.turn.Usage != nil {
 		return a.turn.Usage
 	}
-	spent := scripted.Estimate(a.r.modelRequest(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
-	in, out := spent.GetInputTokens(), spent.GetOutputTokens()
-	return &Usage{PromptTokens: in, CompletionTokens: out, TotalTokens: in + out}
+	u := scripted.UsageOf(a.r.modelRequest(), &teamv1.Turn{Text: a.turn.Text, ToolCalls: toolCalls(a.turn.Calls)})
+	return &Usage{PromptTokens: u.Input, CompletionTokens: u.Output, TotalTokens: u.Input + u.Output}
 }
 
 // errBroken aborts a turn that is to break.

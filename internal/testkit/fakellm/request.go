@@ -41,6 +41,9 @@ type Request struct {
 	Arrived, Finished time.Time
 	// Status is the HTTP status of the response; 0 before it is known.
 	Status int
+	// Billed is what the provider charges for the response, whatever it has reported; set when it has
+	// finished.
+	Billed Usage
 	// Gone reports that the client disconnected, or the server was closed, before the response was
 	// complete.
 	Gone bool

@@ -19,6 +19,7 @@ func (a *answer) stream() {
 		return
 	}
 	before, pieces, after := a.wire.frames(a)
+	a.total = len(pieces)
 	a.write(before...)
 	for _, piece := range pieces {
 		if a.turn.Broken && a.pieces >= a.turn.BreakAfter {

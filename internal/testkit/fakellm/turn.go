@@ -65,6 +65,13 @@ type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
+	// Details are parts of PromptTokens; chat completions report them.
+	Details *PromptDetails `json:"prompt_tokens_details,omitempty"`
+}
+
+// PromptDetails are parts of the tokens of a prompt.
+type PromptDetails struct {
+	CachedTokens int64 `json:"cached_tokens"`
 }
 
 // Gate holds requests until it is opened. Use NewGate to create one. It is safe for concurrent use.

@@ -36,7 +36,7 @@ type Server struct {
 // New returns a running server, which is removed when t ends. It skips t if there is no PostgreSQL.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s, err := create(binaries(t))
+	s, err := create(binaries(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +48,10 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// create initializes a data directory and starts a server.
-func create(bin string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "pgtest")
+// create initializes a data directory below parent, or below the directory of temporary files if
+// parent is "", and starts a server.
+func create(bin, parent string) (*Server, error) {
+	dir, err := os.MkdirTemp(parent, "pgtest")
 	if err != nil {
 		return nil, err
 	}

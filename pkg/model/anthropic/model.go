@@ -61,13 +61,12 @@ func New(c Config) (*Model, error) {
 func (m *Model) Name() string { return m.config.Name }
 
 // Price implements agent.Pricer.
-func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
-// Generate implements agent.Model. Tokens read from or written to the prompt cache count as input
-// tokens.
+// Generate implements agent.Model.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
@@ -77,9 +76,9 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
-			yield(agent.ModelChunk{}, err)
+			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
 		default:
-			yield(agent.ModelChunk{Turn: m.turn(a), Spent: m.config.Price.Spent(a.in, a.out)}, nil)
+			yield(agent.ModelChunk{Turn: m.turn(a), Spent: m.config.Price.Spent(a.used)}, nil)
 		}
 	}
 }

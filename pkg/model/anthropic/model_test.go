@@ -131,8 +131,8 @@ func TestUsage(t *testing.T) {
 		want *teamv1.Spent
 	}{
 		{priced, &teamv1.Spent{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1}},
-		{m, &teamv1.Spent{ModelCalls: 1}},
-		{m, &teamv1.Spent{InputTokens: 60, OutputTokens: 5, ModelCalls: 1}},
+		{m, nil}, // not reported, so the caller estimates it
+		{m, &teamv1.Spent{InputTokens: 60, CachedInputTokens: 20, CacheWriteTokens: 30, OutputTokens: 5, ModelCalls: 1}},
 	} {
 		a := modeltest.Tides(t, c.m)
 		if diff := cmp.Diff(c.want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {

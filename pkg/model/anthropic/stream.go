@@ -51,7 +51,7 @@ type answer struct {
 	places  map[int64]int // index in blocks by the index in the stream
 	finish  string
 	model   string
-	in, out int64
+	used    agent.Usage
 	stopped bool
 }
 
@@ -124,8 +124,7 @@ func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
 	case "message_start":
 		u := ev.Message.Usage
 		a.model = string(ev.Message.Model)
-		a.in = u.InputTokens + u.CacheCreationInputTokens + u.CacheReadInputTokens
-		a.out = u.OutputTokens
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
 	case "content_block_start":
 		return a.open(ev)
 	case "content_block_delta":
@@ -133,12 +132,21 @@ func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
 	case "message_delta":
 		u := ev.Usage
 		a.finish = string(ev.Delta.StopReason)
-		a.in = max(a.in, u.InputTokens+u.CacheCreationInputTokens+u.CacheReadInputTokens)
-		a.out = max(a.out, u.OutputTokens)
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
 	case "message_stop":
 		a.stopped = a.finish != ""
 	}
 	return ""
+}
+
+// count applies a report of the usage, in which tokens of the prompt cache do not count as input. A
+// later report repeats an earlier one, wholly or in part.
+func (a *answer) count(input, cached, written, output int64) {
+	u := &a.used
+	if all := input + cached + written; all >= u.Input {
+		u.Input, u.CachedInput, u.CacheWrite = all, cached, written
+	}
+	u.Output = max(u.Output, output)
 }
 
 // open begins a block. Blocks of unknown kinds are ignored.

@@ -10,8 +10,10 @@ import (
 )
 
 // Model calls its first model, and the next one if that fails with an error that may be retried
-// before it has yielded anything. Each model makes one attempt. If the last model fails too, the
-// caller may retry, which begins with the first model again. Turn.model names the model that
+// before it has yielded anything, and costs nothing. Each model makes one attempt. If the last model
+// fails too, the caller may retry, which begins with the first model again. After an attempt that
+// may be billed the caller has to book its cost first, so Model returns the error, and the next
+// attempt begins with the next model; see agent.ModelRequest.Lost. Turn.model names the model that
 // answered. A Model is safe for concurrent use.
 type Model struct{ models []agent.Model }
 
@@ -36,12 +38,16 @@ func New(first agent.Model, others ...agent.Model) (*Model, error) {
 func (m *Model) Name() string { return m.models[0].Name() }
 
 // Price implements agent.Pricer. It returns the highest prices of all models.
-func (m *Model) Price() (input, output int64) {
+func (m *Model) Price() agent.Price {
+	var most agent.Price
 	for _, one := range m.models {
 		p := agent.PriceOf(one)
-		input, output = max(input, p.Input), max(output, p.Output)
+		most = agent.Price{
+			Input: max(most.Input, p.Input), CachedInput: max(most.CachedInput, p.CachedInput), CacheWrite: max(most.CacheWrite, p.CacheWrite),
+			Output: max(most.Output, p.Output), Reasoning: max(most.Reasoning, p.Reasoning),
+		}
 	}
-	return input, output
+	return most
 }
 
 // MaxOutput implements agent.OutputLimiter. It returns the highest limit, or 0 if a model has none.
@@ -57,14 +63,15 @@ func (m *Model) MaxOutput() int64 {
 	return most
 }
 
-// Generate implements agent.Model. If all models fail, the error is that of the last one. It is
+// Generate implements agent.Model. If all models fail, the error is that of the last one called. It is
 // Fresh only if the outcome of every attempt is known, because all attempts use the same
 // idempotency key.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		fresh := true
 		var failed []error
-		for i, next := range m.models {
+		for i := range m.models {
+			next := m.models[(req.Lost+i)%len(m.models)]
 			if i > 0 && ctx.Err() != nil {
 				yield(agent.ModelChunk{}, context.Cause(ctx))
 				return
@@ -75,11 +82,12 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 			fresh = fresh && err.Fresh
 			failed = append(failed, err)
-			if i == len(m.models)-1 {
+			if i == len(m.models)-1 || err.MayBeBilled() {
 				last := *err
 				last.Fresh = fresh
 				last.Err = errors.Join(failed...)
 				yield(agent.ModelChunk{}, &last)
+				return
 			}
 		}
 	}

@@ -85,6 +85,7 @@ func answers(name string) *steps {
 
 func TestWhoIsAsked(t *testing.T) {
 	busy := &agent.Error{Reason: agent.ReasonUnavailable, Message: "busy", Retry: true, Fresh: true}
+	down := &agent.Error{Reason: agent.ReasonUnavailable, Message: "down", Retry: true, Spent: &teamv1.Spent{}}
 	lost := &agent.Error{Reason: agent.ReasonUnavailable, Message: "lost", Retry: true}
 	refused := &agent.Error{Reason: agent.ReasonUnavailable, Message: "refused", Fresh: true}
 	for name, c := range map[string]struct {
@@ -97,9 +98,10 @@ func TestWhoIsAsked(t *testing.T) {
 	}{
 		"the first answers":                  {[]*steps{answers("a"), answers("b")}, []int{1, 0}, "a", "", false, false},
 		"the first is busy":                  {[]*steps{{name: "a", err: busy}, answers("b")}, []int{1, 1}, "b", "", false, false},
-		"two are busy":                       {[]*steps{{name: "a", err: busy}, {name: "b", err: lost}, answers("c")}, []int{1, 1, 1}, "c", "", false, false},
+		"two are busy":                       {[]*steps{{name: "a", err: busy}, {name: "b", err: down}, answers("c")}, []int{1, 1, 1}, "c", "", false, false},
 		"all are busy":                       {[]*steps{{name: "a", err: busy}, {name: "b", err: busy}}, []int{1, 1}, "", "busy", true, true},
-		"one is lost, the last is busy":      {[]*steps{{name: "a", err: lost}, {name: "b", err: busy}}, []int{1, 1}, "", "busy", true, false},
+		"one is down, the last is busy":      {[]*steps{{name: "a", err: down}, {name: "b", err: busy}}, []int{1, 1}, "", "busy", true, false},
+		"what may be billed is booked first": {[]*steps{{name: "a", err: busy}, {name: "b", err: lost}, answers("c")}, []int{1, 1, 0}, "", "lost", true, false},
 		"what is refused is not asked again": {[]*steps{{name: "a", err: refused}, answers("b")}, []int{1, 0}, "", "refused", false, true},
 		"the last refuses":                   {[]*steps{{name: "a", err: busy}, {name: "b", err: refused}}, []int{1, 1}, "", "refused", false, true},
 		"it broke off":                       {[]*steps{{name: "a", chunks: []agent.ModelChunk{{Text: "hal"}}, err: lost}, answers("b")}, []int{1, 0}, "", "lost", true, false},
@@ -142,8 +144,8 @@ func TestPriceIsTheHighest(t *testing.T) {
 		return m
 	}
 	m := of(t, one(1, 4, 100), one(2, 3, 50), answers("free"))
-	if in, out := m.Price(); in != 2_000_000 || out != 4_000_000 || m.MaxOutput() != 0 {
-		t.Error(in, out, m.MaxOutput())
+	if p := m.Price(); p.Input != 2_000_000 || p.Output != 4_000_000 || m.MaxOutput() != 0 {
+		t.Error(p, m.MaxOutput())
 	}
 	if got := of(t, one(1, 4, 100), one(2, 3, 50)).MaxOutput(); got != 100 {
 		t.Error(got)
@@ -200,5 +202,17 @@ func TestCanceledBetweenTwo(t *testing.T) {
 	a := modeltest.Collect(ctx, t, of(t, &failing{end: cancel}, next), modeltest.Ask("x"))
 	if !errors.Is(a.Err, agent.ErrCanceled) || a.Turn != nil || next.calls != 0 {
 		t.Errorf("ended with %v, turn %v and %d calls of the next model, want canceled and none", a.Err, a.Turn, next.calls)
+	}
+}
+
+func TestLostAttemptsBeginWithTheNextModel(t *testing.T) {
+	a, b := answers("a"), answers("b")
+	m := of(t, a, b)
+	for lost, want := range []string{"a", "b", "a"} {
+		req := modeltest.Ask("x")
+		req.Lost = lost
+		if got := modeltest.Collect(t.Context(), t, m, req).Turn.GetModel(); got != want {
+			t.Errorf("after %d lost attempts %q answered, want %q", lost, got, want)
+		}
 	}
 }

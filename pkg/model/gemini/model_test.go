@@ -128,8 +128,8 @@ func TestUsage(t *testing.T) {
 	m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: model.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
-		{ModelCalls: 1},
-		{InputTokens: 14, OutputTokens: 5, ModelCalls: 1, CostMicros: 14},
+		nil, // not reported, so the caller estimates it
+		{InputTokens: 14, OutputTokens: 5, ReasoningTokens: 3, ModelCalls: 1, CostMicros: 14},
 	} {
 		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {

@@ -57,11 +57,11 @@ func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest
 
 // answer is an answer that is assembled from the events of the stream.
 type answer struct {
-	text    strings.Builder
-	parts   []*partialPart
-	finish  string
-	model   string
-	in, out int64
+	text   strings.Builder
+	parts  []*partialPart
+	finish string
+	model  string
+	used   agent.Usage
 }
 
 // partialPart is a part that is still being received. Only text parts arrive in pieces.
@@ -119,8 +119,10 @@ func (a *answer) fold(r *piece) (string, error) {
 		a.model = r.ModelVersion
 	}
 	if u := r.UsageMetadata; u != nil {
-		a.in = int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount)
-		a.out = int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount)
+		a.used = agent.Usage{
+			Input: int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount), CachedInput: int64(u.CachedContentTokenCount),
+			Output: int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount), Reasoning: int64(u.ThoughtsTokenCount),
+		}
 	}
 	if f := r.Feedback; f != nil && f.BlockReason != "" && len(r.Candidates) == 0 {
 		return "", &blockedError{f.BlockReason}

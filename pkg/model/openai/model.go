@@ -9,7 +9,6 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
@@ -51,13 +50,13 @@ func New(c Config) (*Model, error) {
 func (m *Model) Name() string { return m.config.Name }
 
 // Price implements agent.Pricer.
-func (m *Model) Price() (input, output int64) { return m.config.Price.Micros() }
+func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
-// Generate implements agent.Model. If the endpoint reports no usage, none is counted. Reasoning
-// that the endpoint streams in addition to the answer is ignored.
+// Generate implements agent.Model. Reasoning that the endpoint streams in addition to the answer is
+// ignored.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
@@ -67,17 +66,9 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
-			yield(agent.ModelChunk{}, err)
+			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used()))
 		default:
-			yield(agent.ModelChunk{Turn: a.turn(m.config.Name), Spent: m.spent(a.usage)}, nil)
+			yield(agent.ModelChunk{Turn: a.turn(m.config.Name), Spent: m.config.Price.Spent(a.used())}, nil)
 		}
 	}
-}
-
-// spent converts the usage that the endpoint reports; u may be nil.
-func (m *Model) spent(u *openai.Usage) *teamv1.Spent {
-	if u == nil {
-		u = &openai.Usage{}
-	}
-	return m.config.Price.Spent(int64(u.PromptTokens), int64(u.CompletionTokens))
 }

@@ -2,9 +2,11 @@ package openai_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -120,7 +122,7 @@ func TestUsage(t *testing.T) {
 	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: modeltest.Client(t), Price: openai.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
-		{ModelCalls: 1},
+		nil, // not reported, so the caller estimates it
 	} {
 		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {
@@ -200,5 +202,21 @@ func TestOneAttempt(t *testing.T) {
 	modeltest.Failure(t, m) // on the same connection, which net/http would use as a reason to try again
 	if n := len(llm.Requests()); n != 2 {
 		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// TestIdleTimeout: an endpoint that sends nothing for too long, before the response or within it, has
+// failed, and may bill what it has done.
+func TestIdleTimeout(t *testing.T) {
+	llm := fakellm.New(t)
+	gates := []*fakellm.Gate{fakellm.NewGate(), fakellm.NewGate()}
+	llm.Script("m", fakellm.Turn{Text: "one two", Chunks: 2, Gate: gates[0]}, fakellm.Turn{Text: "one two", Chunks: 2, Gate: gates[1], GateAfter: 1})
+	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: modeltest.Client(t), IdleTimeout: 100 * time.Millisecond})
+	for range gates {
+		a := modeltest.Tides(t, m)
+		var e *agent.Error
+		if !errors.As(a.Err, &e) || e.Reason != agent.ReasonUnavailable || !e.Retry || e.Fresh || !e.Spent.GetEstimated() || !strings.Contains(e.Message, "idle_timeout") {
+			t.Errorf("error = %#v", a.Err)
+		}
 	}
 }

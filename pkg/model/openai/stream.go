@@ -120,6 +120,23 @@ func (a *answer) call(d openai.ToolCall) {
 	c.Arguments += d.Function.Arguments
 }
 
+// used returns the usage that the endpoint has reported; it is zero if there is none. Some endpoints
+// count the tokens of reasoning only in the total.
+func (a *answer) used() agent.Usage {
+	u := a.usage
+	if u == nil {
+		return agent.Usage{}
+	}
+	used := agent.Usage{Input: int64(u.PromptTokens), Output: int64(max(u.CompletionTokens, u.TotalTokens-u.PromptTokens))}
+	if d := u.PromptTokensDetails; d != nil {
+		used.CachedInput = int64(d.CachedTokens)
+	}
+	if d := u.CompletionTokensDetails; d != nil {
+		used.Reasoning = int64(d.ReasoningTokens)
+	}
+	return used
+}
+
 // end returns the error of a stream that ended with err. An answer is complete once its finish
 // reason was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -65,22 +64,12 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 		}
 		turn := a.turn(m.name)
-		spent := Estimate(req, turn)
-		spent.CostMicros = m.cost(spent)
-		yield(agent.ModelChunk{Turn: turn, Spent: spent}, nil)
+		yield(agent.ModelChunk{Turn: turn, Spent: m.Price().Spent(UsageOf(req, turn))}, nil)
 	}
 }
 
 // Price implements agent.Pricer.
-func (m *Model) Price() (input, output int64) {
-	return int64(math.Round(m.price.GetInput() * 1e6)), int64(math.Round(m.price.GetOutput() * 1e6))
-}
-
-// cost returns the cost of a turn in millionths of a USD. Prices are in USD per million tokens,
-// which is the same as millionths of a USD per token.
-func (m *Model) cost(s *teamv1.Spent) int64 {
-	return int64(math.Round(float64(s.GetInputTokens())*m.price.GetInput() + float64(s.GetOutputTokens())*m.price.GetOutput()))
-}
+func (m *Model) Price() agent.Price { return model.PriceOf(m.price).Micros() }
 
 func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, error) {
 	a, err := m.script.Answer(req)

@@ -69,8 +69,8 @@ func TestPrice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in, out := m.Price(); in != 250_000 || out != 2_000_000 {
-		t.Errorf("price %d, %d", in, out)
+	if p := m.Price(); p != agent.FlatPrice(250_000, 2_000_000) {
+		t.Errorf("price %v", p)
 	}
 	for c, err := range m.Generate(t.Context(), request("user: a b c d")) {
 		if err != nil {

@@ -204,13 +204,13 @@ func (a *Answer) Pieces() []string {
 	return pieces
 }
 
-// Estimate returns the consumption of a turn, counting each word as a token.
-func Estimate(req *agent.ModelRequest, turn *teamv1.Turn) *teamv1.Spent {
+// UsageOf returns the usage of a turn, counting each word as a token.
+func UsageOf(req *agent.ModelRequest, turn *teamv1.Turn) agent.Usage {
 	in := wordsIn(req.Instructions)
 	for _, m := range req.Messages {
 		in += wordsIn(m.Text) + wordsOf(m.ToolCalls)
 	}
-	return &teamv1.Spent{InputTokens: in, OutputTokens: wordsIn(turn.GetText()) + wordsOf(turn.GetToolCalls()), ModelCalls: 1}
+	return agent.Usage{Input: in, Output: wordsIn(turn.GetText()) + wordsOf(turn.GetToolCalls())}
 }
 
 func wordsOf(calls []*teamv1.ToolCall) (n int64) {

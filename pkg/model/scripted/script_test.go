@@ -176,13 +176,13 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-func TestEstimateCountsWords(t *testing.T) {
+func TestUsageCountsWords(t *testing.T) {
 	req := &agent.ModelRequest{Instructions: "Write clearly.", Messages: []agent.ModelMessage{
 		{Role: agent.RoleUser, Text: "About the tides"},
 		{Role: agent.RoleAssistant, ToolCalls: []*teamv1.ToolCall{{Name: "search", Arguments: `{"q": "tides"}`}}},
 	}}
-	s := scripted.Estimate(req, &teamv1.Turn{Text: "The Moon pulls."})
-	if s.GetInputTokens() != 2+3+3 || s.GetOutputTokens() != 3 || s.GetModelCalls() != 1 {
-		t.Errorf("spent = %v", s)
+	s := scripted.UsageOf(req, &teamv1.Turn{Text: "The Moon pulls."})
+	if s.Input != 2+3+3 || s.Output != 3 {
+		t.Errorf("usage = %v", s)
 	}
 }

@@ -18,6 +18,7 @@ export interface Spent {
   inputTokens?: string;
   outputTokens?: string;
   costMicros?: string;
+  estimated?: boolean;
   modelCalls?: string;
   toolCalls?: string;
 }

@@ -58,8 +58,8 @@ func (w *Work) commence() (res Result, over bool) {
 // commitStart records the start and makes it durable. It returns ErrCanceled if the step was
 // canceled in the meantime.
 func (w *Work) commitStart() error {
-	defer w.by.Run.Entered() // also when the consumer panics
-	if !w.Open {
+	defer w.by.Run.Entered()        // also when the consumer panics
+	if !w.Open || w.Prompt != nil { // a model is called anew after a crash, and bills that call as well
 		if err := w.start(); err != nil {
 			return err
 		}
@@ -73,9 +73,11 @@ func (w *Work) commitStart() error {
 	return w.by.Run.Begin(w.Scope) // fails if the step was canceled during the commit
 }
 
-// start records that an attempt begins.
+// start records that an attempt begins. An attempt that was interrupted keeps its number.
 func (w *Work) start() error {
-	w.Attempts++
+	if !w.Open {
+		w.Attempts++
+	}
 	e := &startedEvent{}
 	e.started.Attempt, e.started.Key, e.started.Input, e.started.Reserved = w.Attempts, w.key(), w.Checks.given(), w.Reserved
 	if w.Target.Model != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"go.uber.org/zap"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -20,44 +22,45 @@ const (
 // minCost is the minCost that must be left of the budget to start a delegation.
 var minCost = agent.Cost{Tokens: 1, Micros: 1}
 
-// Budget is the budget of a run, and the part of it that is reserved for the final turn. Safe for
-// concurrent use.
+// Budget is the budget of a run, and the part of it that is reserved for the final turn. Without a
+// limit nothing is reserved, but the largest cost of each model turn is still computed, to be booked
+// if the provider does not report the actual cost. Safe for concurrent use.
 type Budget struct {
-	budget *agent.Budget
-	final  string // name of the final turn; empty if there is none
+	budget *agent.Budget // nil means no limit
+	final  string        // name of the final turn; empty if there is none
 	meter  meter
 
 	mu      sync.Mutex
 	reserve *agent.Budget // reservation for the final turn; nil if there is none; guarded by mu
 }
 
-// NewBudget returns a Budget that reserves from b. final is the name of the turn that answers when
-// the limit is reached: its cost is reserved from the beginning. If final is empty, nothing is
-// reserved for it.
+// NewBudget returns a Budget that reserves from b, which may be nil. final is the name of the turn
+// that answers when the limit is reached: its cost is reserved from the beginning. If final is empty,
+// nothing is reserved for it.
 func NewBudget(b *agent.Budget, final string) *Budget { return &Budget{budget: b, final: final} }
 
-// Release gives back the reservation for the final turn. It does nothing for a nil Budget.
-func (b *Budget) Release() {
-	if b != nil {
-		b.setReserve(nil)
-	}
-}
+// Limited reports whether there is a limit.
+func (b *Budget) Limited() bool { return b.budget != nil }
+
+// Release gives back the reservation for the final turn.
+func (b *Budget) Release() { b.setReserve(nil) }
 
 // cost is the part of the budget that an attempt holds, and what the attempt cost.
 type cost struct {
 	budget    *agent.Budget // budget that binds the attempt; nil means no limit
 	hold      *agent.Budget // reservation of the attempt; nil means none
 	maxOutput int64         // maximum number of output tokens; 0 means no limit
-	lost      *teamv1.Spent // cost of the last attempt, if its end on record does not include it
+	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
+	booked    agent.Cost    // what hold is settled with, see release
 }
 
-// budget reserves the maximum cost of an attempt before it, and books the actual cost after it.
+// budget reserves the maximum cost of an attempt before it, and computes the actual cost after it,
+// which release books.
 func budget(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if err := w.reserve(ctx); err != nil {
 			return w.refused(err)
 		}
-		defer func() { w.cost.hold.Settle(agent.Cost{}) }() // releases the reservation unless settle has done so
 		if b := w.cost.budget; b != nil {
 			ctx = agent.WithBudget(ctx, b)
 		}
@@ -74,11 +77,9 @@ func budget(next Attempt) Attempt {
 func (w *Work) reserve(ctx context.Context) (err error) {
 	b := w.by.Budget
 	switch {
-	case b == nil:
-		return nil
 	case w.Prompt != nil:
 		return b.reserveTurn(ctx, w)
-	case w.Target.Agent == nil:
+	case !b.Limited(), w.Target.Agent == nil:
 		return nil
 	case !w.Target.Spends: // its leaves reserve for themselves
 		w.cost.budget = b.budget.Among(w.Peers)
@@ -87,7 +88,11 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 		}
 		return w.cost.budget.Room(minCost)
 	}
-	want := agent.Want{Least: minCost, Enough: minCost, Most: agent.NoLimit(), Part: true}
+	least := minCost
+	if p, ok := w.Target.Agent.(agent.TaskPricer); ok {
+		least.Micros = max(least.Micros, p.TaskCost())
+	}
+	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
 	if w.Open { // started before a crash: reserve the same part again
 		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
 	}
@@ -133,7 +138,7 @@ func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 		Most: turnCost(price, in, most),
 	}
 	switch name := b.final; {
-	case name == "", w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
+	case name == "", !b.Limited(), w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.Step.GetName():
 		b.setReserve(nil) // the reservation was made for this turn
 	default:
@@ -145,9 +150,11 @@ func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	if err != nil {
 		return err
 	}
-	got := held.Reserved()
-	out := min(most, got.Tokens-in, price.Affords(got.Micros, in))
-	w.cost.hold, w.cost.maxOutput = held, out
+	out := most
+	if got := held.Reserved(); held != nil {
+		out = min(most, got.Tokens-in, price.Affords(got.Micros, in))
+		w.cost.hold, w.cost.maxOutput = held, out
+	}
 	w.Reserved = &teamv1.Spent{InputTokens: in, OutputTokens: out, CostMicros: price.Ceil(in, out), ModelCalls: 1}
 	return nil
 }
@@ -194,8 +201,8 @@ func (b *Budget) growReserve(ctx context.Context, c agent.Cost) error {
 	return nil
 }
 
-// settle books the cost of an attempt. If the cost is unknown, for example because a connection
-// broke, it books nothing: no reservation outlives its attempt.
+// settle books the cost of an attempt. A model turn that may be billed and whose cost the provider
+// did not report in full, for example because a connection broke, is booked at its reservation.
 func (w *Work) settle(res *Result) {
 	spent := res.Reply.GetSpent()
 	if e := agent.AsError(res.Err); e != nil {
@@ -204,15 +211,65 @@ func (w *Work) settle(res *Result) {
 			res.Err = w.partExceeded(e)
 		}
 	}
-	if b := w.by.Budget; b != nil && w.Prompt != nil {
-		b.meter.learn(w.Prompt, spent.GetInputTokens())
+	switch {
+	case w.Prompt != nil:
+		spent = w.settleTurn(res, spent)
+	case w.Target.Agent != nil && !res.waits():
+		spent = agent.WithTaskCost(w.Target.Agent, spent, res.Err, w.Recorded)
 	}
 	w.cost.lost = spent
 	cost := agent.CostOf(spent)
 	if w.Step.GetDetached() && res.Err == nil {
 		cost = agent.CostOf(w.Reserved) // the new task keeps its part
 	}
-	w.cost.hold.Settle(cost)
+	w.cost.booked = cost
+}
+
+// release books the cost of the last attempt and gives back the rest of its reservation. It is called
+// after the cost is on record: otherwise another step could begin with what the record, after a crash,
+// still counts for this one. Further calls do nothing.
+func (w *Work) release() {
+	w.cost.hold.Settle(w.cost.booked)
+	w.cost.hold, w.cost.booked = nil, agent.Cost{}
+}
+
+// settleTurn returns what is booked for a model turn of which spent is known. If the provider has
+// billed more than the turn was allowed, the result becomes an error that ends the run.
+func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
+	e := agent.AsError(res.Err)
+	if e == nil && spent == nil || e != nil && e.MayBeBilled() {
+		return w.estimate(spent)
+	}
+	w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
+	if w.cost.hold != nil && !w.cost.hold.Reserved().Covers(agent.CostOf(spent)) {
+		*res = Result{Err: w.overbilled(spent)}
+	}
+	return spent
+}
+
+// estimate returns the most that a turn can have cost of which only part is known: its reservation,
+// with the number of input tokens that the provider has reported.
+func (w *Work) estimate(known *teamv1.Spent) *teamv1.Spent {
+	in, out := w.Reserved.GetInputTokens(), max(w.Reserved.GetOutputTokens(), known.GetOutputTokens())
+	if n := known.GetInputTokens(); n > 0 {
+		in = n
+	}
+	return &teamv1.Spent{
+		ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: agent.PriceOf(w.Target.Model).Ceil(in, out), Estimated: true,
+		CachedInputTokens: known.GetCachedInputTokens(), CacheWriteTokens: known.GetCacheWriteTokens(), ReasoningTokens: known.GetReasoningTokens(),
+	}
+}
+
+// overbilled returns the error for a turn for which the provider has billed more than was reserved.
+// It ends the run, because no reservation for this model can be relied on.
+func (w *Work) overbilled(spent *teamv1.Spent) error {
+	w.by.Log.Error("a provider billed more than the turn was allowed", zap.String("agent", w.by.Path), zap.String("scope", w.Scope),
+		zap.String("model", w.Target.Model.Name()), zap.Int64("allowed_tokens", agent.CostOf(w.Reserved).Tokens), zap.Int64("billed_tokens", agent.CostOf(spent).Tokens),
+		zap.Int64("allowed_micros", w.Reserved.GetCostMicros()), zap.Int64("billed_micros", spent.GetCostMicros()))
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded,
+		"the provider of model %q billed %d input and %d output tokens for a turn that was allowed %d and %d; the run has ended because its budget cannot be kept with this model",
+		w.Target.Model.Name(), spent.GetInputTokens(), spent.GetOutputTokens(), w.Reserved.GetInputTokens(), w.Reserved.GetOutputTokens())
+	return e.With(agent.DetailSetBy, agent.SetByCaller)
 }
 
 // partExceeded returns the error of a member that exceeded its part of the budget. It fails the
@@ -225,7 +282,7 @@ func (w *Work) partExceeded(e *agent.Error) *agent.Error {
 
 // addCosts adds the cost of all attempts to the end of a step.
 func (w *Work) addCosts(e *teamv1.Ended) *teamv1.Ended {
-	if e.GetSpent() == nil {
+	if e.GetSpent() == nil || w.Prompt != nil || w.cost.lost.GetCostMicros() > e.GetSpent().GetCostMicros() {
 		e.Spent = w.cost.lost
 	}
 	e.Spent = agent.AddSpent(w.Spent, e.GetSpent())

@@ -20,7 +20,7 @@ const (
 func (w *Work) generate(ctx context.Context) (res Result) {
 	defer w.recovered(w.by.ID, &res)
 	req := *w.Prompt
-	req.Key = w.key()
+	req.Key, req.Lost = w.key(), w.Lost
 	if w.cost.maxOutput > 0 {
 		req.MaxOutput = w.cost.maxOutput
 	}
@@ -33,12 +33,10 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 			if err := d.flush(); err != nil {
 				return Result{Err: ErrStopped}
 			}
-			spent := chunk.Spent
-			if spent == nil {
-				spent = &teamv1.Spent{}
+			if chunk.Spent != nil {
+				chunk.Spent.ModelCalls = 1
 			}
-			spent.ModelCalls = 1
-			res.Reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: spent}
+			res.Reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: chunk.Spent}
 		case d.add(chunk.Text) != nil:
 			return Result{Err: ErrStopped}
 		}

@@ -93,7 +93,9 @@ func (w *Work) mayRetry(err error) bool {
 func (w *Work) recordRetry(err error) error {
 	e := agent.AsError(err)
 	w.NotBefore = w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
-	w.Spent, w.cost.lost = agent.AddSpent(w.Spent, w.cost.lost), nil
+	spent := w.cost.lost
+	w.cost.lost = nil
+	w.lose(spent)
 	w.Open, w.Unknown = false, !e.Fresh
 	if e.Fresh {
 		w.Failures++
@@ -101,10 +103,14 @@ func (w *Work) recordRetry(err error) error {
 		w.Recorded = nil
 	}
 	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
-		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: e.Spent,
+		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: spent,
 	}}})
 	w.Asked.Apply(ev)
-	return w.emit(ev)
+	if err := w.emit(ev); err != nil {
+		return err
+	}
+	w.release()
+	return nil
 }
 
 // maxBackoff bounds the pause between attempts, so that its computation cannot overflow.

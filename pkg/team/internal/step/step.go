@@ -81,7 +81,7 @@ type Runner struct {
 	Tools Tools
 	// Upstreams are circuit breakers and retry budgets.
 	Upstreams Upstreams
-	// Budget bounds the run; nil means no limit.
+	// Budget bounds the run, and values its model turns.
 	Budget *Budget
 	// Counters bound the run; nil means no limit.
 	Counters *Counters
@@ -104,6 +104,7 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", r.ID)
 	}
 	w.reopen()
+	defer w.release()
 	return w.finish(layers(ctx, w))
 }
 

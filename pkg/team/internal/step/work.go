@@ -70,8 +70,9 @@ type Past struct {
 	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
 	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
-	// repeated.
+	// repeated, and Lost the number of those whose cost is an estimate.
 	Reserved, Spent *teamv1.Spent
+	Lost            int
 	// Asked are the open questions of the step and below it. Questions counts the step's own.
 	Asked     journal.Questions
 	Questions int64
@@ -85,12 +86,45 @@ type Past struct {
 }
 
 // Copy returns a copy of p for the next attempt. An attempt that is still open counts as Unknown:
-// the process that made it is gone, and the attempt may have had its effect.
+// the process that made it is gone, and the attempt may have had its effect, and may be billed.
 func (p *Past) Copy() Past {
 	c := *p
-	c.Unknown = c.Open || c.Unknown
+	if c.Open {
+		c.Unknown = true
+		c.lose(agent.LostOn(c.Reserved))
+	}
 	c.Checks.Warnings = slices.Clone(c.Checks.Warnings)
 	return c
+}
+
+// Start folds the start of an attempt.
+func (p *Past) Start(s *teamv1.Started) {
+	if p.Open { // the attempt that was open was interrupted
+		p.lose(agent.LostOn(p.Reserved))
+	}
+	p.Attempts, p.Reserved, p.Open, p.Ruling = s.GetAttempt(), s.GetReserved(), true, nil
+}
+
+// Retry folds the failure of an attempt that is repeated. If the outcome of the attempt is known,
+// the next one starts a new effect.
+func (p *Past) Retry(r *teamv1.Retried) {
+	p.Open, p.Unknown = false, !r.GetFresh()
+	p.lose(r.GetSpent())
+	if r.GetFresh() {
+		p.Failures++
+		p.Recorded = nil
+	}
+	if t := r.GetNotBefore(); t != nil {
+		p.NotBefore = t.AsTime()
+	}
+}
+
+// lose adds the cost of an attempt that is repeated.
+func (p *Past) lose(spent *teamv1.Spent) {
+	p.Spent = agent.AddSpent(p.Spent, spent)
+	if spent.GetEstimated() {
+		p.Lost++
+	}
 }
 
 // Target is what the attempts of a step call. One of Agent, Model and Check is set; none is for a

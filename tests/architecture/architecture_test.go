@@ -1,4 +1,6 @@
-package tests
+// Package architecture checks the structure of the sources: the length of functions, and which
+// package imports which.
+package architecture
 
 import (
 	"go/ast"
@@ -20,7 +22,7 @@ const mostLines = 100
 // says so at once is on.
 func TestR_002_37_ShortFunctions(t *testing.T) {
 	functions := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
@@ -53,7 +55,7 @@ func TestR_002_37_ShortFunctions(t *testing.T) {
 	if functions < 1000 {
 		t.Fatalf("only %d functions seen", functions)
 	}
-	config, err := os.ReadFile(filepath.Join("..", ".golangci.yaml"))
+	config, err := os.ReadFile(filepath.Join("..", "..", ".golangci.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestR_000_43_CoreKnowsNoProtocol(t *testing.T) {
 	files := 0
 	for _, dir := range []string{"pkg/agent", "pkg/manager", "pkg/team", "internal/journal"} {
 		var paths []string
-		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, _ fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				paths = append(paths, path)
 			}
@@ -166,7 +168,7 @@ var schedulerMayImport = []string{"", "expr", "facts", "prompt"}
 // TestLayersOfTeam checks who imports whom below pkg/team.
 func TestLayersOfTeam(t *testing.T) {
 	seen := map[string]bool{}
-	root := filepath.Join("..", "pkg", "team")
+	root := filepath.Join("..", "..", "pkg", "team")
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -211,7 +213,7 @@ func TestLayersOfTeam(t *testing.T) {
 // production returns the parsed files of a package, without its tests.
 func production(t *testing.T, dir string) []*ast.File {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	paths, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+)
+
+// Uncounted is a model or an agent whose cost in money is not known, although max_cost limits it:
+// what it costs counts as nothing.
+type Uncounted struct {
+	// Limited is the team or agent with max_cost.
+	Limited string
+	// Model or Agent is set.
+	Model, Agent string
+}
+
+// String describes the fault.
+func (u Uncounted) String() string {
+	if u.Model != "" {
+		return fmt.Sprintf("model %q has no price, and max_cost of %q limits it", u.Model, u.Limited)
+	}
+	return fmt.Sprintf("agent %q has no cost_per_task, and max_cost of %q limits it", u.Agent, u.Limited)
+}
+
+// Fix says how to correct the fault.
+func (u Uncounted) Fix() string {
+	if u.Model != "" {
+		return "add price: {input: X, output: Y} in USD per million tokens, or price: {input: 0, output: 0} if it costs nothing"
+	}
+	return "add cost_per_task: X in USD, or cost_per_task: 0 if the agent reports its cost or costs nothing"
+}
+
+// costs reports models and agents whose cost max_cost cannot limit. What an addition defines is not
+// rejected, because it may have been stored by an earlier version; see Uncounted.
+func (k *checker) costs() {
+	said := map[[2]string]bool{}
+	for _, u := range k.Uncounted() {
+		if k.additions[u.Limited] != "" || said[[2]string{u.Model, u.Agent}] {
+			continue
+		}
+		said[[2]string{u.Model, u.Agent}] = true
+		path := []any{"models", u.Model}
+		if u.Agent != "" {
+			path = []any{"agents", u.Agent, "a2a"}
+		}
+		if !k.isDamaged(path...) {
+			k.fault(k.keyAt(path...), u.String(), u.Fix())
+		}
+	}
+}
+
+// Uncounted returns the models and agents in use whose cost max_cost cannot limit.
+func (c *Config) Uncounted() (all []Uncounted) {
+	limited := map[string]bool{}
+	for id, a := range c.Server.GetAgents() {
+		limited[id] = a.GetLimits() != nil && a.GetLimits().MaxCost != nil
+	}
+	for id, t := range c.Server.GetTeams() {
+		limited[id] = t.GetLimits() != nil && t.GetLimits().MaxCost != nil
+	}
+	for _, id := range sorted(limited) {
+		if !limited[id] || !c.Used[id] {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, below := range c.Reach(id) {
+			if a := c.Server.GetAgents()[below].GetA2A(); a != nil && a.CostPerTask == nil {
+				all = append(all, Uncounted{Limited: id, Agent: below})
+			}
+			for _, name := range c.modelsOf(below) {
+				m := c.Server.GetModels()[name]
+				if m != nil && m.GetProvider() != "scripted" && m.GetPrice() == nil && !seen[name] {
+					seen[name] = true
+					all = append(all, Uncounted{Limited: id, Model: name})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// modelsOf returns the models that an agent or a team uses itself, including their fallbacks.
+func (c *Config) modelsOf(id string) (all []string) {
+	t := c.Server.GetTeams()[id]
+	for _, name := range []string{
+		c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(),
+		t.GetBroadcast().GetModel(), t.GetReview().GetJudge().GetModel(),
+	} {
+		all = append(all, c.withFallbacks(name)...)
+	}
+	return all
+}
