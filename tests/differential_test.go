@@ -36,7 +36,7 @@ var never = map[string][]string{
 	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":   {"SLOW_READER"},
 	"who has canceled the call is not there to be told":                                   {"CANCELED"},
 	"of a run: the call shows a task that failed or was rejected, and is no error itself": {
-		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "QUALITY_THRESHOLD_NOT_MET", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
+		"NO_RESPONSE", "SCHEDULER_ERROR", "MAX_ITERATIONS_EXCEEDED", "MAX_ROUNDS_EXCEEDED", "QUALITY_THRESHOLD_NOT_MET", "REQUIRED_WORK_FAILED", "BUDGET_EXCEEDED", "MAX_DELEGATIONS_EXCEEDED",
 		"MAX_HANDOFFS_EXCEEDED", "REPETITIVE_HANDOFF", "GUARDRAIL_BLOCKED", "BREAKER_OPEN", "OUTCOME_UNKNOWN", "MAX_DEPTH_EXCEEDED", "CYCLE_DETECTED",
 		"MEMBER_NOT_FOUND", "DELEGATION_FAILED", "TEAM_ERROR", "INTERRUPTED", "JOURNAL_LIMIT", "UNAVAILABLE", "DISABLED", "AGENT_PANIC",
 	},

@@ -154,6 +154,32 @@ func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 			k.fault(k.keyAt(append(slices.Clone(path), f.key)...), fmt.Sprintf("%s belongs to members of %s teams", f.key, f.mode), "remove it")
 		}
 	}
+	k.required(t, m, path)
+}
+
+// required reports a required member that can never work.
+func (k *checker) required(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
+	at := append(slices.Clone(path), "required")
+	switch {
+	case !m.GetRequired():
+	case m.Enabled != nil && !m.GetEnabled(): //nolint:protogetter // unset is enabled
+		k.fault(k.keyAt(at...), fmt.Sprintf("member %q is required, but disabled", memberID(m)), "enable it, or remove required")
+	case !mayCall(t, memberID(m)):
+		k.fault(k.keyAt(at...), fmt.Sprintf("member %q is required, but no rule or step of the team names it", memberID(m)), "name it in one, or remove required")
+	}
+}
+
+// mayCall reports whether a run of a team may call a member. A model may call any.
+func mayCall(t *teamv1.TeamConfig, member string) bool {
+	switch {
+	case t.GetSupervisor() != nil && t.GetSupervisor().GetRouter() == nil:
+		return slices.ContainsFunc(t.GetSupervisor().GetRules(), func(r *teamv1.RuleConfig) bool { return slices.Contains(r.GetNext(), member) })
+	case t.GetWorkflow() != nil:
+		calls := false
+		walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) { calls = calls || s.GetAgent() == member })
+		return calls
+	}
+	return true
 }
 
 // inherits reports whether an agent uses the model of its team's leader.

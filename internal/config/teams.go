@@ -130,7 +130,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
 			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
 			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(),
-			StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
+			Required: m.GetRequired(), StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}
 	walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
@@ -184,6 +184,7 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []workflow.Step {
 		step := workflow.Step{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
 			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
+			Required: s.GetRequired(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:

@@ -34,7 +34,7 @@ type Node struct {
 	// Path is the path of the agent that works on the node.
 	Path string
 	// Step is the step as it was decided; nil for the root. In an outline it has only the id, kind,
-	// member, name and detached fields.
+	// member, name, detached and required fields.
 	Step *teamv1.Step
 	// Parent is the node that this one is part of, nil for the root. Steps are the parts of this
 	// node, in the order in which they were decided.

@@ -208,7 +208,7 @@ func (v *View) decide(in *Node, ev *teamv1.Event, d *teamv1.Decided) {
 			n.Path += "/" + s.GetMember()
 		}
 		if v.detail == Outline {
-			n.Step = &teamv1.Step{Id: s.GetId(), Kind: s.GetKind(), Member: s.GetMember(), Name: s.GetName(), Detached: s.GetDetached()}
+			n.Step = &teamv1.Step{Id: s.GetId(), Kind: s.GetKind(), Member: s.GetMember(), Name: s.GetName(), Detached: s.GetDetached(), Required: s.GetRequired()}
 		} else {
 			n.Given = v.Given(in, s.GetInput())
 			n.input = n.Given

@@ -227,6 +227,10 @@ func (f *Fold) stepEnded(n *journal.Node) {
 		return
 	}
 	f.finished(n)
+	if n.Step.GetRequired() && n.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED && n.Outcome != teamv1.Outcome_OUTCOME_SKIPPED {
+		f.failed = append(f.failed, n) // an empty reply and a cancel on purpose are failures too
+		return
+	}
 	if n.Dropped && n.Outcome == teamv1.Outcome_OUTCOME_CANCELED {
 		return // canceled on purpose: it is not a failure
 	}

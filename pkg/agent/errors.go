@@ -76,6 +76,7 @@ const (
 	ReasonMaxIterations    = "MAX_ITERATIONS_EXCEEDED"
 	ReasonMaxRounds        = "MAX_ROUNDS_EXCEEDED"
 	ReasonQuality          = "QUALITY_THRESHOLD_NOT_MET"
+	ReasonRequiredWork     = "REQUIRED_WORK_FAILED"
 	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
 	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
 	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"

@@ -61,6 +61,9 @@ type Member struct {
 	// HandoffAfter is the member of a swarm that takes over after this one's reply; if it is empty,
 	// the reply is the swarm's.
 	HandoffAfter string
+	// Required says that the work of the member is part of every result of the team: a run that
+	// would end without it fails with REQUIRED_WORK_FAILED.
+	Required bool
 }
 
 // Config is the configuration of a Team.

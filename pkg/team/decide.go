@@ -69,8 +69,8 @@ func (p *process) choose() (c choice, err error) {
 	if p.gate != nil {
 		return p.gate.next(&p.State, p.cfg.Scheduler)
 	}
-	c.Decision, err = p.cfg.Scheduler.Next(&p.State)
-	return c, err
+	d, err := p.cfg.Scheduler.Next(&p.State)
+	return p.chosen(d), err
 }
 
 // schedulerError wraps an error of the scheduler as SCHEDULER_ERROR, unless it is an *agent.Error.
@@ -105,14 +105,16 @@ func (p *process) newDecided(d *choice) *teamv1.Event {
 		step.Id, step.Kind, step.Member, step.Async = p.nextID(i), s.GetKind(), s.GetMember(), s.GetAsync()
 		step.CallId, step.Name, step.Ask, step.Timeout, step.Refusal = s.GetCallId(), s.GetName(), s.GetAsk(), s.GetTimeout(), s.GetRefusal()
 		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
-		step.Inner, step.Withheld = p.inner(s.GetMember()), p.withholdsMemberOutput() && (agent.IsDelegation(s.GetKind()) || s.GetKind() == teamv1.Step_KIND_JUDGE)
+		m, byMember := p.member(s.GetMember()), agent.IsDelegation(s.GetKind())
+		step.Inner, step.Withheld = m.inner(), p.withholdsMemberOutput() && (byMember || s.GetKind() == teamv1.Step_KIND_JUDGE)
+		step.Required = s.GetRequired() || byMember && m != nil && m.Required
 		switch {
 		case s.GetInput().GetMessage() != nil:
 			step.Input = p.texts.Refer(&inputs[i], s.GetInput().GetMessage(), p.Input)
 			step.Input.Earlier = s.GetInput().GetEarlier()
 		case s.GetInput() != nil:
 			step.Input = s.GetInput()
-		case agent.IsDelegation(s.GetKind()):
+		case byMember:
 			step.Input = p.texts.Refer(&inputs[i], p.Messages[len(p.Messages)-1], p.Input)
 		}
 		if m := step.GetInput().GetMessage(); m != nil && s.GetKind() == teamv1.Step_KIND_JUDGE {
@@ -133,9 +135,9 @@ type decidedEvent struct {
 	steps   [1]*teamv1.Step
 }
 
-// inner returns what readers are shown of a member's output while it works.
-func (l *Loop) inner(member string) teamv1.Step_Inner {
-	switch m := l.member(member); {
+// inner returns what readers are shown of a member's output while it works. A nil m is no member.
+func (m *Member) inner() teamv1.Step_Inner {
+	switch {
 	case m == nil || !m.StreamInner:
 		return teamv1.Step_INNER_UNSPECIFIED
 	case m.HideText:
@@ -178,14 +180,14 @@ func (p *process) recordDecision(d *choice) error {
 	return nil
 }
 
-// conclude ends the run with a reply that has passed the output middlewares. A reply below the
-// threshold of its review is recorded as an artifact, and the run fails.
+// conclude ends the run with a reply that has passed the output middlewares, or with a transfer. If
+// the decision has a failure, the run fails with it, and a reply is recorded as an artifact.
 func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
 	reply, err := p.checkOutput(ctx, reply)
 	if err != nil || p.replyFailure == nil {
 		return reply, err
 	}
-	if m := reply.GetMessage(); !p.artifactRecorded && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
+	if m := reply.GetMessage(); m != nil && !p.artifactRecorded && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
 		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}
 		if err := p.emit("", &teamv1.Event{Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}); err != nil {
 			return nil, err

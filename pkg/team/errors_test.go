@@ -254,6 +254,10 @@ func provocations(t *testing.T) []provoked {
 		{"a repeat without an end", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", Repeat: &workflow.Repeat{Until: "false", Max: 2}}))},
 
 		{"a leader without an answer", led(leader.CoordinatorConfig{}, &teamv1.Turn{})},
+		{"a required member that is not called", fails(team.Config{
+			Scheduler: next(func(*team.State) (team.Decision, error) { return team.Decision{Reply: agent.NewMessage("done")}, nil }),
+		}, func(c *team.Config, _ *diary) { c.Members[0].Required = true })},
+		{"a required member that is disabled", fails(team.Config{Scheduler: inOrder("ann")}, func(c *team.Config, _ *diary) { c.Members[0].Required, c.Members[0].Disabled = true, true })},
 		{"a leader that delegates too often", led(leader.CoordinatorConfig{Limits: &teamv1.Limits{MaxDelegations: proto.Int32(1)}},
 			callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "2"}`))},
 		{"a leader that repeats itself", led(leader.CoordinatorConfig{StrictCycles: true}, callsOf(`delegate_to_ann {"task": "1"}`), callsOf(`delegate_to_ann {"task": "1"}`))},

@@ -32,8 +32,8 @@ type fold struct {
 	questions        int64             // number of questions that the scope itself has asked
 	pendingAsk       *a2av1.Message    // question that was decided on and is not asked yet
 	decidedReply     *a2av1.Message    // reply that was decided on
-	replyFailure     *agent.Error      // why the reply does not meet the threshold of its review
-	artifactRecorded bool              // the rejected reply is on record as an artifact
+	replyFailure     *agent.Error      // why the run fails in place of the reply or transfer
+	artifactRecorded bool              // the reply of a run that fails is on record as an artifact
 	decidedTransfer  *teamv1.Transfer  // transfer that was decided on
 	toolsRecorded    bool              // the tools of the tool sets are on record
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
@@ -202,9 +202,10 @@ func (f *fold) applyDecision(d *teamv1.Decided) {
 	if dispatches {
 		f.Rounds++
 	}
+	f.replyFailure = agent.FromProto(d.GetFailure())
 	if d.GetReply() != nil {
 		f.decidedReply = f.texts.Resolve(d.GetReply(), f.Input)
-		f.applyReply(d)
+		f.applyScore()
 	}
 	f.pendingAsk, f.decidedTransfer = d.GetAsk(), d.GetTransfer()
 	if len(d.GetSteps()) > 0 {
@@ -455,10 +456,8 @@ func (f *fold) applyJudgement(st *StepState, d *teamv1.Decided) {
 	f.review.judgements = append(f.review.judgements, st)
 }
 
-// applyReply folds the outcome of the review that belongs to the reply: a failure, or a warning
-// that there is no score.
-func (f *fold) applyReply(d *teamv1.Decided) {
-	f.replyFailure = agent.FromProto(d.GetFailure())
+// applyScore adds a warning if the reply was judged, but has no score.
+func (f *fold) applyScore() {
 	if f.review == nil || f.replyFailure != nil {
 		return
 	}

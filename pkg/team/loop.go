@@ -122,6 +122,8 @@ func (c *Config) validate() error {
 			fault("team %q: members[%d] names no agent; name one", c.ID, i)
 		case seen[m.ID]:
 			fault("team %q: member id %q is used twice; give one of them another id", c.ID, m.ID)
+		case m.Required && m.Disabled:
+			fault("team %q: member %q is required, but disabled; enable it, or do not require it", c.ID, m.ID)
 		}
 		seen[m.ID] = true
 	}

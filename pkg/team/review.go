@@ -167,20 +167,21 @@ type choice struct {
 	Decision
 	round   int            // if positive, a new round of revision begins
 	input   *a2av1.Message // input of that round
-	failure *agent.Error   // why Reply is below the threshold; the run then fails
+	failure *agent.Error   // why the run fails although it has a Reply or Transfer
 }
 
 // next returns the scheduler's decision, with a reply replaced by a step that submits it to the
-// judge. Like Scheduler.Next it is a pure function.
+// judge. A reply without its required work is not judged. Like Scheduler.Next it is a pure function.
 func (g *gate) next(s *State, scheduler Scheduler) (choice, error) {
 	if r := s.review; r != nil && r.received == len(s.Received) {
 		return g.afterJudgement(s, r)
 	}
 	d, err := scheduler.Next(s.withoutJudgements()) // also if the user has sent a follow-up since the result was submitted
-	if err == nil && d.Reply != nil {
-		d = g.submit(s, d)
+	c := s.chosen(d)
+	if err == nil && d.Reply != nil && c.failure == nil {
+		c.Decision = g.submit(s, d)
 	}
-	return choice{Decision: d}, err
+	return c, err
 }
 
 // submit replaces a reply by a step that judges it. Open steps are canceled, as at the end of a

@@ -1,10 +1,12 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -36,13 +38,14 @@ func (k *Infos) Of(m *Member) *teamv1.AgentInfo {
 	return nil
 }
 
-// DescriptionOf returns the description of a member: the team's, if it sets one, else the agent's
-// own.
+// DescriptionOf returns the description of a member for models: the team's, if it sets one, else the
+// agent's own; and that its work is required, if it is.
 func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
-	if m.Description != "" {
-		return m.Description
+	text := cmp.Or(m.Description, info.GetDescription())
+	if m.Required {
+		text = strings.TrimSpace(text + " Required: without its result every answer counts as failed.")
 	}
-	return info.GetDescription()
+	return text
 }
 
 // Staffed returns nil if the team has an enabled member, else the error that ends the run.

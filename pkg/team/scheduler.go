@@ -129,6 +129,9 @@ type Decision struct {
 	Transfer *teamv1.Transfer
 	// Ask is a question to the user; the answer becomes the current message.
 	Ask *a2av1.Message
+	// Failed are errors of steps that count as failed although they succeeded, by the ids of the
+	// steps. They matter for required work when the decision ends the run.
+	Failed map[string]*agent.Error
 	// Plan is recorded with the decision and must not change afterwards.
 	Plan *structpb.Struct
 	// Reason of the decision in words; it is always recorded.

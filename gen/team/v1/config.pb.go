@@ -2420,7 +2420,10 @@ type MemberConfig struct {
 	HandoffAfter string `protobuf:"bytes,14,opt,name=handoff_after,json=handoffAfter,proto3" json:"handoff_after,omitempty"`
 	// The leader continues while it works, and checks its result later; unset means the coordinator's
 	// setting.
-	Async         *bool `protobuf:"varint,15,opt,name=async,proto3,oneof" json:"async,omitempty"`
+	Async *bool `protobuf:"varint,15,opt,name=async,proto3,oneof" json:"async,omitempty"`
+	// Its work is part of every result of the team: a run that ends without it fails with
+	// REQUIRED_WORK_FAILED; false.
+	Required      bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2556,6 +2559,13 @@ func (x *MemberConfig) GetHandoffAfter() string {
 func (x *MemberConfig) GetAsync() bool {
 	if x != nil && x.Async != nil {
 		return *x.Async
+	}
+	return false
+}
+
+func (x *MemberConfig) GetRequired() bool {
+	if x != nil {
+		return x.Required
 	}
 	return false
 }
@@ -2913,7 +2923,10 @@ type WorkflowStep struct {
 	// member's timeout, or 168h for a question.
 	Timeout *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Retry policy; unset means the member's.
-	Retry         *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Its work is part of the result, unless its condition is not true: a run that ends without it
+	// fails with REQUIRED_WORK_FAILED; false.
+	Required      bool `protobuf:"varint,13,opt,name=required,proto3" json:"required,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3030,6 +3043,13 @@ func (x *WorkflowStep) GetRetry() *Retry {
 		return x.Retry
 	}
 	return nil
+}
+
+func (x *WorkflowStep) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
 }
 
 // Join says how many of the steps before a step must succeed.
@@ -4833,7 +4853,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent:\xc1\x01\xbaH\xbd\x01\x1a\xba\x01\n" +
 	"\n" +
-	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\x90\b\n" +
+	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\xac\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -4855,7 +4875,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x12skip_summarization\x18\f \x01(\bH\x03R\x11skipSummarization\x88\x01\x01\x12\x18\n" +
 	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
 	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
-	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01B\n" +
+	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01\x12\x1a\n" +
+	"\brequired\x18\x10 \x01(\bR\brequiredB\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -4899,7 +4920,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xb4\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xe2\n" +
 	"\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
@@ -4916,10 +4937,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x8e\x01\n" +
 	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
-	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry:\xfd\x04\xbaH\xf9\x04\x1a\xc1\x01\n" +
+	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
+	"\brequired\x18\r \x01(\bR\brequired:\x8f\x05\xbaH\x8b\x05\x1a\xc1\x01\n" +
 	"\tstep.kind\x12Sa step needs exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xe5\x01\n" +
-	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xca\x01\n" +
-	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1aisize(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout))\"?\n" +
+	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xdc\x01\n" +
+	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1a{size(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout) && !this.required)\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +

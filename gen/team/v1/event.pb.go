@@ -1703,8 +1703,10 @@ type Step struct {
 	// Reason of the member's refused hand-over that the step tells it about. Earlier versions
 	// recorded it only in the name: "hand-off refused: REASON".
 	RefusedTransfer string `protobuf:"bytes,15,opt,name=refused_transfer,json=refusedTransfer,proto3" json:"refused_transfer,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The run fails if the step, which its condition did not skip, does not succeed.
+	Required      bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
@@ -1840,6 +1842,13 @@ func (x *Step) GetRefusedTransfer() string {
 		return x.RefusedTransfer
 	}
 	return ""
+}
+
+func (x *Step) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
 }
 
 // Refusal is the reason why a step does not run.
@@ -2058,8 +2067,8 @@ type Decided struct {
 	Round int32 `protobuf:"varint,12,opt,name=round,proto3" json:"round,omitempty"`
 	// Input of the round: the message of the run, the last result, and the judge's feedback.
 	Input *v1.Message `protobuf:"bytes,13,opt,name=input,proto3" json:"input,omitempty"`
-	// The reply did not pass its review: the run fails with this error and keeps the reply as an
-	// artifact.
+	// The reply did not pass its review, or required work did not succeed: the run fails with this
+	// error in place of the reply or transfer, and keeps the reply as an artifact.
 	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4946,7 +4955,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xc9\x05\n" +
+	"\t_attempts\"\xe5\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -4963,7 +4972,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bdetached\x18\f \x01(\bR\bdetached\x12)\n" +
 	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\x12\x1a\n" +
 	"\bwithheld\x18\x0e \x01(\bR\bwithheld\x12)\n" +
-	"\x10refused_transfer\x18\x0f \x01(\tR\x0frefusedTransfer\"@\n" +
+	"\x10refused_transfer\x18\x0f \x01(\tR\x0frefusedTransfer\x12\x1a\n" +
+	"\brequired\x18\x10 \x01(\bR\brequired\"@\n" +
 	"\x05Inner\x12\x15\n" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +

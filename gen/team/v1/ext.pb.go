@@ -52,7 +52,8 @@ type TeamRun struct {
 	CancelRequested bool `protobuf:"varint,9,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// Delegations so far.
 	Delegations []*Delegation `protobuf:"bytes,10,rep,name=delegations,proto3" json:"delegations,omitempty"`
-	// Delegations that did not succeed, even if the answer says otherwise.
+	// Delegations that did not succeed, even if the answer says otherwise. An empty reply counts only
+	// if the work was required.
 	FailedDelegations []*Delegation `protobuf:"bytes,11,rep,name=failed_delegations,json=failedDelegations,proto3" json:"failed_delegations,omitempty"`
 	// The run's key/value context.
 	Context map[string]*structpb.Value `protobuf:"bytes,12,rep,name=context,proto3" json:"context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -153,7 +153,7 @@ func bareDecision(d *teamv1.Decided) *teamv1.Decided {
 	for _, s := range d.GetSteps() {
 		b.Steps = append(b.Steps, &teamv1.Step{
 			Id: s.GetId(), Kind: s.GetKind(), Member: s.GetMember(), Name: s.GetName(), CallId: s.GetCallId(), Async: s.GetAsync(),
-			Detached: s.GetDetached(), Input: &teamv1.Input{Ref: nothing},
+			Detached: s.GetDetached(), Required: s.GetRequired(), Input: &teamv1.Input{Ref: nothing},
 		})
 	}
 	return b

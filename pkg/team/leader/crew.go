@@ -51,7 +51,8 @@ const (
 	Single ToolStyle = "SINGLE"
 )
 
-// newCrew names the members' tools. The error joins a fault for each name that is used twice.
+// newCrew names the members' tools. The error joins a fault for each name that is used twice, and for
+// each member that cannot be required.
 func newCrew(c *CoordinatorConfig) (*crew, error) {
 	var fs team.Faults
 	k := &crew{style: c.ToolStyle, async: c.Async, places: map[string]int{}}
@@ -83,7 +84,27 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 			fs.Addf(fmt.Sprintf("leader.tools[%d]", i), "coordinator", "tool %s has the name of a built-in tool of leaders; rename it", name)
 		}
 	}
+	k.checkRequired(&fs, c)
 	return k, fs.Err()
+}
+
+// checkRequired adds the faults of required members: their work must be part of the run, and the run
+// must be able to call all of them.
+func (k *crew) checkRequired(fs *team.Faults, c *CoordinatorConfig) {
+	required, most := 0, limit(c.Limits.GetMaxDelegations(), defaultDelegations)
+	for i := range c.Members {
+		m := &c.Members[i]
+		if !m.Required {
+			continue
+		}
+		at := fmt.Sprintf("members[%d].required", i)
+		if required++; required == most+1 {
+			fs.Addf(at, "coordinator", "more members are required than the %d that a run may call (limits.max_delegations); raise it, or require fewer", most)
+		}
+		if c.OpenDelegations == DetachOpen && k.isAsync(&crewMember{Member: m}) {
+			fs.Addf(at, "coordinator", "member %q is required, but its work becomes a task of its own, which no run waits for (on_open_delegations: DETACH); set async: false for it, or remove required", team.MemberID(m))
+		}
+	}
 }
 
 // invalidToolChars matches characters that providers do not accept in the name of a tool.

@@ -41,7 +41,7 @@ func (n *node) step() *teamv1.Step {
 	if n.Timeout > 0 {
 		s.Timeout = durationpb.New(n.Timeout)
 	}
-	s.Retry = n.Retry
+	s.Retry, s.Required = n.Retry, n.Required
 	return s
 }
 
@@ -116,7 +116,7 @@ func (p *planner) flatten(path string, steps []Step, from *node) []string {
 // group adds the steps of a group.
 func (p *planner) group(n *node) []string {
 	own := n.Step
-	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil {
+	if own.Member != "" || own.Task != "" || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil || own.Required {
 		p.faults.Addf(n.path, n.subject(), "is a group: besides parallel it can only have id and after; move the rest to its steps")
 	}
 	ids := p.flatten(n.path+".parallel", own.Parallel, n.from)

@@ -30,10 +30,11 @@ type view struct {
 	state  *team.State
 	facts  *facts.Facts
 	status []status
-	last   []*team.StepState // last round of each step; nil before the first
-	rounds []int             // rounds of each step so far
-	needed []bool            // whether a step's result may still be used; see markNeeded
-	err    error             // why a repeated step failed
+	last   []*team.StepState       // last round of each step; nil before the first
+	rounds []int                   // rounds of each step so far
+	needed []bool                  // whether a step's result may still be used; see markNeeded
+	err    error                   // why a repeated step failed
+	failed map[string]*agent.Error // the same for each such step, by the id of its last round
 }
 
 // newView returns the view of a state.
@@ -94,6 +95,10 @@ func (v *view) statusAfterRound(i int, n *node) (status, error) {
 		n.ID, v.state.Team.ID, n.max, agent.Quote(n.Repeat.Until)).With("step", n.ID)
 	if v.state.Team.ReportErrors {
 		v.err = e
+		if v.failed == nil {
+			v.failed = map[string]*agent.Error{}
+		}
+		v.failed[v.last[i].Step.GetId()] = e
 		return failed, nil
 	}
 	return failed, e
@@ -127,16 +132,21 @@ func (v *view) finished() bool {
 	return true
 }
 
-// markNeeded determines which steps are needed. A step is needed if it has no successors, or if a
-// successor or a reader of its result is itself needed and remains undecided in the current
-// decision.
+// markNeeded determines which steps are needed. A step is needed if it is required, if it has no
+// successors, or if a successor or a reader of its result is itself needed and remains undecided in
+// the current decision.
 func (v *view) markNeeded() {
 	v.needed = make([]bool, len(v.nodes))
 	for _, i := range v.backwards {
 		n := v.nodes[i]
-		v.needed[i] = len(n.before) == 0 ||
+		v.needed[i] = len(n.before) == 0 || v.requires(n) ||
 			slices.ContainsFunc(n.before, v.staysWaiting) || slices.ContainsFunc(n.readers, v.staysWaiting)
 	}
+}
+
+// requires reports whether a step, or its member, is required.
+func (v *view) requires(n *node) bool {
+	return n.Required || slices.ContainsFunc(v.state.Team.Members, func(m team.Member) bool { return m.Required && team.MemberID(&m) == n.Member })
 }
 
 // staysWaiting reports whether a needed step remains undecided in the current decision.
@@ -162,7 +172,7 @@ func (v *view) answer() (team.Decision, error) {
 		results = append(results, v.last[i])
 	}
 	if len(results) > 0 {
-		return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Reason: "every step has ended"}, nil
+		return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Failed: v.failed, Reason: "every step has ended"}, nil
 	}
 	for i, s := range v.status {
 		if s == failed && v.last[i].Err != nil && v.last[i].Outcome != teamv1.Outcome_OUTCOME_SKIPPED {

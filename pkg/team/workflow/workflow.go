@@ -55,6 +55,9 @@ type Step struct {
 	Timeout time.Duration
 	// Retry is the retry policy of the step; unset fields are those of the member.
 	Retry *teamv1.Retry
+	// Required says that the result of the step is part of the answer, unless its When is not true:
+	// a run that would end without it fails with REQUIRED_WORK_FAILED. A join does not cancel it.
+	Required bool
 }
 
 // Join says how many of the steps before have to succeed.
@@ -95,6 +98,7 @@ const defaultRounds = 3
 // ReportErrors, a step is also skipped if the steps before it failed. A step whose predecessors
 // were all skipped still runs. If a JoinAny or JoinQuorum continues without some steps, these are
 // canceled, or skipped if they have not started, as soon as no later step needs their results.
+// Required steps, and steps of required members, are not.
 //
 // The answer of the run is the result of the last member's step: the steps are grouped into waves
 // by the longest path from the start, and the results of the last wave that has some are joined.
