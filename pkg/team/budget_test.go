@@ -152,6 +152,40 @@ func TestC_07_ModelTurns(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("C-07 a turn of which only a part is reported is booked at its reservation", func(t *testing.T) {
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, price: agent.FlatPrice(1_000_000, 2_000_000),
+			spent: []*teamv1.Spent{{InputTokens: 7, OutputTokens: 1, CostMicros: 9, Estimated: true}}}
+		r := newRecord()
+		r.process(t.Context(), limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(10_000)}), nil)
+		want := &teamv1.Spent{InputTokens: 7, OutputTokens: team.DefaultOutput, CostMicros: 7 + 2*team.DefaultOutput, ModelCalls: 1, Estimated: true}
+		if got := r.reply.GetSpent(); r.err != nil || !proto.Equal(got, want) {
+			t.Error(r.err, got)
+		}
+	})
+	t.Run("C-07 a failed turn that is billed more than it was allowed ends the run", func(t *testing.T) {
+		broken := &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Message: "broken", Spent: &teamv1.Spent{InputTokens: 7, OutputTokens: 20_000, Estimated: true}}
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, fails: []error{broken}}
+		r := newRecord()
+		limits := &teamv1.Limits{MaxTokens: proto.Int64(100_000), Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}
+		r.process(t.Context(), limitedAgent(t, "root", m, limits), nil)
+		if e := wantReason(t, r.err, agent.ReasonBudgetExceeded); len(m.requests) != 1 || e.Spent.GetOutputTokens() != 20_000 {
+			t.Error(e, len(m.requests), e.Spent)
+		}
+	})
+	t.Run("C-07 a turn that a crash interrupts is booked when a cancel closes it", func(t *testing.T) {
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}}
+		a := limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(10_000)})
+		r := newRecord()
+		r.process(t.Context(), a, func(ev *teamv1.Event) bool { return ev.GetStarted() == nil })
+		reserved := ofStep(r.events, "1")[0].GetStarted().GetReserved()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(agent.ErrCanceled)
+		r.process(ctx, a, nil)
+		end := endOf(t, r.events, "1")
+		if got := end.GetSpent(); end.GetOutcome() != teamv1.Outcome_OUTCOME_CANCELED || !got.GetEstimated() || agent.CostOf(got) != agent.CostOf(reserved) {
+			t.Error(end, reserved)
+		}
+	})
 	t.Run("C-07 a retry that the budget does not cover is not made", func(t *testing.T) {
 		busy := &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, Message: "busy", Spent: &teamv1.Spent{InputTokens: 990}}
 		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, fails: []error{busy, busy}}

@@ -234,13 +234,15 @@ func (w *Work) release() {
 }
 
 // settleTurn returns what is booked for a model turn of which spent is known. If the provider has
-// billed more than the turn was allowed, the result becomes an error that ends the run.
+// billed more than the turn was allowed, whether it succeeded or failed, the result becomes an error
+// that ends the run.
 func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
 	e := agent.AsError(res.Err)
-	if e == nil && spent == nil || e != nil && e.MayBeBilled() {
-		return w.estimate(spent)
+	if e == nil && (spent == nil || spent.GetEstimated()) || e != nil && e.MayBeBilled() {
+		spent = w.estimate(spent)
+	} else {
+		w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
 	}
-	w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
 	if w.cost.hold != nil && !w.cost.hold.Reserved().Covers(agent.CostOf(spent)) {
 		*res = Result{Err: w.overbilled(spent)}
 	}
