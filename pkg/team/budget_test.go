@@ -589,3 +589,95 @@ func TestC_07_DetachedWorkTakesItsPartAlong(t *testing.T) {
 		}
 	}
 }
+
+// pricedFar is a member on another server that reports no cost, and whose tasks have a fixed one. A
+// call begins a task, which later calls with the same key continue.
+type pricedFar struct {
+	*remoteFake
+	tasks map[string]bool // by key
+}
+
+func (*pricedFar) TaskCost() int64 { return 400 }
+
+func (f *pricedFar) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		f.tasks[req.GetKey()] = true
+		if !slices.ContainsFunc(req.GetRecorded(), func(ev *teamv1.Event) bool { return ev.GetBound() != nil }) &&
+			!yield(&teamv1.Event{Scope: req.GetScope(), Kind: &teamv1.Event_Bound{Bound: &teamv1.Bound{TaskId: "far"}}}, nil) {
+			return
+		}
+		f.remoteFake.Process(ctx, req)(yield)
+	}
+}
+
+func TestC_07_CostOfTasks(t *testing.T) {
+	far := func(reply func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error)) (*pricedFar, *team.Team) {
+		f := &pricedFar{&remoteFake{id: "far", reply: reply}, map[string]bool{}}
+		return f, newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("far"), Members: members("far"), Registry: registry{"far": f},
+			Limits: &teamv1.Limits{MaxCost: proto.Float64(0.01), Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}})
+	}
+	t.Run("C-07 a task that a retry continues is booked once", func(t *testing.T) {
+		for _, reported := range []int64{0, 900} {
+			calls := 0
+			f, tm := far(func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+				if calls++; calls < 3 {
+					return nil, &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Message: "broken", Retry: true}
+				}
+				return &teamv1.Spent{CostMicros: reported}, nil
+			})
+			r := newRecord()
+			r.process(t.Context(), tm, nil)
+			if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || len(f.tasks) != 1 || got != max(reported, 400) {
+				t.Errorf("%d tasks cost %d, %v", len(f.tasks), got, r.err)
+			}
+		}
+	})
+	t.Run("C-07 tasks that retries begin anew are all booked", func(t *testing.T) {
+		calls := 0
+		f, tm := far(func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+			if calls++; calls < 3 {
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Message: "failed", Retry: true, Fresh: true}
+			}
+			return nil, nil
+		})
+		r := newRecord()
+		r.process(t.Context(), tm, nil)
+		if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || len(f.tasks) != 3 || got != 1200 {
+			t.Errorf("%d tasks cost %d, %v", len(f.tasks), got, r.err)
+		}
+	})
+	t.Run("C-07 a task that a cancel closes after a crash is booked once", func(t *testing.T) {
+		for _, at := range []func(*teamv1.Event) bool{
+			func(ev *teamv1.Event) bool { return ev.GetStarted() != nil && ev.GetScope() == "1" },
+			func(ev *teamv1.Event) bool { return ev.GetBound() != nil },
+		} {
+			f, tm := far(func(ctx context.Context, _ *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+				return nil, &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Message: "canceled", Err: context.Cause(ctx)}
+			})
+			r := newRecord()
+			r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return !at(ev) })
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(agent.ErrCanceled)
+			r.process(ctx, tm, nil)
+			if got := endOf(t, r.events, "1").GetSpent().GetCostMicros(); got != 400 {
+				t.Errorf("%d tasks cost %d, %v\n%v", len(f.tasks), got, r.err, r.events)
+			}
+		}
+	})
+	t.Run("C-07 a detached task is booked by its own run", func(t *testing.T) {
+		_, tm := far(nil)
+		c := *tm.Config()
+		c.Scheduler = next(func(s *team.State) (team.Decision, error) {
+			if len(s.Steps) == 0 {
+				return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "far", Async: true, Detached: true}}}, nil
+			}
+			return team.Decision{Reply: agent.NewMessage("done")}, nil
+		})
+		r := newRecord()
+		r.run.Detacher = &away{}
+		r.process(t.Context(), newTeamWith(t, c), nil)
+		if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || got != 0 {
+			t.Error(r.err, got)
+		}
+	})
+}
