@@ -180,7 +180,7 @@ func TestC_07_EnvelopeOfAnotherServer(t *testing.T) {
 				began := time.Now()
 				all := events(t, a, "desk", "envelope")
 				end := all[len(all)-1].GetEnded()
-				want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2}
+				want := &teamv1.Spent{InputTokens: 80, OutputTokens: 120, CostMicros: 200, ModelCalls: 2, Claimed: true}
 				if !proto.Equal(end.GetSpent(), want) {
 					t.Errorf("S-60 the run cost %v, want %v", end.GetSpent(), want)
 				}

@@ -57,7 +57,7 @@ func TestC_02_RecordsOfThePreviousVersion(t *testing.T) {
 				t.Errorf("%s: listed as %v: %v", a.binding, list, err)
 			}
 			_, err = a.teams.UpdateTeam(t.Context(), update("release", "", string(old)))
-			if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG", "yaml:10:11"); !strings.Contains(f.Message, `step "approve" begins with the run in the stored team, and would follow draft here`) {
+			if f := fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG", "yaml:10:11"); !strings.Contains(f.Message, `step "approve" starts with the run in the stored team, but would start after draft here`) {
 				t.Errorf("%s: %s", a.binding, f.Message)
 			}
 			// What was read is written back with a change in another place.

@@ -239,7 +239,7 @@ func TestS_40_Refused(t *testing.T) {
 			{"update with faults", change("mine", mine.GetEtag(), "teams:\n  mine: {members: [{agent: nobody}], "+rules("nobody")+"}"), bad, config, []string{"yaml:2:28"}, ""},
 			{"delete of what is not there", drop("none", ""), "NotFound", "TEAM_NOT_FOUND", nil, ""},
 			{"delete of a team of the file", drop("desk", ""), bad, config, nil, "change it there"},
-			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `is part of "mine"`},
+			{"delete of an agent", drop("mine_one", ""), bad, config, nil, `is part of team "mine"`},
 			{"delete with another etag", drop("mine", "x"), "Aborted", "VERSION_CONFLICT", nil, ""},
 			{"S-40 a token that is none", func() error {
 				_, err := a.teams.ListTeams(t.Context(), &teamv1.ListTeamsRequest{PageToken: "{}"})

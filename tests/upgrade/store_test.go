@@ -47,6 +47,9 @@ const (
 	still = `UPDATE run SET holder = NULL, due = NULL, parked = NULL`
 	// untold has it call no receiver.
 	untold = `UPDATE push_config SET held = 0, due = NULL`
+	// unswept has it keep the streamed text of runs that ended more than an hour ago, which it
+	// would otherwise delete a minute after its start.
+	unswept = `UPDATE run SET deltas = 0`
 )
 
 func dumpSQLite(t testing.TB, url, file string) {

@@ -64,7 +64,7 @@ func (k kind) furnish(t *testing.T, file string) {
 func (k kind) shows(t *testing.T, file string) {
 	t.Helper()
 	at := k.load(t, k.file)
-	for _, statement := range []string{still, untold} {
+	for _, statement := range []string{still, untold, unswept} {
 		k.change(t, at.URL, statement)
 	}
 	h := open(t, at, newCast(t, file))

@@ -9,6 +9,7 @@ test("numbers, durations and IDs are short", () => {
     "$0.0120",
     "$1.23",
   ]);
+  expect(money({ costMicros: "12000", estimated: true })).toBe("~$0.0120");
   expect([span(0.2), span(42), span(1_234), span(61_000), span(3_660_000)]).toEqual(["<1ms", "42ms", "1.2s", "1m 1s", "1h 1m"]);
   expect([seconds(undefined), seconds("0.757071305s")]).toEqual(["–", "0.8s"]);
   expect(brief("01a20396-556c-7196-9c1c-e9c10d26afc9~1.2")).toBe("0d26afc9~1.2");

@@ -204,7 +204,7 @@ func delegations(v *journal.View, n *journal.Node) *structpb.Struct {
 func outcome(n *journal.Node) string {
 	switch refused := n.Step.GetRefusal(); {
 	case n.End != nil && n.Spawned.GetTaskId() != "" && n.End.GetError() == nil:
-		return "started as task " + n.Spawned.GetTaskId()
+		return "begun as task " + n.Spawned.GetTaskId()
 	case n.End != nil:
 		return strings.ToUpper(taskstate.Word(n.Outcome))
 	case refused != nil:
