@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Uncounted is a model or an agent whose cost in money is not known, although max_cost limits it:
@@ -66,13 +67,32 @@ func (c *Config) Uncounted() (all []Uncounted) {
 			if a := c.Server.GetAgents()[below].GetA2A(); a != nil && a.CostPerTask == nil {
 				all = append(all, Uncounted{Limited: id, Agent: below})
 			}
-			for _, name := range c.modelsOf(below) {
+			models := c.modelsOf(below)
+			if below == id {
+				models = append(models, c.inherited(id)...)
+			}
+			for _, name := range models {
 				m := c.Server.GetModels()[name]
 				if m != nil && m.GetProvider() != "scripted" && m.GetPrice() == nil && !seen[name] {
 					seen[name] = true
 					all = append(all, Uncounted{Limited: id, Model: name})
 				}
 			}
+		}
+	}
+	return all
+}
+
+// inherited returns the models of the leaders that an agent without a model of its own works for,
+// including their fallbacks.
+func (c *Config) inherited(id string) (all []string) {
+	if !inherits(c.Server.GetAgents()[id]) {
+		return nil
+	}
+	k := &checker{Config: c}
+	for _, team := range sorted(c.Server.GetTeams()) {
+		if slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
+			all = append(all, c.withFallbacks(Leader(c.Server.GetTeams()[team]).GetModel())...)
 		}
 	}
 	return all

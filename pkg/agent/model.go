@@ -78,7 +78,8 @@ type ModelChunk struct {
 	// Turn is the complete turn, with the whole text. It is set in the last chunk only.
 	Turn *teamv1.Turn
 	// Spent is what the turn cost. It is set together with Turn. Nil means that the provider did not
-	// report it; the caller then counts what it had reserved for the turn.
+	// report it, and Estimated that it reported only a part; the caller then counts what it had
+	// reserved for the turn.
 	Spent *teamv1.Spent
 }
 

@@ -39,14 +39,15 @@ func LostOn(reserved *teamv1.Spent) *teamv1.Spent {
 
 // WithTaskCost returns what is booked for a call of a: spent, which it has reported, and its cost of
 // a task if it is a TaskPricer and has reported no cost. err is the failure of the call, or nil, and
-// recorded are its events. A call that the peer is known to have refused costs nothing.
+// recorded are its events. A call that the peer is known to have refused costs nothing. A call that
+// was canceled may have begun a task.
 func WithTaskCost(a Agent, spent *teamv1.Spent, err error, recorded []*teamv1.Event) *teamv1.Spent {
 	p, ok := a.(TaskPricer)
 	if !ok || p.TaskCost() <= 0 || spent.GetCostMicros() > 0 {
 		return spent
 	}
 	began := slices.ContainsFunc(recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
-	if e := AsError(err); e != nil && e.Fresh && !began {
+	if e := AsError(err); e != nil && e.Fresh && !began && e.Reason != ReasonCanceled {
 		return spent
 	}
 	return AddSpent(spent, &teamv1.Spent{CostMicros: p.TaskCost()})

@@ -110,8 +110,7 @@ func (p Price) Partly(err error, u agent.Usage) error {
 		return err
 	}
 	e = e.Because(e.Err)
-	e.Spent = p.Spent(u)
-	e.Spent.Estimated = true
+	e.Spent = p.Spent(nil, u, false)
 	return e
 }
 

@@ -78,13 +78,16 @@ func (p Price) amounts() []float64 {
 	return all
 }
 
-// Spent returns the consumption of a turn. If u counts no input, the provider did not report the
-// usage, and the result is nil: every request has input.
-func (p Price) Spent(u agent.Usage) *teamv1.Spent {
+// Spent returns the consumption of a turn. It is nil if u counts no input: every request has input, so
+// the provider did not report the usage. It is marked as estimated if the provider reported only a
+// part of the usage: whole is false, or u counts no output although the turn has some.
+func (p Price) Spent(turn *teamv1.Turn, u agent.Usage, whole bool) *teamv1.Spent {
 	if u.Input <= 0 {
 		return nil
 	}
-	return p.Micros().Spent(u)
+	spent := p.Micros().Spent(u)
+	spent.Estimated = !whole || u.Output <= 0 && (turn.GetText() != "" || len(turn.GetToolCalls()) > 0)
+	return spent
 }
 
 // Complete returns c with defaults for BaseURL and HTTPClient. The error lists all faults and never

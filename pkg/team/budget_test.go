@@ -152,6 +152,40 @@ func TestC_07_ModelTurns(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("C-07 a turn of which only a part is reported is booked at its reservation", func(t *testing.T) {
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, price: agent.FlatPrice(1_000_000, 2_000_000),
+			spent: []*teamv1.Spent{{InputTokens: 7, OutputTokens: 1, CostMicros: 9, Estimated: true}}}
+		r := newRecord()
+		r.process(t.Context(), limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(10_000)}), nil)
+		want := &teamv1.Spent{InputTokens: 7, OutputTokens: team.DefaultOutput, CostMicros: 7 + 2*team.DefaultOutput, ModelCalls: 1, Estimated: true}
+		if got := r.reply.GetSpent(); r.err != nil || !proto.Equal(got, want) {
+			t.Error(r.err, got)
+		}
+	})
+	t.Run("C-07 a failed turn that is billed more than it was allowed ends the run", func(t *testing.T) {
+		broken := &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Message: "broken", Spent: &teamv1.Spent{InputTokens: 7, OutputTokens: 20_000, Estimated: true}}
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, fails: []error{broken}}
+		r := newRecord()
+		limits := &teamv1.Limits{MaxTokens: proto.Int64(100_000), Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}
+		r.process(t.Context(), limitedAgent(t, "root", m, limits), nil)
+		if e := wantReason(t, r.err, agent.ReasonBudgetExceeded); len(m.requests) != 1 || e.Spent.GetOutputTokens() != 20_000 {
+			t.Error(e, len(m.requests), e.Spent)
+		}
+	})
+	t.Run("C-07 a turn that a crash interrupts is booked when a cancel closes it", func(t *testing.T) {
+		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}}
+		a := limitedAgent(t, "root", m, &teamv1.Limits{MaxTokens: proto.Int64(10_000)})
+		r := newRecord()
+		r.process(t.Context(), a, func(ev *teamv1.Event) bool { return ev.GetStarted() == nil })
+		reserved := ofStep(r.events, "1")[0].GetStarted().GetReserved()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(agent.ErrCanceled)
+		r.process(ctx, a, nil)
+		end := endOf(t, r.events, "1")
+		if got := end.GetSpent(); end.GetOutcome() != teamv1.Outcome_OUTCOME_CANCELED || !got.GetEstimated() || agent.CostOf(got) != agent.CostOf(reserved) {
+			t.Error(end, reserved)
+		}
+	})
 	t.Run("C-07 a retry that the budget does not cover is not made", func(t *testing.T) {
 		busy := &agent.Error{Reason: agent.ReasonUnavailable, Retry: true, Fresh: true, Message: "busy", Spent: &teamv1.Spent{InputTokens: 990}}
 		m := &priced{turnsOf: turnsOf{turns: []*teamv1.Turn{{Text: "hello"}}}, fails: []error{busy, busy}}
@@ -554,4 +588,96 @@ func TestC_07_DetachedWorkTakesItsPartAlong(t *testing.T) {
 			return
 		}
 	}
+}
+
+// pricedFar is a member on another server that reports no cost, and whose tasks have a fixed one. A
+// call begins a task, which later calls with the same key continue.
+type pricedFar struct {
+	*remoteFake
+	tasks map[string]bool // by key
+}
+
+func (*pricedFar) TaskCost() int64 { return 400 }
+
+func (f *pricedFar) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		f.tasks[req.GetKey()] = true
+		if !slices.ContainsFunc(req.GetRecorded(), func(ev *teamv1.Event) bool { return ev.GetBound() != nil }) &&
+			!yield(&teamv1.Event{Scope: req.GetScope(), Kind: &teamv1.Event_Bound{Bound: &teamv1.Bound{TaskId: "far"}}}, nil) {
+			return
+		}
+		f.remoteFake.Process(ctx, req)(yield)
+	}
+}
+
+func TestC_07_CostOfTasks(t *testing.T) {
+	far := func(reply func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error)) (*pricedFar, *team.Team) {
+		f := &pricedFar{&remoteFake{id: "far", reply: reply}, map[string]bool{}}
+		return f, newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("far"), Members: members("far"), Registry: registry{"far": f},
+			Limits: &teamv1.Limits{MaxCost: proto.Float64(0.01), Retry: &teamv1.Retry{Backoff: durationpb.New(1)}}})
+	}
+	t.Run("C-07 a task that a retry continues is booked once", func(t *testing.T) {
+		for _, reported := range []int64{0, 900} {
+			calls := 0
+			f, tm := far(func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+				if calls++; calls < 3 {
+					return nil, &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Message: "broken", Retry: true}
+				}
+				return &teamv1.Spent{CostMicros: reported}, nil
+			})
+			r := newRecord()
+			r.process(t.Context(), tm, nil)
+			if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || len(f.tasks) != 1 || got != max(reported, 400) {
+				t.Errorf("%d tasks cost %d, %v", len(f.tasks), got, r.err)
+			}
+		}
+	})
+	t.Run("C-07 tasks that retries begin anew are all booked", func(t *testing.T) {
+		calls := 0
+		f, tm := far(func(context.Context, *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+			if calls++; calls < 3 {
+				return nil, &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Message: "failed", Retry: true, Fresh: true}
+			}
+			return nil, nil
+		})
+		r := newRecord()
+		r.process(t.Context(), tm, nil)
+		if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || len(f.tasks) != 3 || got != 1200 {
+			t.Errorf("%d tasks cost %d, %v", len(f.tasks), got, r.err)
+		}
+	})
+	t.Run("C-07 a task that a cancel closes after a crash is booked once", func(t *testing.T) {
+		for _, at := range []func(*teamv1.Event) bool{
+			func(ev *teamv1.Event) bool { return ev.GetStarted() != nil && ev.GetScope() == "1" },
+			func(ev *teamv1.Event) bool { return ev.GetBound() != nil },
+		} {
+			f, tm := far(func(ctx context.Context, _ *teamv1.ProcessRequest) (*teamv1.Spent, error) {
+				return nil, &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Message: "canceled", Err: context.Cause(ctx)}
+			})
+			r := newRecord()
+			r.process(t.Context(), tm, func(ev *teamv1.Event) bool { return !at(ev) })
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(agent.ErrCanceled)
+			r.process(ctx, tm, nil)
+			if got := endOf(t, r.events, "1").GetSpent().GetCostMicros(); got != 400 {
+				t.Errorf("%d tasks cost %d, %v\n%v", len(f.tasks), got, r.err, r.events)
+			}
+		}
+	})
+	t.Run("C-07 a detached task is booked by its own run", func(t *testing.T) {
+		_, tm := far(nil)
+		c := *tm.Config()
+		c.Scheduler = next(func(s *team.State) (team.Decision, error) {
+			if len(s.Steps) == 0 {
+				return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_DELEGATE, Member: "far", Async: true, Detached: true}}}, nil
+			}
+			return team.Decision{Reply: agent.NewMessage("done")}, nil
+		})
+		r := newRecord()
+		r.run.Detacher = &away{}
+		r.process(t.Context(), newTeamWith(t, c), nil)
+		if got := r.reply.GetSpent().GetCostMicros(); r.err != nil || got != 0 {
+			t.Error(r.err, got)
+		}
+	})
 }

@@ -123,7 +123,8 @@ func TestMaxOutput(t *testing.T) {
 func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true},
-		fakellm.Turn{Raw: start(`"usage":{"input_tokens":10,"cache_read_input_tokens":20,"cache_creation_input_tokens":30,"output_tokens":1}`) + stop("end_turn", `{"output_tokens":5}`)})
+		fakellm.Turn{Raw: start(`"usage":{"input_tokens":10,"cache_read_input_tokens":20,"cache_creation_input_tokens":30,"output_tokens":1}`) + stop("end_turn", `{"output_tokens":5}`)},
+		fakellm.Turn{Raw: start(`"usage":{"input_tokens":10,"output_tokens":1}`) + stop("end_turn", `{}`)})
 	m := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: anthropic.Config{}.Price})
 	priced := connect(t, anthropic.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: price})
 	for _, c := range []struct {
@@ -133,6 +134,7 @@ func TestUsage(t *testing.T) {
 		{priced, &teamv1.Spent{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1}},
 		{m, nil}, // not reported, so the caller estimates it
 		{m, &teamv1.Spent{InputTokens: 60, CachedInputTokens: 20, CacheWriteTokens: 30, OutputTokens: 5, ModelCalls: 1}},
+		{m, &teamv1.Spent{InputTokens: 10, OutputTokens: 1, ModelCalls: 1, Estimated: true}}, // only reported when the answer began
 	} {
 		a := modeltest.Tides(t, c.m)
 		if diff := cmp.Diff(c.want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {

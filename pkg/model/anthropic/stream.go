@@ -52,6 +52,7 @@ type answer struct {
 	finish  string
 	model   string
 	used    agent.Usage
+	counted bool // used includes all output; the first report does not
 	stopped bool
 }
 
@@ -132,6 +133,7 @@ func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
 	case "message_delta":
 		u := ev.Usage
 		a.finish = string(ev.Delta.StopReason)
+		a.counted = u.JSON.OutputTokens.Valid()
 		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
 	case "message_stop":
 		a.stopped = a.finish != ""

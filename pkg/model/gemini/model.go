@@ -79,7 +79,8 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		case err != nil:
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
 		default:
-			yield(agent.ModelChunk{Turn: m.turn(a, req), Spent: m.config.Price.Spent(a.used)}, nil)
+			turn := m.turn(a, req)
+			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted)}, nil)
 		}
 	}
 }

@@ -124,12 +124,17 @@ func TestMaxOutput(t *testing.T) {
 func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true},
-		fakellm.Turn{Raw: data(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":2,"thoughtsTokenCount":3,"toolUsePromptTokenCount":4}}`)})
+		fakellm.Turn{Raw: data(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":2,"thoughtsTokenCount":3,"toolUsePromptTokenCount":4}}`)},
+		fakellm.Turn{Raw: data(`{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`) +
+			data(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}`)},
+		fakellm.Turn{Raw: data(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10}}`)})
 	m := connect(t, gemini.Config{BaseURL: llm.Root, Name: "m", HTTPClient: modeltest.Client(t), Price: model.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
 		nil, // not reported, so the caller estimates it
 		{InputTokens: 14, OutputTokens: 5, ReasoningTokens: 3, ModelCalls: 1, CostMicros: 14},
+		{InputTokens: 10, OutputTokens: 1, ModelCalls: 1, CostMicros: 5, Estimated: true}, // reported before the answer was complete
+		{InputTokens: 10, ModelCalls: 1, CostMicros: 3, Estimated: true},                  // an answer has output
 	} {
 		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {

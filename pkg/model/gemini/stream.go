@@ -62,6 +62,8 @@ type answer struct {
 	finish string
 	model  string
 	used   agent.Usage
+
+	counted bool // used includes all output; the provider reports it while it generates
 }
 
 // partialPart is a part that is still being received. Only text parts arrive in pieces.
@@ -84,13 +86,16 @@ type piece struct {
 	Feedback      *struct {
 		BlockReason string `json:"blockReason"`
 	} `json:"promptFeedback"`
-	Candidates []*struct {
-		Index        int                `json:"index"`
-		FinishReason genai.FinishReason `json:"finishReason"`
-		Content      struct {
-			Parts []*part `json:"parts"`
-		} `json:"content"`
-	} `json:"candidates"`
+	Candidates []*candidate `json:"candidates"`
+}
+
+// candidate is a piece of one of the answers.
+type candidate struct {
+	Index        int                `json:"index"`
+	FinishReason genai.FinishReason `json:"finishReason"`
+	Content      struct {
+		Parts []*part `json:"parts"`
+	} `json:"content"`
 }
 
 // part is a part of an event.
@@ -118,7 +123,9 @@ func (a *answer) fold(r *piece) (string, error) {
 	if r.ModelVersion != "" {
 		a.model = r.ModelVersion
 	}
+	a.counted = a.counted && !slices.ContainsFunc(r.Candidates, func(c *candidate) bool { return c != nil && len(c.Content.Parts) > 0 })
 	if u := r.UsageMetadata; u != nil {
+		a.counted = true
 		a.used = agent.Usage{
 			Input: int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount), CachedInput: int64(u.CachedContentTokenCount),
 			Output: int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount), Reasoning: int64(u.ThoughtsTokenCount),

@@ -68,7 +68,8 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		case err != nil:
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used()))
 		default:
-			yield(agent.ModelChunk{Turn: a.turn(m.config.Name), Spent: m.config.Price.Spent(a.used())}, nil)
+			turn := a.turn(m.config.Name)
+			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used(), a.counted)}, nil)
 		}
 	}
 }

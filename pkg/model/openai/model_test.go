@@ -116,13 +116,30 @@ func TestNoKeyIsSent(t *testing.T) {
 	}
 }
 
+// raw returns a turn with the given events.
+func raw(events ...string) fakellm.Turn {
+	return fakellm.Turn{Raw: "data: " + strings.Join(append(events, "[DONE]"), "\n\ndata: ") + "\n\n"}
+}
+
 func TestUsage(t *testing.T) {
 	llm := fakellm.New(t)
-	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true})
+	llm.Script("m", fakellm.Turn{Text: "a", Usage: &fakellm.Usage{PromptTokens: 1200, CompletionTokens: 300}}, fakellm.Turn{Text: "b", NoUsage: true},
+		raw(`{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":10,"completion_tokens":1}}`, `{"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2}}`),
+		raw(`{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":10,"completion_tokens":1}}`, `{"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}`),
+		raw(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":0,"total_tokens":10}}`),
+		raw(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`, `{"choices":[],"usage":{"total_tokens":10}}`),
+		raw(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":-3}}`),
+		raw(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":0}}`))
 	m := connect(t, openai.Config{BaseURL: llm.URL, Name: "m", HTTPClient: modeltest.Client(t), Price: openai.Price{Input: 0.25, Output: 2}})
 	for _, want := range []*teamv1.Spent{
 		{InputTokens: 1200, OutputTokens: 300, CostMicros: 900, ModelCalls: 1},
 		nil, // not reported, so the caller estimates it
+		{InputTokens: 10, OutputTokens: 2, CostMicros: 7, ModelCalls: 1},
+		{InputTokens: 10, OutputTokens: 1, CostMicros: 5, ModelCalls: 1, Estimated: true}, // reported before the answer was complete
+		{InputTokens: 10, CostMicros: 3, ModelCalls: 1, Estimated: true},                  // an answer has output
+		nil,
+		{InputTokens: 10, CostMicros: 3, ModelCalls: 1, Estimated: true},
+		{InputTokens: 10, CostMicros: 3, ModelCalls: 1}, // an empty answer need not have any
 	} {
 		a := modeltest.Tides(t, m)
 		if diff := cmp.Diff(want, a.Spent, protocmp.Transform()); diff != "" || a.Err != nil {

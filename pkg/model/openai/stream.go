@@ -56,6 +56,8 @@ type answer struct {
 	finish string
 	model  string
 	usage  *openai.Usage
+
+	counted bool // usage includes all output; some endpoints report it while they generate
 }
 
 // add adds a chunk and returns the text it contains.
@@ -70,13 +72,13 @@ func (a *answer) add(data []byte) (string, error) {
 	if c.Model != "" {
 		a.model = c.Model
 	}
-	if c.Usage != nil {
-		a.usage = c.Usage
-	}
 	text := ""
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
+		}
+		if d := choice.Delta; d.Content+d.Refusal+d.ReasoningContent != "" || len(d.ToolCalls) > 0 {
+			a.counted = false
 		}
 		text += choice.Delta.Content + choice.Delta.Refusal
 		for _, call := range choice.Delta.ToolCalls {
@@ -85,6 +87,9 @@ func (a *answer) add(data []byte) (string, error) {
 		if f := choice.FinishReason; f != "" && f != openai.FinishReasonNull {
 			a.finish = string(f)
 		}
+	}
+	if c.Usage != nil {
+		a.usage, a.counted = c.Usage, true
 	}
 	a.text.WriteString(text)
 	return text, nil

@@ -3,9 +3,11 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -52,6 +54,7 @@ type cost struct {
 	maxOutput int64         // maximum number of output tokens; 0 means no limit
 	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
 	booked    agent.Cost    // what hold is settled with, see release
+	continues bool          // the attempt continues a task that an earlier one has begun
 }
 
 // budget reserves the maximum cost of an attempt before it, and computes the actual cost after it,
@@ -64,6 +67,7 @@ func budget(next Attempt) Attempt {
 		if b := w.cost.budget; b != nil {
 			ctx = agent.WithBudget(ctx, b)
 		}
+		w.cost.continues = w.isBound()
 		res := next(ctx, w)
 		if !res.notStarted {
 			w.settle(&res)
@@ -215,7 +219,7 @@ func (w *Work) settle(res *Result) {
 	case w.Prompt != nil:
 		spent = w.settleTurn(res, spent)
 	case w.Target.Agent != nil && !res.waits():
-		spent = agent.WithTaskCost(w.Target.Agent, spent, res.Err, w.Recorded)
+		spent = w.withTaskCost(spent, res.Err)
 	}
 	w.cost.lost = spent
 	cost := agent.CostOf(spent)
@@ -223,6 +227,26 @@ func (w *Work) settle(res *Result) {
 		cost = agent.CostOf(w.Reserved) // the new task keeps its part
 	}
 	w.cost.booked = cost
+}
+
+// isBound reports whether an earlier attempt has begun a task on a peer, which the next one continues.
+func (w *Work) isBound() bool {
+	return slices.ContainsFunc(w.Recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
+}
+
+// withTaskCost returns what is booked for a call of an agent that has reported spent; see
+// agent.WithTaskCost. What was booked for earlier attempts at the same task is not booked again. A
+// detached task is booked by its own run.
+func (w *Work) withTaskCost(spent *teamv1.Spent, err error) *teamv1.Spent {
+	if _, ok := w.Target.Agent.(agent.TaskPricer); !ok || w.Step.GetDetached() {
+		return spent
+	}
+	spent = agent.WithTaskCost(w.Target.Agent, spent, err, w.Recorded)
+	if w.cost.continues && w.Billed > 0 && spent != nil {
+		spent = proto.CloneOf(spent)
+		spent.CostMicros = max(spent.CostMicros-w.Billed, 0)
+	}
+	return spent
 }
 
 // release books the cost of the last attempt and gives back the rest of its reservation. It is called
@@ -234,13 +258,15 @@ func (w *Work) release() {
 }
 
 // settleTurn returns what is booked for a model turn of which spent is known. If the provider has
-// billed more than the turn was allowed, the result becomes an error that ends the run.
+// billed more than the turn was allowed, whether it succeeded or failed, the result becomes an error
+// that ends the run.
 func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
 	e := agent.AsError(res.Err)
-	if e == nil && spent == nil || e != nil && e.MayBeBilled() {
-		return w.estimate(spent)
+	if e == nil && (spent == nil || spent.GetEstimated()) || e != nil && e.MayBeBilled() {
+		spent = w.estimate(spent)
+	} else {
+		w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
 	}
-	w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
 	if w.cost.hold != nil && !w.cost.hold.Reserved().Covers(agent.CostOf(spent)) {
 		*res = Result{Err: w.overbilled(spent)}
 	}
@@ -282,7 +308,8 @@ func (w *Work) partExceeded(e *agent.Error) *agent.Error {
 
 // addCosts adds the cost of all attempts to the end of a step.
 func (w *Work) addCosts(e *teamv1.Ended) *teamv1.Ended {
-	if e.GetSpent() == nil || w.Prompt != nil || w.cost.lost.GetCostMicros() > e.GetSpent().GetCostMicros() {
+	continued := w.cost.lost != nil && w.cost.continues && w.Billed > 0 // lost is without what was booked before
+	if e.GetSpent() == nil || w.Prompt != nil || continued || w.cost.lost.GetCostMicros() > e.GetSpent().GetCostMicros() {
 		e.Spent = w.cost.lost
 	}
 	e.Spent = agent.AddSpent(w.Spent, e.GetSpent())

@@ -96,11 +96,12 @@ func (w *Work) recordRetry(err error) error {
 	spent := w.cost.lost
 	w.cost.lost = nil
 	w.lose(spent)
+	w.Billed = max(w.Billed, spent.GetCostMicros())
 	w.Open, w.Unknown = false, !e.Fresh
 	if e.Fresh {
 		w.Failures++
 		w.effect = ""
-		w.Recorded = nil
+		w.Recorded, w.Billed = nil, 0
 	}
 	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
 		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: spent,
@@ -157,13 +158,24 @@ func closeOpen(ctx context.Context, w *Work, cause error) error {
 	defer cancel(nil)
 	cancel(cause)
 	var err error
+	w.cost.continues = w.isBound()
 	switch reaper, ok := w.Target.Agent.(agent.Reaper); {
 	case slices.ContainsFunc(w.Recorded, opens):
 		err = attempt(ctx, w).Err
 	case w.Unknown && ok && !w.Step.GetDetached():
 		err = reaper.Reap(ctx, w.request())
 	}
-	if errors.Is(err, cause) || errors.Is(err, ErrStopped) {
+	if errors.Is(err, ErrStopped) {
+		return err
+	}
+	if w.Open && w.cost.lost == nil { // the attempt that a crash interrupted has not been booked
+		spent := (*teamv1.Spent)(nil)
+		if e := agent.AsError(err); e != nil {
+			spent = e.Spent
+		}
+		w.cost.lost = w.withTaskCost(spent, err)
+	}
+	if errors.Is(err, cause) {
 		return err
 	}
 	return cause

@@ -73,6 +73,9 @@ type Past struct {
 	// repeated, and Lost the number of those whose cost is an estimate.
 	Reserved, Spent *teamv1.Spent
 	Lost            int
+	// Billed is the money in millionths of a USD that was booked for earlier attempts at a call whose
+	// outcome is unknown, and which the next attempt may continue.
+	Billed int64
 	// Asked are the open questions of the step and below it. Questions counts the step's own.
 	Asked     journal.Questions
 	Questions int64
@@ -110,9 +113,10 @@ func (p *Past) Start(s *teamv1.Started) {
 func (p *Past) Retry(r *teamv1.Retried) {
 	p.Open, p.Unknown = false, !r.GetFresh()
 	p.lose(r.GetSpent())
+	p.Billed = max(p.Billed, r.GetSpent().GetCostMicros())
 	if r.GetFresh() {
 		p.Failures++
-		p.Recorded = nil
+		p.Recorded, p.Billed = nil, 0
 	}
 	if t := r.GetNotBefore(); t != nil {
 		p.NotBefore = t.AsTime()
