@@ -96,7 +96,7 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 		e = c.lost("the response of model %q was interrupted; try again", c.Name)
 	}
 	e.Spent = &teamv1.Spent{}
-	if call.sent.Load() && !call.Failed() {
+	if (call.sent.Load() || call.res != nil) && !call.Failed() { // a RoundTripper may ignore traces
 		e.Spent = &teamv1.Spent{ModelCalls: 1, Estimated: true}
 	}
 	return e.Because(&cause{err: err, key: c.APIKey})
