@@ -135,18 +135,17 @@ func (f *faraway) Info(context.Context) (*teamv1.AgentInfo, error) {
 func (f *faraway) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 func (f *faraway) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
-		if err := agent.Sleep(ctx, time.Duration(f.n(80))*time.Millisecond); err != nil {
-			yield(nil, err)
-			return
-		}
 		limit := agent.LimitOf(req.GetEnvelope())
-		spent := &teamv1.Spent{
-			InputTokens: min(int64(f.n(900)), limit.Tokens/2), OutputTokens: min(int64(f.n(900)), limit.Tokens/2), CostMicros: min(int64(f.n(900)), limit.Micros),
+		spent := f.began[req.GetKey()]
+		if spent == nil {
+			most := [...]int64{900, 100_000}[f.n(2)] // often less than it is told, and often all of it
+			in := min(int64(f.n(900)), limit.Tokens/2)
+			spent = f.add(&teamv1.Spent{InputTokens: in, OutputTokens: min(most, limit.Tokens-in), CostMicros: min(most, limit.Micros)})
+			f.began[req.GetKey()] = spent
 		}
-		if known := f.began[req.GetKey()]; known != nil {
-			spent = known
-		} else {
-			f.began[req.GetKey()] = f.add(spent)
+		if err := agent.Sleep(ctx, time.Duration(f.n(80))*time.Millisecond); err != nil {
+			yield(nil, &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Message: "canceled", Err: err, Spent: spent})
+			return
 		}
 		if f.n(6) == 0 {
 			e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "away")
@@ -156,6 +155,11 @@ func (f *faraway) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.
 		}
 		yield(agent.ReplyEvent(req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage("far")}, Spent: spent}), nil)
 	}
+}
+
+// Reap reports what a task has spent that a crash has interrupted.
+func (f *faraway) Reap(ctx context.Context, req *teamv1.ProcessRequest) error {
+	return &agent.Error{Reason: agent.ReasonCanceled, Code: agent.CodeAborted, Message: "canceled", Err: context.Cause(ctx), Spent: f.began[req.GetKey()]}
 }
 
 // company is a random team of three levels, and what its agents may spend a call.
