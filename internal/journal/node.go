@@ -71,11 +71,12 @@ type Node struct {
 	End *teamv1.Ended
 	*Details
 
-	asks    int32          // number of its own open questions
-	held    State          // the state before a pause held the node; Pending if it is not held
-	spent   *teamv1.Spent  // the costs in its end; before that, the costs of failed attempts
-	input   *a2av1.Message // Given, or the message that a middleware has replaced it with
-	context *context       // changes of the context by its decisions; nil without any
+	asks     int32          // number of its own open questions
+	held     State          // the state before a pause held the node; Pending if it is not held
+	spent    *teamv1.Spent  // the costs in its end; before that, the costs of failed attempts
+	reserved *teamv1.Spent  // the reservation of the open attempt; nil if there is none
+	input    *a2av1.Message // Given, or the message that a middleware has replaced it with
+	context  *context       // changes of the context by its decisions; nil without any
 }
 
 // Details are kept for each node by a view with detail Whole. They are empty in other views.

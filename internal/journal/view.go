@@ -234,8 +234,15 @@ func (v *View) Given(in *Node, input *teamv1.Input) *a2av1.Message {
 // none, in an outline, and in a view with detail Messages after the run has ended.
 func (v *View) Text(seq int64) *a2av1.Message { return v.texts.At(seq) }
 
-// start begins an attempt.
+// start begins an attempt. One that was open was interrupted, and what it may have cost is booked.
 func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
+	if lost := agent.LostOn(n.reserved); lost != nil {
+		n.spent = agent.AddSpent(n.spent, lost)
+		if a := n.last(); a != nil {
+			a.Ended, a.Spent = ev.GetTime(), lost
+		}
+	}
+	n.reserved = s.GetReserved()
 	if n.Begun.IsZero() {
 		n.Begun = v.Now
 	}
@@ -255,7 +262,7 @@ func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
 // retry ends an attempt that failed. A retry that starts the step anew unbinds it from its remote
 // task.
 func (v *View) retry(n *Node, ev *teamv1.Event, r *teamv1.Retried) {
-	n.State, n.spent = Retrying, agent.AddSpent(n.spent, r.GetSpent())
+	n.State, n.spent, n.reserved = Retrying, agent.AddSpent(n.spent, r.GetSpent()), nil
 	if r.GetFresh() {
 		n.Bound = nil
 	}
@@ -309,7 +316,7 @@ func (v *View) resume(n *Node) {
 
 // end closes a node. Steps below it that have not ended are canceled.
 func (v *View) end(n *Node, ev *teamv1.Event, e *teamv1.Ended) {
-	n.spent, n.EndSeq = e.GetSpent(), ev.GetSeq()
+	n.spent, n.EndSeq, n.reserved = e.GetSpent(), ev.GetSeq(), nil
 	v.shut(n, e.GetOutcome())
 	if n.Parent != nil {
 		n.Parent.settle(false)

@@ -189,3 +189,29 @@ func TestStates(t *testing.T) {
 		}
 	}
 }
+
+// TestInterruptedAttempt: a model turn that a crash has cut off and that is made again has two attempts,
+// and the first one has cost what was reserved for it.
+func TestInterruptedAttempt(t *testing.T) {
+	for _, d := range []journal.Detail{journal.Whole, journal.Outline} {
+		r := begin(d)
+		r.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_MODEL}}}}})
+		turn := func() *teamv1.Event {
+			return &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1, Reserved: &teamv1.Spent{InputTokens: 70, OutputTokens: 30, ModelCalls: 1}}}}
+		}
+		r.add("1", turn(), turn())
+		n := r.Node("1")
+		if s := n.Spent(); agent.CostOf(s).Tokens != 100 || !s.GetEstimated() {
+			t.Errorf("while the second attempt runs, %v are spent", s)
+		}
+		if d == journal.Whole && (len(n.Attempts) != 2 || n.Attempts[0].Ended == nil || !n.Attempts[0].Spent.GetEstimated() || n.Attempts[1].Ended != nil) {
+			t.Errorf("attempts: %+v", n.Attempts)
+		}
+		end := ended(teamv1.Outcome_OUTCOME_SUCCEEDED)
+		end.GetEnded().Spent = &teamv1.Spent{InputTokens: 80, OutputTokens: 40, ModelCalls: 2, Estimated: true}
+		r.add("1", end)
+		if got := agent.CostOf(n.Spent()).Tokens; got != 120 {
+			t.Errorf("after the end %d tokens are spent", got)
+		}
+	}
+}

@@ -146,6 +146,26 @@ func (b *Budget) Child(setBy string, limit, spent Cost) *Budget {
 	return &Budget{tree: b.tree, parent: b, setBy: setBy, limit: limit, share: 1, spent: spent}
 }
 
+// Holding returns b, in which c is reserved from the beginning: for work that an earlier process began
+// and that continues. Resume takes it over. Holding must be called before b is used.
+func (b *Budget) Holding(c Cost) *Budget {
+	if b != nil {
+		b.held = b.limited(Cost{max(c.Tokens, 0), max(c.Micros, 0)})
+	}
+	return b
+}
+
+// Resume returns a reservation of c in place of the same amount that b and all nodes above hold from
+// the beginning. The caller must end it with Settle.
+func (b *Budget) Resume(c Cost) *Budget {
+	if b == nil {
+		return nil
+	}
+	b.tree.mu.Lock()
+	defer b.tree.mu.Unlock()
+	return &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true} // it is held already
+}
+
 // Among returns a node for one of n steps that run in parallel. A reservation made in it with
 // Want.Part set takes at most the n-th part of what is available. It returns b if b is nil or n
 // is less than 2.

@@ -72,6 +72,28 @@ func BookedOn(recorded []*teamv1.Event) Cost {
 	return c
 }
 
+// HeldOn returns the parts of the budget that the recorded events of a call have given to members on
+// other servers that still work on them: they may have spent all of it. Calls of models are not
+// included, see SpentOn, and neither are members that wait for people.
+func HeldOn(recorded []*teamv1.Event) Cost {
+	open := map[string]*teamv1.Spent{}
+	for _, ev := range recorded {
+		switch k := ev.GetKind().(type) {
+		case *teamv1.Event_Started:
+			if s := k.Started.GetReserved(); s != nil && s.GetModelCalls() == 0 {
+				open[ev.GetScope()] = s
+			}
+		case *teamv1.Event_Retried, *teamv1.Event_Ended, *teamv1.Event_Waiting:
+			delete(open, ev.GetScope())
+		}
+	}
+	c := Cost{}
+	for _, part := range open {
+		c = c.plus(CostOf(part))
+	}
+	return c
+}
+
 // PartLimits returns the limits of a detached task that was given s as its part of the budget. It
 // returns nil if there is no limit.
 func PartLimits(s *teamv1.Spent) *teamv1.Limits {

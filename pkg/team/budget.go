@@ -17,7 +17,8 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 	}
 	b := agent.BudgetOf(ctx)
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
-		b = b.Child(p.Path, limit, agent.BookedOn(p.req.GetRecorded()))
+		recorded := p.req.GetRecorded()
+		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).Holding(agent.HeldOn(recorded))
 	}
 	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)
 	if b == nil {

@@ -323,7 +323,7 @@ func (a *auditor) book(scope string, spent *teamv1.Spent, before ...*teamv1.Spen
 // life is one process that works on the run: until the run ends, or the process
 // dies after so many events. It reports whether the run has ended.
 func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, dies int) (ended bool, err error) {
-	budget := agent.NewBudget("", envelope, agent.CostOf(agent.SpentOn(a.events)))
+	budget := agent.NewBudget("", envelope, agent.BookedOn(a.events)).Holding(agent.HeldOn(a.events))
 	ctx = agent.WithBudget(agent.With(ctx, &agent.Run{Root: crashRoot, Seed: 1}), budget)
 	var said *teamv1.Spent
 	req := &teamv1.ProcessRequest{AgentId: root, Message: agent.UserMessage("m", "go"), Recorded: a.events[:len(a.events):len(a.events)]}

@@ -272,6 +272,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // a result submitted to a judge may become the answer
 	case *teamv1.Event_Waiting:
 		if own {
+			st.past.Park()
 			return
 		}
 	case *teamv1.Event_Answered:

@@ -15,7 +15,7 @@ func (d *drive) envelope() *agent.Budget {
 	if limit == agent.NoLimit() {
 		return nil
 	}
-	return agent.NewBudget("", limit, agent.BookedOn(d.recorded))
+	return agent.NewBudget("", limit, agent.BookedOn(d.recorded)).Holding(agent.HeldOn(d.recorded))
 }
 
 // left returns the limits that are sent to the agent that works for the root, which may be on

@@ -97,14 +97,25 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 		least.Micros = max(least.Micros, p.TaskCost())
 	}
 	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
-	if w.Open { // started before a crash: reserve the same part again
+	if w.Open { // it has been given a part before, and waited: reserve that again
 		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
+	}
+	if w.cost.hold != nil { // taken over
+		w.cost.budget = w.cost.hold
+		return nil
 	}
 	if w.cost.hold, err = b.budget.Among(w.Peers).Acquire(ctx, want); err != nil {
 		return err
 	}
 	w.cost.budget, w.Reserved = w.cost.hold, reservedPart(w.cost.hold.Reserved())
 	return nil
+}
+
+// takeOver reserves the part of the budget that an open attempt was given by an earlier process.
+func (w *Work) takeOver() {
+	if b := w.by.Budget; w.Held && b.Limited() {
+		w.cost.hold = b.budget.Resume(b.reservedBefore(w.Reserved))
+	}
 }
 
 // reservedPart returns the recorded form of a part of the budget. It counts all tokens as output
@@ -311,6 +322,9 @@ func (w *Work) addCosts(e *teamv1.Ended) *teamv1.Ended {
 	continued := w.cost.lost != nil && w.cost.continues && w.Billed > 0 // lost is without what was booked before
 	if e.GetSpent() == nil || w.Prompt != nil || continued || w.cost.lost.GetCostMicros() > e.GetSpent().GetCostMicros() {
 		e.Spent = w.cost.lost
+	}
+	if !w.Step.GetDetached() {
+		w.cost.booked = agent.CostOf(e.GetSpent()) // also where closeOpen made the attempt
 	}
 	e.Spent = agent.AddSpent(w.Spent, e.GetSpent())
 	return e

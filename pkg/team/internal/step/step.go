@@ -96,6 +96,8 @@ type Runner struct {
 // then. Do is safe for concurrent use with different Works.
 func (r *Runner) Do(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
+	w.takeOver()
+	defer w.release()
 	if w.Refused != nil {
 		return w.end(EndedWith(w.Refused, teamv1.Outcome_OUTCOME_REJECTED))
 	}
@@ -104,7 +106,6 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 			"the scheduler of team %q decided on a model step and gave no request for it; return a request from its method Prompt", r.ID)
 	}
 	w.reopen()
-	defer w.release()
 	return w.finish(layers(ctx, w))
 }
 
@@ -112,6 +113,8 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 // It is safe for concurrent use with different Works.
 func (r *Runner) Close(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
+	w.takeOver()
+	defer w.release()
 	if stopsRecording(context.Cause(ctx)) {
 		return ErrStopped
 	}

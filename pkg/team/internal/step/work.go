@@ -65,8 +65,9 @@ type Past struct {
 	Attempts int32
 	Failures int64
 	// Open says that an attempt has started and not ended. Unknown says that the last attempt that
-	// ended may have had its effect.
-	Open, Unknown bool
+	// ended may have had its effect. Held says that the open attempt has a part of the budget, which
+	// its agent may still spend.
+	Open, Unknown, Held bool
 	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
 	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
@@ -106,12 +107,16 @@ func (p *Past) Start(s *teamv1.Started) {
 		p.lose(agent.LostOn(p.Reserved))
 	}
 	p.Attempts, p.Reserved, p.Open, p.Ruling = s.GetAttempt(), s.GetReserved(), true, nil
+	p.Held = p.Reserved != nil && p.Reserved.GetModelCalls() == 0
 }
+
+// Park folds that the attempt waits.
+func (p *Past) Park() { p.Held = false }
 
 // Retry folds the failure of an attempt that is repeated. If the outcome of the attempt is known,
 // the next one starts a new effect.
 func (p *Past) Retry(r *teamv1.Retried) {
-	p.Open, p.Unknown = false, !r.GetFresh()
+	p.Open, p.Unknown, p.Held = false, !r.GetFresh(), false
 	p.lose(r.GetSpent())
 	p.Billed = max(p.Billed, r.GetSpent().GetCostMicros())
 	if r.GetFresh() {
