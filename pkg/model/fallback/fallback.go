@@ -82,7 +82,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 			fresh = fresh && err.Fresh
 			failed = append(failed, err)
-			if i == len(m.models)-1 || err.MayBeBilled() {
+			if i == len(m.models)-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
 				last := *err
 				last.Fresh = fresh
 				last.Err = errors.Join(failed...)
