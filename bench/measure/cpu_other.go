@@ -4,5 +4,5 @@ package measure
 
 import "time"
 
-// CPUTime is not known here: it is always 0.
+// CPUTime returns 0, because the CPU time of the process is not known on this system.
 func CPUTime() time.Duration { return 0 }

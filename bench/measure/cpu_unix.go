@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// CPUTime is what the process has used so far, in user and system mode.
+// CPUTime returns the CPU time that the process has used so far, in user and system mode, or 0 if
+// it is not known.
 func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Job is a run of an agent, over and over, with the answer that has to come of it.
+// Job is a run of an agent that is measured many times.
 type Job struct {
 	Agent   agent.Agent
 	Input   string
-	History []*a2av1.Message // that the caller hands over
-	Answer  string
+	History []*a2av1.Message // earlier messages of the conversation, for Loop only
+	Answer  string           // expected text of the answer
 }
 
-// check finds out whether a run has come to its end.
+// check returns an error if m is not the expected answer.
 func (j Job) check(m *a2av1.Message) error {
 	if got := agent.Text(m); got != j.Answer {
 		return fmt.Errorf("the run ended with %q, want %q", got, j.Answer)
@@ -32,7 +32,7 @@ func (j Job) check(m *a2av1.Message) error {
 	return nil
 }
 
-// Loop runs the agent as a library does, with a slice for a journal.
+// Loop returns a Call that runs the agent without a server, with a slice as the journal.
 func (j Job) Loop() Call {
 	return func(ctx context.Context, _ int64) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -55,8 +55,8 @@ func (j Job) Loop() Call {
 	}
 }
 
-// Store drives the agent as the server does, with the journal of the store in
-// memory, which keeps the last run besides.
+// Store returns a Call that drives the agent as the server does, with the journal in an
+// in-memory store. The store also keeps the last finished run.
 func (j Job) Store() Call {
 	s := memory.New(memory.Config{MaxFinished: 1})
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return j.Agent, nil }, Replica: "bench"}
@@ -65,7 +65,9 @@ func (j Job) Store() Call {
 	}
 }
 
-// Drive makes a task of the agent and drives it to its end.
+// Drive creates a task for the agent in s, drives it to its end with r, and checks the
+// answer. c is the earlier conversation; nil means none. There must be no other task to
+// claim in s.
 func (j Job) Drive(ctx context.Context, s *memory.Store, r *drive.Runner, c *teamv1.Conversation) error {
 	id := uuid.NewString()
 	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: Owner, Message: agent.UserMessage("input", j.Input), Conversation: c}
@@ -90,10 +92,10 @@ func (j Job) Drive(ctx context.Context, s *memory.Store, r *drive.Runner, c *tea
 	return j.check(&a2av1.Message{Parts: task.GetArtifacts()[0].GetParts()})
 }
 
-// Owner of all runs.
+// Owner is the owner of all runs.
 const Owner = "bench/bench"
 
-// Registry finds agents by id; all of them are well.
+// Registry holds agents by id. It reports every agent as healthy.
 type Registry map[string]agent.Agent
 
 // Agent returns the agent with the id, or the error NOT_FOUND.
@@ -104,8 +106,9 @@ func (r Registry) Agent(id string) (agent.Agent, error) {
 	return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is no agent %q", id)
 }
 
-// Health is that of every agent: as of a manager, one result for all who ask.
+// Health returns Well for every id. Like a manager, it returns the same message to all
+// callers.
 func (r Registry) Health(string) *teamv1.Health { return Well }
 
-// Well is the health of all agents.
+// Well is the health that Registry reports for every agent.
 var Well = agent.Healthy()

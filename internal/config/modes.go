@@ -157,7 +157,7 @@ func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 	k.required(t, m, path)
 }
 
-// required reports a required member that can never work.
+// required reports a required member that is disabled or that no rule or step can call.
 func (k *checker) required(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
 	at := append(slices.Clone(path), "required")
 	switch {
@@ -187,7 +187,8 @@ func inherits(a *teamv1.AgentConfig) bool {
 	return a != nil && a.GetModel() == "" && a.GetScripted() == nil && a.GetGrpc() == nil && a.GetA2A() == nil
 }
 
-// inheritance reports used agents that have no model and belong to no team with a leader.
+// inheritance reports used agents that have no model and cannot use that of a leader: they are a
+// member of a team without a leader, or of no team.
 func (k *checker) inheritance() {
 	for _, id := range sorted(k.Server.GetAgents()) {
 		if !k.Used[id] || !inherits(k.Server.GetAgents()[id]) || k.isDamaged("agents", id) || k.isDamaged("teams") {

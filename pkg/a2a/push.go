@@ -76,10 +76,9 @@ func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.
 	return p, nil
 }
 
-// unmask replaces masked secrets in conf with those of old. It does so only if both
-// configurations have the same scheme, host and port, because a caller that may change the URL
-// need not know the secrets. It returns an error otherwise. field is the place of conf in the
-// request.
+// unmask replaces masked secrets in conf with those of old. If the URLs of the two configurations
+// differ in scheme, host or port, it returns an error: otherwise a caller that does not know the
+// secrets could have them sent to a server of its own. field is the place of conf in the request.
 func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	var c checker
 	same := originOf(conf.GetUrl()) == originOf(old.GetUrl())

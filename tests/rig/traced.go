@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// traced checks I5 for the monitor: the trace of a task that has ended equals its events,
-// and the cost of its leaves adds up exactly to that of the root.
+// traced checks invariant I5 of Invariants for the monitor: the trace of a task that has
+// ended shows what its events say, and the costs of its leaves add up to that of the root.
 func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	t.Helper()
 	f := project.New(id, "")

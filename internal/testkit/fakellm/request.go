@@ -12,13 +12,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Request is the record of a request.
+// Request is a request that the server received, and what became of it.
 type Request struct {
 	// N is the position among all requests of the server in order of arrival, from 1.
 	N int
 	// Model is the requested model.
 	Model string
-	// Path is the path of the URL, Auth the API key header, Header all headers.
+	// Path is the path of the URL, Auth the value of the header with the API key, Header all headers.
 	Path   string
 	Auth   string
 	Header http.Header
@@ -41,8 +41,8 @@ type Request struct {
 	Arrived, Finished time.Time
 	// Status is the HTTP status of the response; 0 before it is known.
 	Status int
-	// Billed is what the provider charges for the response, whatever it has reported; set when it has
-	// finished.
+	// Billed is the usage that a real provider would charge for, even if the response reported less or
+	// nothing. It is set when the response has finished.
 	Billed Usage
 	// Gone reports that the client disconnected, or the server was closed, before the response was
 	// complete.
