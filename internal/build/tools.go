@@ -18,7 +18,7 @@ import (
 // ToolFaults are the reasons why tools prevent agents from being built.
 type ToolFaults []ToolFault
 
-// ToolFault is a single reason.
+// ToolFault says why a tool prevents agents from being built.
 type ToolFault struct {
 	IDs []string // agents and teams that use the tool
 	Why string   // message for clients, without internal details

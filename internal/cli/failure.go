@@ -77,7 +77,7 @@ type causes struct {
 	texts []string // guarded by mu
 }
 
-// log returns a log that writes errors to log and collects the causes of failed runs.
+// log returns a logger that writes what log writes, and adds the causes of failed runs to c.
 func (c *causes) log(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return causesCore{core, c} }))
 }

@@ -210,8 +210,8 @@ func (r *reducer) replace(at partPlace, reason string) {
 }
 
 // replaceValue replaces a value of metadata with an object that has a URL. The replacement of
-// the value of the extension has no URL, because that value is not stored but computed for
-// each answer.
+// the value with the name a2a.TeamRunURI has no URL, because that value is not stored but
+// computed for each answer.
 func (r *reducer) replaceValue(v valuePlace) {
 	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
 	_, body := partContent(part)

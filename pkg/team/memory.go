@@ -17,9 +17,10 @@ import (
 func (l *Loop) Remembers() bool { return l.cfg.Memory }
 
 // recall adds the agent's memory of the conversation to the state: the history of its own path,
-// before the history that its caller passed for the present run, and the keys that it has set. A
-// history that the caller passed without branch replaces the agent's own. An agent without members
-// remembers only as the root of a run: inside a team, the conversation is the team's.
+// before the history that its caller passed for the present run, and the keys that it has set. If
+// the caller passed a history and the field branch of the request is not set, that history replaces
+// the agent's own. An agent without members remembers only as the root of a run: inside a team, the
+// conversation is the team's.
 func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	if m == nil || !f.Team.Memory || f.Scope != "" && len(f.Team.Members) == 0 {
 		return
@@ -33,9 +34,10 @@ func (f *fold) recall(req *teamv1.ProcessRequest, m agent.Memory) {
 	maps.Copy(f.Context, m.State(f.Path))
 }
 
-// recordPrepared emits the note TEAM_PREPARED unless it is on record, and a note on delegations
-// that were left out of the history because they are damaged. It comes before the roster, so that a
-// crash in between does not lose it.
+// recordPrepared emits the note TEAM_PREPARED, and before it a note on the delegations that were
+// left out of the history because they are damaged. It emits nothing if TEAM_PREPARED is on record.
+// It must be called before the event with the info and health of the members is emitted: a run
+// that has that event does not call it again, so a crash between the two would lose the notes.
 func (p *process) recordPrepared() error {
 	for _, ev := range p.req.GetRecorded() {
 		if ev.GetScope() == p.Scope && ev.GetNoted().GetCode() == agent.NoteTeamPrepared {

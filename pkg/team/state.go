@@ -92,8 +92,8 @@ type Result struct {
 type StepState struct {
 	// Step as it was decided.
 	Step *teamv1.Step
-	// Round is the number of the decision that the step belongs to, counting from 0 and only
-	// decisions that dispatched members.
+	// Round is the number of decisions that dispatched members before the one that the step belongs
+	// to.
 	Round int
 	// Done reports whether the step has ended. The fields below hold its outcome and result.
 	Done     bool
@@ -121,7 +121,7 @@ type StepState struct {
 	ReceivedBefore int
 	// EndedBefore counts the steps that had ended when the step was decided.
 	EndedBefore int
-	// EndIndex counts the steps that had ended when the step did.
+	// EndIndex counts the steps that ended before this one.
 	EndIndex int
 	// EndSeq is the sequence number of the event that ended the step. Without a journal it is a
 	// unique negative number.

@@ -26,14 +26,15 @@ type batch struct {
 	appends       int64
 	before, after listing
 	tail          []entry // for an end: inputs that came too late, and the end itself
-	pushed        int64   // 1 if idle push configurations are woken, like the column push
+	pushed        int64   // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
 	asking        bool    // there may be open questions for roles
 }
 
 // ended reports whether the batch ends the run.
 func (b *batch) ended() bool { return b.ending != nil }
 
-// op returns the batch as a change. For an end it is a plan, which reads the inbox first.
+// op returns the change that writes the batch. If the batch ends the run, the change has a plan
+// instead of statements, because it has to read the inbox first.
 func (b *batch) op() *op {
 	o := &op{root: b.j.root}
 	for _, e := range b.entries {

@@ -210,7 +210,8 @@ sum = excluded.sum, body = excluded.body`,
 	return texts, nil
 }
 
-// boardSum returns the checksum of a record of a board. It includes which record it is.
+// boardSum returns the checksum of a record of a board. It also covers the board and what, the kind
+// and id of the record, so that the bytes of another record do not match.
 func boardSum(k board.Key, what string, body []byte) int64 {
 	return sumOf(k.Account+"\x00"+k.Team, 0, what, body)
 }
