@@ -89,7 +89,8 @@ func (n node) file(p *a2av1.Part) {
 	}
 }
 
-// structured sets the data of a part, and unwraps data that is not an object.
+// structured sets the data of a part. In A2A 0.3 data is always an object: a value that is not an
+// object comes as the field value of one, which the metadata of the part marks as wrapped.
 func (n node) structured(p *a2av1.Part) {
 	if n.form == REST {
 		n, _ = n.object("data")

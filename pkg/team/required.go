@@ -54,8 +54,8 @@ func (s *State) requires(st *StepState) bool {
 		slices.ContainsFunc(s.Team.Members, func(m Member) bool { return m.Required && MemberID(&m) == st.Step.GetMember() })
 }
 
-// isNoWork reports whether a step stands for no work of its own: its condition was not true, or it
-// repeats a message that its member was given before.
+// isNoWork reports whether a step does not count as work: it was skipped because its condition was
+// not true, or refused because it repeats a message that its member was given before.
 func (st *StepState) isNoWork() bool {
 	if st.Outcome == teamv1.Outcome_OUTCOME_SKIPPED {
 		return st.Err == nil || st.Err.Reason == ""
@@ -101,8 +101,9 @@ func describe(err *agent.Error) string {
 	return fmt.Sprintf(" (%s): %s", err.Reason, agent.Quote(err.Message))
 }
 
-// makesUpFor reports whether a step has done the work that an earlier one has not: that of the same
-// member, in a workflow of the same step, decided after the earlier one had ended.
+// makesUpFor reports whether st has done the work that an earlier step has not done. This is so if
+// st succeeded, is a step of the same member and, in a workflow, the same step of the file, and was
+// decided after the earlier one had ended.
 func (st *StepState) makesUpFor(earlier *StepState, d *Decision) bool {
 	return earlier.Done && st.EndedBefore > earlier.EndIndex && st.Step.GetMember() == earlier.Step.GetMember() &&
 		st.workName() == earlier.workName() && st.shortfall(d) == ""

@@ -18,7 +18,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// boardTopic is watched like a root, and stands for all boards. No root has this name.
+// boardTopic is the topic of notifications that a board has changed; it is the same for all boards.
+// All other topics, except catalogTopic, are ids of root tasks, none of which has this form.
 const boardTopic = "~board"
 
 // ChangeBoard implements board.Store. It locks the row of the board while f runs.

@@ -13,7 +13,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// catalogTopic is watched like a root, and stands for the catalog. No root has this name.
+// catalogTopic is the topic of notifications that the catalog has changed. All other topics, except
+// boardTopic, are ids of root tasks, none of which has this form.
 const catalogTopic = "~catalog"
 
 // Catalog implements catalog.Store.
