@@ -109,8 +109,8 @@ func sendJSON[ID any](m proto.Message, id ID, send func(ID, []byte) error) error
 	return send(id, data)
 }
 
-// monitorRoutes returns the routes of the streams, and one that rejects GET on the action
-// of a question, which the generated routes would read as part of an id.
+// monitorRoutes returns the routes of the streams, and one that rejects GET on the path of
+// AnswerQuestion: the generated routes would take its suffix :answer for a part of the task id.
 func (s *Server) monitorRoutes() []route {
 	if s.config.Monitor == nil {
 		return nil

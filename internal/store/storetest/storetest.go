@@ -1,4 +1,4 @@
-// Package storetest is the contract of stores as tests: every store runs them.
+// Package storetest tests the contract of store.Store. Each implementation runs these tests.
 package storetest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Open returns an empty store that tells the time by clock, keeps at least
+// Open returns an empty store that reads the time from clock, keeps at least
 // 1,000 finished runs, and is closed at the end of the test.
 type Open func(t testing.TB, clock func() time.Time) store.Store
 
@@ -36,23 +36,23 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// Clock is a clock that stands until it is moved. Safe for concurrent use.
+// Clock is a clock whose time changes only when Move is called. It is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock returns a clock at some time.
+// NewClock returns a clock with a fixed start time.
 func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
 
-// Now is the time.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Move changes the time, also backwards.
+// Move adds d to the time; d may be negative.
 func (c *Clock) Move(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *Clock) Move(d time.Duration) {
 
 const me = "acme/ann"
 
-// failer is what a test and a rapid check have in common.
+// failer is implemented by *testing.T and by *rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -79,12 +79,12 @@ func newRig(t testing.TB, open Open) *rig {
 	return &rig{failer: t, Store: open(t, clock.Now), clock: clock}
 }
 
-// ctx is not the test's, which a rapid check does not have.
+// ctx returns a background context, because a *rapid.T does not provide one.
 func (r *rig) ctx() context.Context { return context.Background() }
 
 func key(id string) a2a.Key { return a2a.Key{Owner: me, ID: id} }
 
-// task is a task of mine that agent "a" gets in context "c".
+// task returns a new task of the owner me for agent "a" in context "c".
 func task(id string) a2a.New {
 	m := agent.UserMessage("m-"+id, "do it")
 	m.ContextId = "c"
@@ -94,7 +94,7 @@ func task(id string) a2a.New {
 	}
 }
 
-// create makes tasks that are new.
+// create creates tasks, and fails if one exists already.
 func (r *rig) create(tasks ...a2a.New) {
 	r.Helper()
 	for _, n := range tasks {
@@ -105,7 +105,7 @@ func (r *rig) create(tasks ...a2a.New) {
 	}
 }
 
-// claims takes all that is due.
+// claims claims all runs that are due.
 func (r *rig) claims() []a2a.Claim {
 	r.Helper()
 	claims, _, err := r.Claim(r.ctx(), "r1", 1000)
@@ -115,7 +115,7 @@ func (r *rig) claims() []a2a.Claim {
 	return claims
 }
 
-// claim takes the one run that is due.
+// claim claims root, and fails unless it is the only run that is due.
 func (r *rig) claim(root string) a2a.Claim {
 	r.Helper()
 	claims := r.claims()
@@ -133,14 +133,14 @@ func roots(claims []a2a.Claim) []string {
 	return ids
 }
 
-// run makes a task and claims it.
+// run creates a task and claims its run.
 func (r *rig) run(id string) a2a.Claim {
 	r.Helper()
 	r.create(task(id))
 	return r.claim(id)
 }
 
-// append puts events on record.
+// append appends events to the journal of a claimed run and commits them.
 func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
 	r.Helper()
 	if err := c.Journal.Append(r.ctx(), events...); err != nil {
@@ -151,7 +151,8 @@ func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
 	}
 }
 
-// put leaves an input that is new.
+// put adds an input to the inbox of a task, and fails if it is there already. It returns the
+// number of the input.
 func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 	r.Helper()
 	n, existed, err := r.Put(r.ctx(), key(id), in, []byte(in.GetKey()), nil)
@@ -161,7 +162,7 @@ func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 	return n
 }
 
-// park gives a run up, for ever unless an input comes.
+// park releases a claimed run with p, which says when the run is due again.
 func (r *rig) park(c a2a.Claim, p a2a.Park) {
 	r.Helper()
 	if err := r.Park(r.ctx(), c, p); err != nil {
@@ -192,7 +193,7 @@ func (r *rig) events(id string) []*teamv1.Event {
 	}
 }
 
-// inbound returns what the inbox of a claimed run holds.
+// inbound returns the inputs in the inbox of a claimed run.
 func (r *rig) inbound(c a2a.Claim) []*teamv1.Inbound {
 	r.Helper()
 	rows, err := c.Journal.Inbound(r.ctx())
@@ -202,7 +203,7 @@ func (r *rig) inbound(c a2a.Claim) []*teamv1.Inbound {
 	return rows
 }
 
-// state is the status of a task.
+// state returns the state of a task.
 func (r *rig) state(id string) a2av1.TaskState {
 	r.Helper()
 	t, _, err := r.Task(r.ctx(), key(id))
@@ -212,7 +213,7 @@ func (r *rig) state(id string) a2av1.TaskState {
 	return t.GetStatus().GetState()
 }
 
-// Events, one of a kind.
+// The following functions return an event of each kind that the tests use.
 
 func started(scope string) *teamv1.Event {
 	return &teamv1.Event{Scope: scope, Agent: "a", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}
@@ -250,18 +251,18 @@ func waiting(question string) *teamv1.Event {
 	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Waiting{Waiting: &teamv1.Waiting{Questions: []string{question}}}}
 }
 
-// followUp is an input with a message.
+// followUp returns an input with a message.
 func followUp(id string) *teamv1.Inbound {
 	return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage(id, "and this")}}}
 }
 
-// cancel is an input with a command.
+// cancel returns an input with a command that cancels the task.
 func cancel(id string) *teamv1.Inbound {
 	c := &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL, By: me}
 	return &teamv1.Inbound{Key: id, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
 }
 
-// taken is the event that consumes a follow-up.
+// taken returns the event that consumes a follow-up.
 func taken(in *teamv1.Inbound) *teamv1.Event {
 	in.GetReceived().Inbound = in.GetN()
 	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Received{Received: in.GetReceived()}}

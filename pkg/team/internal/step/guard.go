@@ -96,8 +96,7 @@ func (w *Work) passage(stage teamv1.Checked_Stage) *guards.Passage {
 	}}
 }
 
-// Checks is the record of the team's middlewares on what the member of a step is given and on what
-// it answers.
+// Checks holds what the delegation and result middlewares of the team have recorded for a step.
 type Checks struct {
 	Given    int                   // number of delegation middlewares that have checked
 	Message  *a2av1.Message        // what the member is given; nil if it is unchanged
