@@ -34,7 +34,7 @@ const (
 	// AUTH_REQUIRED they stay open, because the task may continue without a message from the
 	// client.
 	CloseAtInput StreamClose = iota
-	// CloseAtInterrupt ends streams in both states.
+	// CloseAtInterrupt ends streams when the task is in the state INPUT_REQUIRED or AUTH_REQUIRED.
 	CloseAtInterrupt
 	// CloseAtEnd ends streams only when the task has ended.
 	CloseAtEnd

@@ -18,7 +18,7 @@ var errLeft = errors.New("the reader has stopped")
 
 // call is one call of Process: its request, and where its events go.
 type call struct {
-	ctx   context.Context //nolint:containedctx // a call is its context's own, and no longer
+	ctx   context.Context //nolint:containedctx // a call does not outlive its context
 	req   *teamv1.ProcessRequest
 	run   *agent.Run
 	key   string
@@ -29,7 +29,7 @@ type call struct {
 	sent    bool            // this call may have delivered a message to the peer
 	replied bool            // the call has its reply
 	settled bool            // the end of ctx has been handled at the peer
-	late    bool            // the call has exceeded a limit, so that the peer is asked to cancel only once
+	late    bool            // the call ended because it exceeded a limit; the peer is then asked to cancel only once
 }
 
 // newCall returns the call for a request. A nil yield is for calls that yield no events.

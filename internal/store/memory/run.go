@@ -102,8 +102,9 @@ func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	}
 }
 
-// closeInbox records the inputs that were acknowledged but not recorded before the end: messages as
-// too late, and commands not at all, because they can have no effect.
+// closeInbox empties the inbox before the end of the run. It records the messages that were
+// acknowledged but not recorded yet as too late, and discards the commands, which can have no
+// effect any more.
 func (r *run) closeInbox(at *timestamppb.Timestamp, end *teamv1.Event) {
 	rows := r.inbox
 	r.inbox = nil

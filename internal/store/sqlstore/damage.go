@@ -34,8 +34,9 @@ type damagedLog struct {
 
 // checkLog checks the log of a database before SQLite opens it: SQLite drops everything
 // after the first damaged frame and overwrites it. checkLog copies a damaged log and
-// then corrects single wrong bits. It returns nil if nothing is lost. It also returns
-// the offset of the newest page 1 in the log, 0 if the log has none.
+// then corrects single wrong bits. lost is nil if the log is not damaged and there is no
+// copy of an earlier damaged log. page1 is the offset of the newest page 1 in the log, 0
+// if the log has none.
 func checkLog(file string, pageSize int) (lost *damagedLog, page1 int64, err error) {
 	name := file + "-wal"
 	scan, err := scanLog(name, pageSize)
@@ -168,7 +169,8 @@ func (l *damagedLog) unopened(file string, err error) error {
 		file, append(l.scan.damage, 0)[0], err, l.named, or)
 }
 
-// ofSource makes messages name the log of the file that was copied.
+// ofSource changes the messages for a file that is a copy of file: they name the damaged
+// log of file instead of that of the copy.
 func (l *damagedLog) ofSource(file string) {
 	l.advice = "go on with what can be read, which is copied"
 	if l.named = file + "-wal" + setAside; !exists(l.named) {
@@ -313,7 +315,7 @@ const (
 	headerMagic   = "SQLite format 3\x00"
 	schemaFormat  = 4 // the only one that stores the sort order of indexes
 	encodingUTF8  = 1
-	headerRootLen = 103 // the number of tables follows
+	headerRootLen = 103 // offset of the number of cells on page 1; 0 cells mean that there are no tables
 )
 
 // pageSizeOf returns the page size that a header names.
@@ -434,8 +436,8 @@ func structureDamaged(file string, found []string) error {
 		a2a.ErrStorage, file, strings.Join(found, "; "), file)
 }
 
-// findings returns what a check finds, a line each. That SQLite cannot go on because of
-// damage is a finding as well.
+// findings returns what a check finds, one line for each finding. If SQLite stops the check
+// because of damage, its error is a finding as well.
 func findings(ctx context.Context, db *sql.DB, check string) (found []string, err error) {
 	list, err := column(ctx, db, check)
 	for _, text := range list {

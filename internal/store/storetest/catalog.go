@@ -15,7 +15,7 @@ func entry(c *Clock, id, data string) catalog.Entry {
 	return catalog.Entry{ID: id, Data: []byte(data), Created: c.Now(), Changed: c.Now(), ChangedBy: "acme/ann"}
 }
 
-// catalogs is the contract of catalog.Store.
+// catalogs tests the contract of catalog.Store.
 func catalogs(t *testing.T, open Open) {
 	c := NewClock()
 	t.Run("R-003-23 what is put is there, sorted, and what is deleted is not", func(t *testing.T) {

@@ -79,7 +79,7 @@ func newRig(t testing.TB, open Open) *rig {
 	return &rig{failer: t, Store: open(t, clock.Now), clock: clock}
 }
 
-// ctx returns a background context, because a *rapid.T does not provide one.
+// ctx returns a background context, because a failer has no context.
 func (r *rig) ctx() context.Context { return context.Background() }
 
 func key(id string) a2a.Key { return a2a.Key{Owner: me, ID: id} }
