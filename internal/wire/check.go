@@ -15,10 +15,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Check refuses what one encoding can carry and another cannot: unknown enum
-// numbers, numbers that are none, values without a kind, times out of range,
-// deep nesting. What passes can be rendered by every binding and be stored. The
-// error is INVALID_REQUEST and names the field as JSON does.
+// Check rejects messages that not every encoding can carry: those with unknown enum
+// numbers, numbers that are not finite, values without a kind, times out of range or
+// deep nesting. A message that passes can be encoded for every binding and stored. The
+// error is INVALID_REQUEST and has the JSON name of the field.
 func Check(m proto.Message) error {
 	c := &checker{}
 	if f := c.message(m.ProtoReflect(), 1); f != nil {
@@ -27,7 +27,8 @@ func Check(m proto.Message) error {
 	return nil
 }
 
-// Invalid is an INVALID_REQUEST that names a field; an empty field names none.
+// Invalid returns an INVALID_REQUEST error for a field, or for the whole request if field
+// is empty. problem is the predicate of a sentence whose subject is the field.
 func Invalid(field, problem string) error {
 	if field == "" {
 		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the request %s", problem)
@@ -37,7 +38,8 @@ func Invalid(field, problem string) error {
 	return e
 }
 
-// fault is a problem and where it is; the path grows while returning.
+// fault is a problem with the path of its field. Each caller on the way back adds its part to
+// the front of the path.
 type fault struct{ path, problem string }
 
 func (f *fault) invalid() error { return Invalid(strings.TrimPrefix(f.path, "."), f.problem) }

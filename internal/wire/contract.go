@@ -20,8 +20,8 @@ type contractError struct {
 	RetryAfter *int              `json:"retry_after"` // seconds, rounded up; null where waiting does not help
 }
 
-// ContractError renders st in the shape of the contract: its details are those of the
-// error, and what is wrong with each field.
+// ContractError encodes st as an error of the contract. The details are the metadata of the
+// error, and for each invalid field what is wrong with it.
 func ContractError(st *status.Status, _ int) ([]byte, error) {
 	info := InfoOf(st)
 	e := contractError{Code: info.GetReason(), Message: st.Message(), Details: map[string]string{}}

@@ -1,6 +1,6 @@
-// Package wire holds the forms in which requests, answers, events and errors
-// cross the border, shared by the server and by the clients of other servers:
-// JSON, server-sent events, the JSON-RPC envelope, and the table of errors.
+// Package wire encodes and decodes requests, answers, events and errors for the server and
+// for the clients of other servers: JSON, server-sent events, the JSON-RPC envelope, and
+// the table of errors.
 package wire
 
 import (
@@ -22,9 +22,8 @@ const (
 	TypeJSON = "application/json"
 )
 
-// Marshal renders m as ProtoJSON: fields that are not set are left out, except
-// where the protocol wants them: the fields of a ListTasksResponse and the
-// required ones of a card. The output is one line.
+// Marshal encodes m as ProtoJSON on one line. Fields that are not set are left out, except
+// the required fields of a ListTasksResponse or an AgentCard.
 func Marshal(m proto.Message) ([]byte, error) {
 	b, err := protojson.Marshal(m)
 	if err != nil {
@@ -39,8 +38,9 @@ func Marshal(m proto.Message) ([]byte, error) {
 	return b, nil
 }
 
-// complete adds the required fields that ProtoJSON leaves out, in m itself or
-// also, when deep, in what it holds. Keys come out sorted.
+// complete adds the required fields of a message of type d that ProtoJSON leaves out. raw is the
+// message as JSON. If deep is true, complete does so in the messages that it contains as well.
+// The keys of the result are sorted.
 func complete(raw json.RawMessage, d protoreflect.MessageDescriptor, deep bool) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil {
@@ -106,7 +106,7 @@ func each(raw json.RawMessage, m map[string]json.RawMessage, d protoreflect.Mess
 	return json.Marshal(m)
 }
 
-// required reports whether the definition says that a field must be there.
+// required reports whether the proto definition marks a field as required.
 func required(fd protoreflect.FieldDescriptor) bool {
 	behaviors, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(behaviors, annotations.FieldBehavior_REQUIRED)
@@ -126,8 +126,8 @@ func zero(fd protoreflect.FieldDescriptor) json.RawMessage {
 	return json.RawMessage(`0`)
 }
 
-// Unmarshal reads ProtoJSON into m: names in camelCase or snake_case, unknown
-// fields ignored, unknown enum values refused. The error is INVALID_REQUEST.
+// Unmarshal decodes ProtoJSON into m. It accepts names in camelCase and snake_case, ignores
+// unknown fields, and rejects unknown enum values. The error is INVALID_REQUEST.
 func Unmarshal(b []byte, m proto.Message) error {
 	if err := ScanJSON(b); err != nil {
 		return Invalid("", err.Error())

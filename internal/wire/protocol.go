@@ -33,8 +33,8 @@ func Fits(m proto.Message) error {
 	return err
 }
 
-// NotServed is the status for a path, a verb, a method or a media type that the
-// server does not have.
+// NotServed returns the status for a path, an HTTP method, an RPC method or a media type that
+// the server does not support.
 func NotServed(format string, args ...any) *status.Status {
 	return detailed(status.Newf(codes.Unimplemented, format, args...), infoFor(DomainTeam, agent.ReasonInvalidRequest, nil))
 }

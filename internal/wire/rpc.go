@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Codes of JSON-RPC itself.
+// Error codes that the JSON-RPC 2.0 specification defines.
 const (
 	RPCParse          = -32700
 	RPCInvalidRequest = -32600
@@ -19,7 +19,8 @@ const (
 	RPCInternal       = -32603
 )
 
-// maxRPCID bounds an id: it is sent back with every event of a stream.
+// maxRPCID is the maximum size of an id, in bytes. It is limited because the id is sent with
+// every event of a stream.
 const maxRPCID = 256
 
 // RPCRequest is a JSON-RPC 2.0 request.
@@ -46,9 +47,8 @@ type RPCResponse struct {
 	Error   *RPCError       `json:"error,omitempty"`
 }
 
-// ParseRPC reads a request. The id of the result is set as far as it could be
-// read, so that an error can carry it; missing is null. The error is the one to
-// answer with; batches are refused.
+// ParseRPC parses a request. If the request is invalid, it returns the error to respond with;
+// the ID of the request is then the valid id that was found, or null. Batches are rejected.
 func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	req := RPCRequest{ID: json.RawMessage("null")}
 	if err := ScanJSON(b); err != nil {
@@ -95,38 +95,38 @@ func validID(id json.RawMessage) bool {
 	return id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9' || string(id) == "null"
 }
 
-// rpcFault is an INVALID_REQUEST under one of JSON-RPC's own codes.
+// rpcFault returns an INVALID_REQUEST error with a code of the JSON-RPC specification.
 func rpcFault(code int, field, problem string) *RPCError {
 	e := RPCErrorOf(Status(Invalid(field, problem)))
 	e.Code = code
 	return e
 }
 
-// RPCErrorOf is the JSON-RPC form of a status.
+// RPCErrorOf converts a status to a JSON-RPC error.
 func RPCErrorOf(st *status.Status) *RPCError {
 	return &RPCError{Code: classOf(st).rpc, Message: st.Message(), Data: encodeDetails(st)}
 }
 
-// RPCResult is a response with a result that is rendered already: it is not parsed
-// again. id is the request's, as ParseRPC read it.
+// RPCResult returns a response with a result that is JSON already, without parsing it again. id
+// is the ID that ParseRPC returned.
 func RPCResult(id, result json.RawMessage) []byte {
 	before, after := RPCEnvelope(id)
 	return slices.Concat(before, result, after)
 }
 
-// RPCEnvelope is what stands before and after a result that is rendered already.
-// id is the request's, as ParseRPC read it.
+// RPCEnvelope returns the text of a response before and after its result. id is the ID that
+// ParseRPC returned.
 func RPCEnvelope(id json.RawMessage) (before, after []byte) {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":`, id), []byte("}")
 }
 
-// RPCFailure renders a response with an error.
+// RPCFailure encodes a response with an error.
 func RPCFailure(id json.RawMessage, e *RPCError) ([]byte, error) {
 	return json.Marshal(RPCResponse{JSONRPC: "2.0", ID: id, Error: e})
 }
 
-// RPCStatus is the HTTP status that carries a JSON-RPC error: 200, except where
-// clients and proxies act on the status alone.
+// RPCStatus returns the HTTP status of the response with a JSON-RPC error: 200, except for
+// errors that clients and proxies recognize by the HTTP status alone.
 func RPCStatus(st *status.Status) int {
 	switch code := HTTPStatus(st); code {
 	case 401, 403, 413, 415, 429, 503:

@@ -8,14 +8,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Limits of what is decoded. The exact ones are those of Check; the scans only
-// keep small inputs from becoming big objects, and leave room for an envelope.
+// Limits for decoded messages. Check enforces MaxDepth and MaxValues exactly. ScanJSON and
+// UnmarshalProto have higher limits, with room for an envelope: they only prevent that a small
+// input becomes a large object.
 const (
-	// MaxBody is the size of a request, in bytes.
+	// MaxBody is the maximum size of a request, in bytes.
 	MaxBody = 4 << 20
-	// MaxDepth is how deep a message nests as JSON.
+	// MaxDepth is the maximum depth of nesting of a message as JSON.
 	MaxDepth = 64
-	// MaxValues is how many google.protobuf.Value a message holds.
+	// MaxValues is the maximum number of google.protobuf.Value in a message.
 	MaxValues = 20_000
 
 	scanDepth     = MaxDepth + 2
@@ -29,8 +30,8 @@ var (
 	errBytes = errors.New("is malformed")
 )
 
-// ScanJSON checks the nesting and the number of values of a JSON text before
-// anything is built of it. It does not check the syntax.
+// ScanJSON checks the depth of nesting and the number of values of a JSON text, without
+// building anything in memory. It does not check the syntax.
 func ScanJSON(b []byte) error {
 	depth, nodes := 0, 1
 	for i := 0; i < len(b); i++ {
@@ -69,8 +70,8 @@ func endOfString(b []byte, i int) int {
 	return len(b)
 }
 
-// UnmarshalProto reads the binary form of a message into m, after the look that
-// ScanJSON has at JSON. The error is INVALID_REQUEST.
+// UnmarshalProto decodes a message in protobuf's binary encoding into m, after checking the same
+// limits as ScanJSON. The error is INVALID_REQUEST.
 func UnmarshalProto(b []byte, m proto.Message) error {
 	nodes := 0
 	err := scanProto(b, m.ProtoReflect().Descriptor(), 0, &nodes)

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// misshapen finds the values, sorted by name, that are not of the kind that the
-// definition wants, or names that its enumerations do not have. It is asked
-// about what the decoder has refused only.
+// misshapen finds the values in a JSON text that do not have the type that the proto definition
+// requires, and the names that are not values of an enum, sorted by the names of the fields.
+// It is used for texts that the decoder has rejected, to say what is wrong.
 func misshapen(b []byte, d protoreflect.MessageDescriptor) shapes {
 	var s shapes
 	var v any
@@ -28,10 +28,10 @@ func misshapen(b []byte, d protoreflect.MessageDescriptor) shapes {
 	return s
 }
 
-// shapes collects the faults of decoded JSON. at is the path of the value that a
-// method looks at.
+// shapes collects the faults of decoded JSON. The parameter at of its methods is the path of the
+// value that the method checks.
 type shapes struct {
-	enums []fault // names that enumerations do not have
+	enums []fault // names that are not values of an enum
 	other []fault
 }
 
@@ -60,8 +60,8 @@ func (s *shapes) message(v any, d protoreflect.MessageDescriptor, at string) {
 	}
 }
 
-// again reports a field of the message at a path that may be there once and is
-// there a second time; set are the fields and choices so far.
+// again reports whether a field of the message at the path at, or another field of its oneof, was
+// found before, and then adds a fault. set holds the fields and oneofs found so far.
 func (s *shapes) again(fd protoreflect.FieldDescriptor, set map[protoreflect.FullName]bool, at string) bool {
 	o := fd.ContainingOneof()
 	switch {
@@ -78,7 +78,7 @@ func (s *shapes) again(fd protoreflect.FieldDescriptor, set map[protoreflect.Ful
 	return false
 }
 
-// fieldOf finds a field by either of its names in JSON, nil without.
+// fieldOf returns the field with a name, in camelCase or snake_case, or nil.
 func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if fd := d.Fields().ByJSONName(name); fd != nil {
 		return fd
@@ -86,7 +86,7 @@ func fieldOf(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDe
 	return d.Fields().ByTextName(name)
 }
 
-// wellKnown judges types of the library that have a JSON form of their own.
+// wellKnown checks a value of a protobuf well-known type that has a special form in JSON.
 func (s *shapes) wellKnown(v any, d protoreflect.MessageDescriptor, at string) {
 	_, object := v.(map[string]any)
 	_, list := v.([]any)
@@ -148,7 +148,7 @@ func (s *shapes) value(v any, fd protoreflect.FieldDescriptor, at string) {
 	}
 }
 
-// isInt32 reports whether a number, or the text of one, is whole and not too large.
+// isInt32 reports whether a JSON number, or a string with a number, is an integer of 32 bits.
 func isInt32(v any) bool {
 	n, ok := v.(float64)
 	if text, is := v.(string); is {
@@ -159,8 +159,8 @@ func isInt32(v any) bool {
 	return ok && n == math.Trunc(n) && n >= math.MinInt32 && n <= math.MaxInt32
 }
 
-// isBase64 reports whether a text is bytes as ProtoJSON takes them: either alphabet,
-// with padding or without.
+// isBase64 reports whether a text is base64 that ProtoJSON accepts for bytes: in the standard or
+// the URL alphabet, with or without padding.
 func isBase64(s string) bool {
 	enc := base64.RawStdEncoding
 	if strings.ContainsAny(s, "-_") {
@@ -183,7 +183,7 @@ func isNumber(k protoreflect.Kind) bool {
 	return k != protoreflect.StringKind && k != protoreflect.BytesKind && k != protoreflect.BoolKind && k != protoreflect.EnumKind
 }
 
-// isValue reports whether null is a value of a field.
+// isValue reports whether null is a valid value of a field, so that it does not mean unset.
 func isValue(fd protoreflect.FieldDescriptor) bool {
 	return fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Value"
 }

@@ -13,32 +13,32 @@ import (
 const (
 	// TypeSSE is the media type of a stream of events.
 	TypeSSE = "text/event-stream"
-	// MaxEvent is the size of one event that is read, in bytes.
+	// MaxEvent is the maximum size of an event that is read, in bytes.
 	MaxEvent = 16 << 20
 
-	keepAlive = 15 * time.Second // of silence, before a comment
-	piece     = 64 << 10         // bytes that a reader has to take in time
+	keepAlive = 15 * time.Second // a comment is sent after this time without an event
+	piece     = 64 << 10         // number of bytes for which the reader has the full time limit
 )
 
-// EventWriter writes server-sent events: each one flushed, with a time limit,
-// and a comment on a stream that is silent. Safe for concurrent use; Close must
-// be called.
+// EventWriter writes server-sent events. It flushes each event, limits the time that the reader
+// may take to accept it, and writes comments while there are no events. It is safe for
+// concurrent use. The caller must call Close.
 type EventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	limit   time.Duration
 	broken  func(error)
 
-	mu     sync.Mutex // guards the writing and what follows
+	mu     sync.Mutex // guards w and the fields below
 	err    error
 	closed bool
 	beat   *time.Timer
-	head   []byte // of the event that is written
+	head   []byte // buffer for the lines before the data of an event
 }
 
-// NewEventWriter sends the headers of a stream of events, status 200, at once. A reader
-// that takes nothing for as long as limit is given up. broken is called when it
-// is found gone while no event is being written.
+// NewEventWriter immediately sends the headers of a stream of events, with status 200. If the
+// reader accepts no data for the duration limit, writing fails. broken is called if writing a
+// comment fails; Event and EventAt return their own errors.
 func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(error)) *EventWriter {
 	h := w.Header()
 	h.Set("Content-Type", TypeSSE)
@@ -49,13 +49,13 @@ func NewEventWriter(w http.ResponseWriter, limit time.Duration, broken func(erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.extend()
-	_ = e.control.Flush() // what is written next finds out who is gone
+	_ = e.control.Flush() // an error is reported by the next write
 	e.beat = time.AfterFunc(keepAlive, e.comment)
 	return e
 }
 
-// Event writes one event. id 0 writes none; kind may be empty; the parts of data
-// together are one line of JSON.
+// Event writes an event without an id line if id is 0, and without an event line if kind is
+// empty. The concatenated parts of data are its data, usually one line of JSON.
 func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
 	var digits [20]byte
 	if id == 0 {
@@ -64,7 +64,7 @@ func (e *EventWriter) Event(id int64, kind string, data ...[]byte) error {
 	return e.event(strconv.AppendInt(digits[:0], id, 10), kind, data)
 }
 
-// EventAt is Event with an id that is a text; empty writes none.
+// EventAt is like Event, but its id is a text; an event with an empty id has no id line.
 func (e *EventWriter) EventAt(id, kind string, data ...[]byte) error {
 	return e.event([]byte(id), kind, data)
 }
@@ -99,7 +99,8 @@ func (e *EventWriter) event(id []byte, kind string, data [][]byte) error {
 	return e.flush()
 }
 
-// lines makes several lines of data of what would otherwise end the event.
+// lines returns data with line breaks as several data lines, because an empty line in the data
+// would end the event.
 func lines(data [][]byte) [][]byte {
 	text := bytes.Join(data, nil)
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
@@ -107,7 +108,8 @@ func lines(data [][]byte) [][]byte {
 	return [][]byte{bytes.ReplaceAll(text, []byte("\n"), []byte("\ndata: "))}
 }
 
-// Close ends the keep-alive. What is still to be sent has the time of one event.
+// Close stops the comments. Data that is still buffered must be sent within the time limit of
+// one event.
 func (e *EventWriter) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,13 +120,13 @@ func (e *EventWriter) Close() {
 	}
 }
 
-// extend gives the reader its time again.
+// extend restarts the time limit of the reader.
 func (e *EventWriter) extend() {
 	_ = e.control.SetWriteDeadline(time.Now().Add(e.limit)) // not every connection has one
 }
 
-// put writes bytes, a piece at a time: who takes one of them in time has not
-// stalled. The caller holds mu.
+// put writes bytes in pieces and restarts the time limit for each full piece, so that a slow
+// reader of a large event is not cut. The caller must hold mu.
 func (e *EventWriter) put(b []byte) {
 	for len(b) > 0 && e.err == nil {
 		n := min(len(b), piece)
@@ -148,7 +150,8 @@ func (e *EventWriter) flush() error {
 	return nil
 }
 
-// comment shows that a silent stream is alive, and finds out whether its reader is.
+// comment writes a comment to a stream without events, which keeps the connection open and
+// detects that the reader is gone.
 func (e *EventWriter) comment() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

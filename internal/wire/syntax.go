@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// syntax says what keeps b from being JSON, as the end of a sentence; "" when
-// nothing does. Bytes count from 1.
+// syntax returns why b is not valid JSON, as the predicate of a sentence, or "" if it is valid.
+// Positions of bytes are counted from 1.
 func syntax(b []byte) string {
 	var wrong *json.SyntaxError
 	var v json.RawMessage
@@ -32,8 +32,7 @@ func syntax(b []byte) string {
 	return ""
 }
 
-// endsEarly tells a text that is fine as far as it goes from one whose last byte
-// is wrong.
+// endsEarly reports whether b is the beginning of a valid JSON text.
 func endsEarly(b []byte) bool {
 	err := json.NewDecoder(bytes.NewReader(b)).Decode(new(json.RawMessage))
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
@@ -44,8 +43,8 @@ var (
 	twice    = regexp.MustCompile(`duplicate (?:field|map key) ("[^"]{1,100}")`)
 )
 
-// place is where a decoding error is, as the end of a sentence: its own words
-// are those of the library.
+// place describes an error of the protobuf library as the predicate of a sentence. It contains
+// only the position and the name of a duplicate field, not the text of the library.
 func place(err error) string {
 	problem := "cannot be read"
 	if m := twice.FindStringSubmatch(err.Error()); m != nil {

@@ -16,19 +16,19 @@ const (
 	DomainTeam = "team-server"
 )
 
-// sizeDetail in an ErrorInfo's metadata marks a limit of size, in bytes: 413
-// instead of 429.
+// sizeDetail is the key in the metadata of an ErrorInfo that marks an exceeded size limit, in
+// bytes. Such an error has the HTTP status 413 instead of 429.
 const sizeDetail = "max_bytes"
 
-// class is what one kind of error is on each binding.
+// class holds the codes of one kind of error on each binding.
 type class struct {
 	code codes.Code
 	http int
 	rpc  int
 }
 
-// protocol are the errors of A2A, by reason: the table of its version 1.0.1. pkg/a2a has
-// the reasons as constants.
+// protocol holds the errors that A2A 1.0.1 defines, by reason. pkg/a2a has constants for the
+// reasons.
 var protocol = map[string]class{
 	"TASK_NOT_FOUND":                     {codes.NotFound, http.StatusNotFound, -32001},
 	"TASK_NOT_CANCELABLE":                {codes.FailedPrecondition, http.StatusBadRequest, -32002},
@@ -41,8 +41,8 @@ var protocol = map[string]class{
 	"VERSION_NOT_SUPPORTED":              {codes.FailedPrecondition, http.StatusBadRequest, -32009},
 }
 
-// general are all other errors, by gRPC code. Where a JSON-RPC code stands for
-// several, the first one is what it means without a reason.
+// general holds all other errors, by gRPC code. If several rows have the same JSON-RPC code, an
+// error with this code but without a reason belongs to the first of them.
 var general = []class{
 	{codes.InvalidArgument, http.StatusBadRequest, RPCInvalidParams},
 	{codes.NotFound, http.StatusNotFound, RPCInvalidParams},
@@ -62,7 +62,7 @@ var general = []class{
 	{codes.Canceled, 499, RPCInternal},
 }
 
-// reasons are those whose code a JSON-RPC code alone does not tell.
+// reasons holds the gRPC codes of reasons whose JSON-RPC code belongs to another row of general.
 var reasons = map[string]codes.Code{
 	agent.ReasonAgentNotFound:    codes.NotFound,
 	"TEAM_NOT_FOUND":             codes.NotFound,
@@ -73,7 +73,7 @@ var reasons = map[string]codes.Code{
 	agent.ReasonDataLoss:         codes.DataLoss,
 }
 
-// implied are the reasons of errors that came without one.
+// implied holds the reasons that errors without a reason get, by gRPC code.
 var implied = map[codes.Code]string{
 	codes.InvalidArgument:   agent.ReasonInvalidRequest,
 	codes.OutOfRange:        agent.ReasonInvalidRequest,
@@ -103,7 +103,7 @@ func classOf(st *status.Status) class {
 	return class{codes.Unknown, http.StatusInternalServerError, RPCInternal}
 }
 
-// HTTPStatus is the REST status of st.
+// HTTPStatus returns the HTTP status of st in REST.
 func HTTPStatus(st *status.Status) int {
 	if st.Code() == codes.OK {
 		return http.StatusOK
@@ -121,7 +121,7 @@ func InfoOf(st *status.Status) *errdetails.ErrorInfo {
 	return nil
 }
 
-// codeOf is the gRPC code of a JSON-RPC error.
+// codeOf returns the gRPC code of a JSON-RPC error.
 func codeOf(rpc int, info *errdetails.ErrorInfo) codes.Code {
 	if c, ok := protocol[info.GetReason()]; ok && info.GetDomain() == DomainA2A {
 		return c.code
@@ -140,8 +140,8 @@ func codeOf(rpc int, info *errdetails.ErrorInfo) codes.Code {
 	return codes.Unknown
 }
 
-// protocolReason is the reason of a JSON-RPC code of A2A, for servers that send
-// no details.
+// protocolReason returns the reason and the row of protocol for a JSON-RPC code. It is used for
+// errors of servers that send no details.
 func protocolReason(rpc int) (string, class, bool) {
 	for reason, c := range protocol {
 		if c.rpc == rpc {
