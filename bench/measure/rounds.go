@@ -1,5 +1,5 @@
-// Package measure is what benchmarks share: rivals that run in turn, their figures,
-// and the table of them. See ../README.md.
+// Package measure is used by the benchmarks: it runs rivals in turn, measures them, and prints
+// the figures as a table. See ../README.md.
 package measure
 
 import (
@@ -15,17 +15,18 @@ import (
 	"time"
 )
 
-// Rounds is how often all rivals run in turn. Figures are medians of the
-// rounds, ratios are medians of the ratios within a round.
+// Rounds is the number of rounds. In each round every rival runs once. Printed figures are
+// medians over the rounds; printed ratios are medians of the ratios in each round.
 const Rounds = 5
 
-// Budget is how long one rival runs in one round.
+// Budget limits one rival in one round, by time or by the number of calls.
 type Budget struct {
 	Time time.Duration
-	Ops  int // by each caller, instead of a time
+	Ops  int // number of calls of each caller; 0 means that Time is the limit
 }
 
-// BudgetOf reads -benchtime: a time, or so many operations by each caller.
+// BudgetOf returns the budget that -benchtime sets: a duration, or with the suffix x the number
+// of calls of each caller.
 func BudgetOf(b *testing.B) Budget {
 	b.Helper()
 	text := flag.Lookup("test.benchtime").Value.String()
@@ -43,25 +44,25 @@ func BudgetOf(b *testing.B) Budget {
 	return Budget{Time: d}
 }
 
-// Call is one operation; n is different each time. It is called by many at the same time.
+// Call performs one operation. n is different for each call. It may be called concurrently.
 type Call func(ctx context.Context, n int64) error
 
-// Rival is one of the things that are compared. Each round starts it afresh, so
-// that none inherits what the one before it left in memory, and then stops it.
+// Rival is an implementation that is compared with others. Each round starts it and stops it
+// again, so that it does not reuse memory of the round before.
 type Rival struct {
 	Name  string
 	Start func(b *testing.B) (run Call, stop func())
 }
 
-// Figures are what one rival did in one round.
+// Figures holds what was measured of one rival in one round.
 type Figures struct {
-	Rate          float64       // operations a second
-	P50, P99      time.Duration // of one operation
-	CPU           time.Duration // of the process, for one operation; client and server together
-	Allocs, Bytes float64       // for one operation
+	Rate          float64       // operations per second
+	P50, P99      time.Duration // median and 99th percentile of the duration of an operation
+	CPU           time.Duration // CPU time of the process per operation, of client and server together
+	Allocs, Bytes float64       // number and size of the allocations per operation
 }
 
-// Each is the time of one operation.
+// Each returns the elapsed time divided by the number of operations, in nanoseconds.
 func (f Figures) Each() float64 { return float64(time.Second) / f.Rate }
 
 // Race runs the rivals in turn, with c callers each, and returns their figures
@@ -77,7 +78,7 @@ func Race(b *testing.B, w Budget, c int, rivals []Rival) [][]Figures {
 	return all
 }
 
-// measure starts a rival, warms it up and lets it run.
+// measure starts a rival, warms it up, runs it until w is used up, and returns its figures.
 func (r Rival) measure(b *testing.B, w Budget, c int) Figures {
 	b.Helper()
 	run, stop := r.Start(b)
@@ -106,8 +107,8 @@ func (r Rival) measure(b *testing.B, w Budget, c int) Figures {
 	}
 }
 
-// load makes calls from c callers until the budget is used up, numbered from
-// first. It returns how long all took, and how long each took, shortest first.
+// load makes calls from c concurrent callers until the budget is used up. The numbers of the
+// calls begin at first. It returns the total time, and the duration of each call, sorted.
 func load(ctx context.Context, w Budget, c int, first int64, run Call) (took time.Duration, times []time.Duration, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -129,7 +130,7 @@ func load(ctx context.Context, w Budget, c int, first int64, run Call) (took tim
 	return took, times, err
 }
 
-// repeat is one caller.
+// repeat makes the calls of one caller, one after the other, and returns their durations.
 func repeat(ctx context.Context, w Budget, begin time.Time, first int64, run Call) ([]time.Duration, error) {
 	var times []time.Duration
 	last := begin
@@ -144,7 +145,7 @@ func repeat(ctx context.Context, w Budget, begin time.Time, first int64, run Cal
 	return times, nil
 }
 
-// Median of a figure over the rounds.
+// Median returns the median of a figure over the rounds.
 func Median(all []Figures, of func(Figures) float64) float64 {
 	values := make([]float64, len(all))
 	for i, f := range all {
@@ -154,7 +155,8 @@ func Median(all []Figures, of func(Figures) float64) float64 {
 	return values[len(values)/2]
 }
 
-// Ratio is the median over the rounds of a figure against the yardstick's.
+// Ratio returns the median over the rounds of a figure divided by the same figure of the
+// yardstick.
 func Ratio(all, yardstick []Figures, of func(Figures) float64) float64 {
 	values := make([]float64, len(all))
 	for i := range all {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Table is printed when a benchmark is done.
+// Table is the table of results that a benchmark prints at its end.
 type Table struct {
 	Title, Head string
-	Once        bool // no rounds: what was seen
+	Once        bool // the values were measured once, not in rounds
 	rows        []string
 	Goals       []string
 }
@@ -39,19 +39,19 @@ func (t *Table) Print() {
 	fmt.Fprintln(os.Stdout)
 }
 
-// CPU is the processor time of one operation, in nanoseconds.
+// CPU returns the CPU time per operation, in nanoseconds.
 func CPU(f Figures) float64 { return float64(f.CPU) }
 
-// Allocs is how often one operation allocates.
+// Allocs returns the number of allocations per operation.
 func Allocs(f Figures) float64 { return f.Allocs }
 
-// Bytes is how much one operation allocates.
+// Bytes returns the number of bytes allocated per operation.
 func Bytes(f Figures) float64 { return f.Bytes }
 
-// Each is the time of one operation, in nanoseconds.
+// Each returns the elapsed time per operation, in nanoseconds.
 func Each(f Figures) float64 { return f.Each() }
 
-// Short is a time in nanoseconds with three digits.
+// Short formats a time in nanoseconds, rounded to about three digits.
 func Short(ns float64) string {
 	switch d := time.Duration(ns); {
 	case d >= 100*time.Millisecond:

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// Steps are what every client is asked to do, in this order.
+// Steps are the steps that every client is asked to perform, in this order.
 var Steps = []string{
 	"card",      // find the agent by its card
 	"send",      // a message, and its task when that has ended
@@ -32,7 +32,7 @@ var Steps = []string{
 	"ended",     // calls that a task that has ended refuses
 }
 
-// What stands in a cell of the matrix.
+// Values of a cell of the matrix.
 const (
 	ok     = "ok"
 	fails  = "FAIL"
@@ -52,15 +52,15 @@ type cell struct {
 	Why          string `json:",omitempty"` // for partly and lacks
 }
 
-// matrix is what the tests of this process have found.
+// matrix holds the results of the tests of this process.
 var (
 	mu      sync.Mutex
 	matrix  []cell // guarded by mu
-	without bool   // a test was skipped for want of a tool; guarded by mu
+	without bool   // a test was skipped because a tool is not installed; guarded by mu
 )
 
-// golden is the matrix of a module, as it has to be: which clients there are, and what each
-// of them may lack or do in part, and why.
+// golden is the path of the expected matrix of a module. It names the clients and, for each of
+// them, the steps that the client lacks or supports only in part, and why.
 var golden = filepath.Join("testdata", "matrix.md")
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -71,8 +71,8 @@ func (c Column) record(step, result, why string) {
 	matrix = append(matrix, cell{c, step, result, why})
 }
 
-// Records puts down how a test ends as what the client makes of a step. A step of
-// several tests is good when all are.
+// Records records the outcome of a test as the result of a step. If several tests record the
+// same step, it passes only if all of them pass.
 func (c Column) Records(t *testing.T, step string) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -83,20 +83,21 @@ func (c Column) Records(t *testing.T, step string) {
 	})
 }
 
-// Lacks puts down that a client has no call for a step, and why.
+// Lacks records that a client has no call for a step, and why.
 func (c Column) Lacks(t *testing.T, step, why string) {
 	t.Logf("%s: %s", step, why)
 	c.record(step, lacks, why)
 }
 
-// Limited puts down that a client does not bring off all of a step, and why that is the
-// client's own doing.
+// Limited records that a client supports a step only in part, and why the reason is in the client
+// and not in the server.
 func (c Column) Limited(step, why string) { c.record(step, partly, why) }
 
-// Main runs the tests of a module and prints the matrix. All tests together must give
-// the module's golden matrix, unless a tool was missing. If INTEROP_MATRIX names a
-// file, the cells are added to it, one line of JSON each; then the matrix covers all
-// modules in the file, and is also written beside it, as .md.
+// Main runs the tests of a module, prints the matrix and returns the exit code. If all tests ran
+// and no tool was missing, the matrix must equal the golden matrix of the module. If the
+// environment variable INTEROP_MATRIX names a file, the cells are added to it, one line of JSON
+// each. The printed matrix then covers all modules in the file, and is also written to a file
+// beside it with the extension .md.
 func Main(m *testing.M) int {
 	code := m.Run()
 	mu.Lock()
@@ -127,7 +128,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// keep adds cells to a file and returns all that are in it.
+// keep adds cells to a file and returns all cells in the file. Without a file it returns cells.
 func keep(file string, cells []cell) ([]cell, error) {
 	if file == "" {
 		return cells, nil
@@ -154,7 +155,7 @@ func keep(file string, cells []cell) ([]cell, error) {
 	return append(all, cells...), os.WriteFile(file, b, 0o600) //nolint:gosec // the same
 }
 
-// fold is what there is of each column, by step: the worst of each.
+// fold returns the columns and, for each column, the worst result of each step.
 func fold(cells []cell) (columns []Column, results map[Column]map[string]string) {
 	results = map[Column]map[string]string{}
 	for _, c := range cells {
@@ -169,9 +170,8 @@ func fold(cells []cell) (columns []Column, results map[Column]map[string]string)
 	return columns, results
 }
 
-// judge compares the matrix of a module with its golden one: a client that was not played,
-// a step that is missing, and one that the client is newly said to lack, are errors, and so
-// is what no longer is as it was.
+// judge returns an error if the matrix of a module differs from the golden matrix in file. With
+// the flag -update it writes the golden matrix instead.
 func judge(file string, cells []cell) error {
 	got := table(cells)
 	if *update {
@@ -184,7 +184,7 @@ func judge(file string, cells []cell) error {
 	return fmt.Errorf("the matrix is not that of %s; where a client has changed, run with -update\n%s", file, diff(string(want), string(got)))
 }
 
-// diff are the lines that only one of two texts has.
+// diff returns the lines that are in only one of two texts, with - or + before them.
 func diff(want, got string) string {
 	var out strings.Builder
 	only := func(sign, of, other string) {

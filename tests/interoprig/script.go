@@ -19,7 +19,7 @@ const (
 	scriptTime  = 2 * time.Minute
 )
 
-// skip skips a test for want of a tool. Then the matrix has gaps.
+// skip skips a test because a tool is not installed, and records that the matrix is incomplete.
 func skip(t *testing.T, format string, args ...any) {
 	t.Helper()
 	mu.Lock()
@@ -28,7 +28,7 @@ func skip(t *testing.T, format string, args ...any) {
 	t.Skipf("SKIP-MISSING-TOOL "+format, args...)
 }
 
-// Tool returns a command; without it the test is skipped.
+// Tool returns the path of a command. It skips the test if the command is not installed.
 func Tool(t *testing.T, name, hint string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -38,8 +38,9 @@ func Tool(t *testing.T, name, hint string) string {
 	return path
 }
 
-// Script runs a program that plays the steps as a client, and prints a line of JSON for
-// each: its name, and what went wrong, or what of it the client lacks. Each step is a test.
+// Script runs a program that performs the steps as a client. The program prints a line of JSON
+// for each step: its name and, if it failed or the client lacks it, the reason. Script runs a
+// subtest for each step.
 func (c Column) Script(t *testing.T, program string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
@@ -75,8 +76,8 @@ func (c Column) Script(t *testing.T, program string, args ...string) {
 	}
 }
 
-// Node returns node, with the packages of the lock file of the folder js in place.
-// Without Node.js the test is skipped.
+// Node returns the path of node, after it has installed the packages of the lock file in the
+// folder js. It skips the test if Node.js is not installed.
 func Node(t *testing.T) string {
 	t.Helper()
 	const hint = "install Node.js 20 or newer, with npm; see https://nodejs.org"
@@ -86,8 +87,8 @@ func Node(t *testing.T) string {
 	return node
 }
 
-// Python returns a Python that has the packages of python/requirements.txt. Without
-// Python 3.10 or newer the test is skipped.
+// Python returns the path of a Python that has the packages of python/requirements.txt. It skips
+// the test if there is no Python 3.10 or newer.
 func Python(t *testing.T) string {
 	t.Helper()
 	const hint = "install Python 3.10 or newer, with venv and pip (python3, python3-venv); see https://www.python.org"
@@ -107,11 +108,11 @@ func Python(t *testing.T) string {
 	return installed
 }
 
-// unreachable is what installers say of a registry that does not answer.
+// unreachable matches the output of an installer that cannot reach its registry.
 var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|ETIMEDOUT|from versions: none|(?i:failed to establish a new connection|name resolution|connection refused|timed out)`)
 
-// install runs commands unless they have been run for this lock file. Where a registry
-// is out of reach, the test is skipped; where tools have to be there, that is an error.
+// install runs commands, unless they have been run for the same content of the lock file. It
+// skips the test with SKIP-MISSING-TOOL if a registry cannot be reached.
 func install(t *testing.T, lock, into string, commands ...[]string) {
 	t.Helper()
 	want, err := os.ReadFile(lock) //nolint:gosec // the repository's own

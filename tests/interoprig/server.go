@@ -1,7 +1,7 @@
-// Package interoprig is what the tests with clients of others share: the server as a
-// process, programs in other languages, and the matrix of what each client does. It is
-// a module of its own that needs nothing, because the lines of the Go SDK cannot be in
-// one program.
+// Package interoprig is used by the tests with clients of other projects. It starts the server
+// as a process, runs programs in other languages, and collects a matrix of the steps that each
+// client supports. It is a module of its own without dependencies, so that it can be used by
+// tests with different major versions of the Go SDK, which cannot be linked into one program.
 package interoprig
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	readyTime = 30 * time.Second // for a server to say that it is ready
-	stopTime  = 40 * time.Second // for a server to end: it may drain for 20 s
+	readyTime = 30 * time.Second // timeout for a server to print that it is ready
+	stopTime  = 40 * time.Second // timeout for a server to exit; it may drain for 20 s
 )
 
 // Server is a running team-server.
@@ -32,7 +32,7 @@ type Server struct {
 	p *process
 }
 
-// Kill ends the server at once, as a crash does, and returns when it is gone.
+// Kill kills the server, like a crash, and returns when it has exited.
 func (s Server) Kill() {
 	s.p.killed.Store(true)
 	_ = s.p.Process.Kill()
@@ -45,17 +45,17 @@ type process struct {
 	out     *bufio.Reader
 	log     bytes.Buffer // standard error; read it after the end only
 	drained chan struct{}
-	killed  atomic.Bool // nothing is said of how it ended
+	killed  atomic.Bool // Kill was called, so the exit status is not checked
 }
 
-// Serve runs `team-server dev` on free ports until the test ends. It ends with
-// SIGTERM, and has to end well.
+// Serve runs `team-server dev` on free ports until the test ends. The server is then stopped with
+// SIGTERM, and the test fails if it does not exit with 0.
 func Serve(t *testing.T, program string, args ...string) Server {
 	t.Helper()
 	return Start(t, program, "dev", args...)
 }
 
-// Start is Serve for any of the commands that serve.
+// Start is like Serve, but runs the given command of team-server.
 func Start(t *testing.T, program, command string, args ...string) Server {
 	t.Helper()
 	p := &process{drained: make(chan struct{})}
@@ -84,7 +84,7 @@ func Start(t *testing.T, program, command string, args ...string) Server {
 	return s
 }
 
-// ready waits for the line that says where the server is.
+// ready waits for the line with the addresses of the server.
 func (p *process) ready() (Server, error) {
 	line, err := p.out.ReadString('\n')
 	if err != nil {
@@ -97,7 +97,8 @@ func (p *process) ready() (Server, error) {
 	return Server{URL: "http://" + http, GRPC: grpc}, nil
 }
 
-// stop ends the process and shows what it said when something went wrong.
+// stop stops the process. If the test has failed or the server has panicked, it logs the standard
+// error of the server.
 func (p *process) stop(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil && !p.killed.Load() {
 		t.Logf("ending the server: %v", err)
@@ -113,7 +114,8 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// root is the root of the repository: the tests run two folders below.
+// root returns the root of the repository, which is two folders above the working directory of
+// the tests.
 var root = sync.OnceValues(func() (string, error) { return filepath.Abs(filepath.Join("..", "..")) })
 
 // Repository returns the path of a file of the repository.
@@ -126,13 +128,13 @@ func Repository(t *testing.T, path ...string) string {
 	return filepath.Join(append([]string{dir}, path...)...)
 }
 
-// Team is a file with agents and teams that wait, ask, stream in pieces and fail.
+// Team returns the path of a file with agents and teams that wait, ask, stream in pieces and fail.
 func Team(t *testing.T) string {
 	t.Helper()
 	return Repository(t, "tests", "interoprig", "testdata", "team.yaml")
 }
 
-// program is the server as it is now, built once for all tests.
+// program builds the server once for all tests and returns the path of the program.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := root()
 	if err != nil {
@@ -147,7 +149,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// BuildServer returns the server, as a program.
+// BuildServer builds the server, once for all tests, and returns the path of the program.
 func BuildServer(t *testing.T) string {
 	t.Helper()
 	Tool(t, "go", "install Go, the version is in go.mod; see https://go.dev/doc/install")

@@ -14,7 +14,7 @@ import (
 )
 
 // OverA2A returns a fake agent on another server, and the agent that reaches it over A2A.
-// That waits so long for the end of what it cancels.
+// After a cancel this agent waits up to wait for the task to end.
 func OverA2A(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
 	t.Helper()
 	f := fakeagent.New(t, cfg)
@@ -27,7 +27,7 @@ func OverA2A(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) 
 }
 
 // OverService returns a fake agent on another server, and the agent that reaches it over
-// the Agent service. That waits so long for the end of what it cancels.
+// the Agent service. After a cancel this agent waits up to wait for the task to end.
 func OverService(t testing.TB, id string, cfg fakeagent.Config, wait time.Duration) (*fakeagent.Agent, agent.Agent) {
 	t.Helper()
 	f := fakeagent.New(t, cfg)
@@ -39,13 +39,13 @@ func OverService(t testing.TB, id string, cfg fakeagent.Config, wait time.Durati
 	return f, a
 }
 
-// Held is a fake agent with one turn that works until it is canceled.
+// Held returns the configuration of a fake agent whose tasks work until they are canceled.
 func Held() fakeagent.Config {
 	return fakeagent.Config{Default: fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}}
 }
 
-// Reached returns the entries of a task's receipt, one a line: scope, path, last action, and
-// whether a peer that was asked to cancel has confirmed it.
+// Reached returns the entries of the receipt of a canceled task as texts: scope, path, last
+// action, and whether a peer that was asked to cancel has confirmed it.
 func Reached(task *a2av1.Task) []string {
 	var lines []string
 	for _, e := range a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {

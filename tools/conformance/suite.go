@@ -89,7 +89,7 @@ func identify(ctx context.Context, kit string) (string, error) {
 	return fmt.Sprintf("files with the SHA-256 %x", sum.Sum(nil)), err
 }
 
-// place is where a kit is run.
+// place is the folder and the environment in which a kit is run.
 type place struct {
 	dir     string // the copy of the kit
 	reports string

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// selection is what is checked.
+// selection holds the files and packages to check.
 type selection struct {
 	goFiles   []string // changed Go files that exist
 	changed   []string // import paths of packages with changed files
@@ -19,7 +19,8 @@ type selection struct {
 	protos    bool     // whether a .proto file has changed
 }
 
-// documents and trace are the packages whose tests read pages, and the names of tests.
+// documents is the package whose tests read the Markdown pages, and trace the one whose tests
+// read the names of tests.
 const (
 	documents = "docs"
 	trace     = "tools/trace"
@@ -63,7 +64,7 @@ func selectPackages(files []string, packages []pkg, modules []string) selection 
 	return s
 }
 
-// nearest is the folder of the package that a file belongs to.
+// nearest returns the folder of the package that a file belongs to.
 func nearest(file string, byDir map[string]pkg) string {
 	dir := path.Dir(file)
 	for dir != "." {
@@ -81,7 +82,7 @@ func isLong(dir string) bool {
 	return slices.Contains([]string{"tests", "bench", "examples", documents}, top)
 }
 
-// tested are the packages whose tests run.
+// tested returns the packages whose tests are run.
 func (s selection) tested() []string {
 	if len(s.importers) > maxImporters {
 		return s.changed
@@ -89,7 +90,7 @@ func (s selection) tested() []string {
 	return slices.Concat(s.changed, s.importers)
 }
 
-// explain prints what is checked, and what is not and how to do that.
+// explain prints what is checked, and how to check what is left out.
 func (s selection) explain(out io.Writer) {
 	fmt.Fprintf(out, "changed: %s\n", strings.Join(s.dirs, " "))
 	fmt.Fprintf(out, "imported by %d packages\n", len(s.importers))
@@ -104,7 +105,7 @@ func (s selection) explain(out io.Writer) {
 	}
 }
 
-// steps are the commands that check a selection, the quickest first.
+// steps returns the commands that check the selection, the quickest first.
 func (s selection) steps() []step {
 	var all []step
 	if len(s.goFiles) > 0 {
