@@ -17,7 +17,7 @@ type Notice struct {
 	// the event, starting at 1. Part 0 is the whole task as of that event.
 	Event int64
 	Part  int
-	// Seen is the sequence number up to which everything is delivered once this notice is, and Next
+	// After this notice was delivered, everything up to the sequence number Seen is delivered, and Next
 	// the number of notices delivered of the event after it.
 	Seen int64
 	Next int

@@ -44,8 +44,8 @@ func Window(key string, deduplicate time.Duration) time.Duration {
 	return deduplicate
 }
 
-// Sender is whose the key of an input for a task of owner is: an answer's is that of
-// who gives it.
+// Sender returns the caller within whose messages the key of an input is unique: the caller who
+// gave it for an answer, and owner, the owner of the task, for all other inputs.
 func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
 // RootEnd reports whether an event ends its run.

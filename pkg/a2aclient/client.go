@@ -64,11 +64,11 @@ type Config struct {
 	// card offers no better one: compare Client.Bound. A2A 0.3 has no tenants.
 	Tenant string
 
-	// Token is sent with each call as bearer token, and so is Header, over gRPC as
-	// metadata. A header replaces one of the same name that the package sets. Token and
-	// Header are sent to the host and port of the card and to Origins only, and without
-	// TLS only if the card was read without TLS. If either is set, other interfaces are
-	// not used.
+	// Token is sent with each call as a bearer token. Header is sent with each call as
+	// HTTP headers or, over gRPC, as metadata; a header replaces one of the same name that
+	// the package sets. Token and Header are sent to the host and port of the card and to
+	// Origins only, and without TLS only if the card was read without TLS. If either is
+	// set, other interfaces are not used.
 	Token  string
 	Header http.Header
 	// Origins are additional origins to which Token and Header are sent, as URLs or as
@@ -175,7 +175,7 @@ func New(card *a2av1.AgentCard, address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// connect returns the binding of an interface; card is the URL of its card.
+// connect returns the transport for an interface; card is the URL of its card.
 func (w *web) connect(i *a2av1.AgentInterface, card *url.URL) (transport, error) {
 	base := strings.TrimSuffix(i.GetUrl(), "/")
 	switch binding := i.GetProtocolBinding(); {
@@ -202,8 +202,9 @@ func (c *Client) Binding() string { return c.at.GetProtocolBinding() }
 // Version returns the version of the protocol in use: V1 or V03.
 func (c *Client) Version() string { return c.version }
 
-// Bound returns the tenant to which the URL of the interface leads, whichever tenant a
-// request names; empty if requests choose the tenant.
+// Bound returns the tenant that is part of the URL of the interface. All requests go to
+// this tenant, even if they name another one. Bound returns "" if the tenant of a request
+// is used.
 func (c *Client) Bound() string { return c.bound }
 
 // Conn returns the connection of a client that calls over gRPC, for other services of the

@@ -9,8 +9,8 @@ import (
 )
 
 // bindBudget returns ctx with the budget of the run: a child of the caller's budget in ctx, bounded
-// by the team's or agent's own limits, less what is on record as spent. Attempts that a crash left
-// open reserve nothing.
+// by the team's or agent's own limits, less what is on record as spent. What members on other
+// servers may still spend after a crash of this process stays reserved, see agent.HeldOn.
 func (p *process) bindBudget(ctx context.Context) context.Context {
 	if len(p.cfg.Members) > 0 {
 		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)

@@ -61,7 +61,7 @@ type Store struct {
 	hub    hub
 	space  *semaphore.Weighted // bytes of events that wait to be written
 	totals totals
-	ringed atomic.Int64 // bytes in all rings
+	ringed atomic.Int64 // bytes of the events in all rings, see type ring
 	pushes seal         // encrypts push configurations
 	pushed chan struct{}
 	// stale reports whether recorded claims may belong to a process that has exited. No run is
@@ -75,7 +75,7 @@ type Store struct {
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
 
 	claiming sync.Mutex // held from a claim until its runs are adopted; acquired before mu
-	sweeps   sync.Mutex // held while old data is deleted, or must not be
+	sweeps   sync.Mutex // held while old data is deleted, and while it must not be deleted
 
 	stop context.CancelFunc // ends the background work
 	work sync.WaitGroup

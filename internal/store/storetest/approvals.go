@@ -15,14 +15,14 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// askedOf is a question of a scope to roles.
+// askedOf returns the event of a question that a scope asks roles.
 func askedOf(scope, question string, roles ...string) *teamv1.Event {
 	ev := asked(question, time.Time{})
 	ev.Scope, ev.GetAsked().Roles = scope, roles
 	return ev
 }
 
-// answered closes a question.
+// answered returns the event of the answer that closes a question.
 func answered(question string) *teamv1.Event {
 	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: question}}}
 }
@@ -31,12 +31,12 @@ func lapsed(scope string) *teamv1.Event {
 	return &teamv1.Event{Scope: scope, Agent: "a", Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}}
 }
 
-// for the role of the account, whoever owns the tasks.
+// toRole returns the filter for the questions to a role of the account, for all owners.
 func toRole(role string) a2a.QuestionFilter {
 	return a2a.QuestionFilter{Account: "acme", Roles: []string{role}, Limit: 100}
 }
 
-// open lists questions as root/question, and whether there are more.
+// open returns the open questions as texts of the form root/question, and whether there are more.
 func (r *rig) open(f a2a.QuestionFilter) string {
 	r.Helper()
 	list, more, err := r.Questions(r.ctx(), f)
@@ -60,7 +60,7 @@ func (r *rig) wantOpen(f a2a.QuestionFilter, want string) {
 	}
 }
 
-// approvals are the open questions that roles may answer.
+// approvals tests open questions that roles may answer.
 func approvals(t *testing.T, open Open) {
 	closings(t, open)
 	findings(t, open)
@@ -68,7 +68,7 @@ func approvals(t *testing.T, open Open) {
 	oneAnswer(t, open)
 }
 
-// closings are what opens a question and what closes it.
+// closings tests which events open and close a question.
 func closings(t *testing.T, open Open) {
 	t.Run("S-51 a question is found by its roles until it is closed", func(t *testing.T) {
 		r := newRig(t, open)
@@ -124,7 +124,7 @@ func closings(t *testing.T, open Open) {
 	})
 }
 
-// findings are who finds a question.
+// findings tests which filters find a question.
 func findings(t *testing.T, open Open) {
 	t.Run("A-05 questions of other accounts are not found", func(t *testing.T) {
 		r := newRig(t, open)
@@ -218,7 +218,7 @@ func findings(t *testing.T, open Open) {
 	})
 }
 
-// answers are inputs of others than the owner, and what many of them do at once.
+// answers tests inputs of callers who do not own the task, also concurrent ones.
 func answers(t *testing.T, open Open) {
 	t.Run("A-15 the key of an answer is its giver's own", func(t *testing.T) {
 		r := newRig(t, open)

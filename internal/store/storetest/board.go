@@ -21,7 +21,7 @@ import (
 
 var desk = board.Key{Account: "acme", Team: "desk"}
 
-// deskOf is a store with a board that a test changes.
+// deskOf is a store with a board, and the methods with which a test changes it.
 type deskOf struct {
 	testing.TB
 	store.Store
@@ -34,7 +34,7 @@ func newDesk(t testing.TB, open Open) *deskOf {
 	return &deskOf{TB: t, Store: open(t, c.Now), clock: c}
 }
 
-// change puts items on the board, by an op of its own.
+// change stores items on the board with a new op.
 func (d *deskOf) change(k board.Key, items ...*teamv1.WorkItem) *teamv1.BoardEvent {
 	d.Helper()
 	d.n++
@@ -50,7 +50,7 @@ func (d *deskOf) put(k board.Key, op string, c *board.Change) *teamv1.BoardEvent
 	return ev
 }
 
-// post leaves a message.
+// post adds a message to the board and returns its sequence number.
 func (d *deskOf) post(from, to, text string) int64 {
 	d.Helper()
 	d.n++
@@ -68,12 +68,12 @@ func by(agent string) *teamv1.BoardActor {
 	return &teamv1.BoardActor{Principal: "acme/ann", Agent: agent}
 }
 
-// work is an item; n is its number, and its id is w and that.
+// work returns an item with the number n and the id w followed by n.
 func work(n int64, s teamv1.WorkItem_State, priority int32, needs ...string) *teamv1.WorkItem {
 	return &teamv1.WorkItem{Id: fmt.Sprint("w", n), Number: n, State: s, Priority: priority, DependsOn: needs, Title: "x"}
 }
 
-// list is what a filter selects, by id.
+// list returns the ids of the items that a filter selects.
 func (d *deskOf) list(f board.Filter) string {
 	d.Helper()
 	if f.Limit == 0 {
@@ -90,7 +90,8 @@ func (d *deskOf) list(f board.Filter) string {
 	return strings.Join(ids, " ")
 }
 
-// messages are what a filter selects, with who has acknowledged them.
+// messages returns the messages that a filter selects, with the names of those who have
+// acknowledged them.
 func (d *deskOf) messages(f board.MessageFilter) string {
 	d.Helper()
 	f.Limit = 100
@@ -112,7 +113,7 @@ const (
 	complete = teamv1.WorkItem_STATE_COMPLETED
 )
 
-// boards is the contract of board.Store.
+// boards tests the contract of board.Store.
 func boards(t *testing.T, open Open) {
 	boardChanges(t, open)
 	boardViews(t, open)

@@ -13,14 +13,15 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// collaboration is a task of mine that is one of so many that its agent may have.
+// collaboration returns a task of the owner me that is a collaboration. Its agent may have at most
+// most collaborations.
 func collaboration(id string, most int) a2a.New {
 	n := task(id)
 	n.Accepted.Collaboration, n.Collaborations = &teamv1.Brief{TaskDescription: "do it"}, most
 	return n
 }
 
-// running are the collaborations of agent "a" that have not ended.
+// running fails unless the collaborations of agent "a" that have not ended are want.
 func (r *rig) running(want ...string) {
 	r.Helper()
 	keys, err := r.Collaborations(r.ctx(), "a")
@@ -34,7 +35,7 @@ func (r *rig) running(want ...string) {
 	}
 }
 
-// refused is a collaboration that there is no place for.
+// refused fails unless a collaboration is rejected because the agent has too many.
 func (r *rig) refused(n a2a.New) {
 	r.Helper()
 	if root, existed, err := r.Create(r.ctx(), n); !errors.Is(err, a2a.ErrBusy) || existed {

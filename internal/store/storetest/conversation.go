@@ -16,7 +16,7 @@ import (
 
 var mine = a2a.Thread{Owner: me, ContextID: "c"}
 
-// said is an exchange of one question and its answer.
+// said returns an exchange of one question and its answer.
 func said(task, path, text string) a2a.Exchange {
 	return a2a.Exchange{Task: task, By: []a2a.Contribution{saidBy(path, text)}}
 }
@@ -56,7 +56,7 @@ func (r *rig) recall(t a2a.Thread, path string, upTo int64) a2a.Recollection {
 	return got
 }
 
-// history is what was said, as texts.
+// history returns the texts of the recalled history.
 func (r *rig) history(t a2a.Thread, path string, upTo int64) []string {
 	r.Helper()
 	list := []string{}
@@ -166,8 +166,8 @@ func conversations(t *testing.T, open Open) {
 	})
 }
 
-// together has runs add to one conversation at the same time: all entries are
-// there, and those of a run stand together.
+// together adds the entries of several runs to one conversation concurrently, and checks that all
+// entries are stored and that those of each run are adjacent.
 func together(r *rig, runs int) {
 	r.Helper()
 	var wg sync.WaitGroup
@@ -239,7 +239,7 @@ func states(t *testing.T, r *rig) {
 	}
 }
 
-// oldest adds more than is kept to one path, and little to another.
+// oldest adds more entries than are kept to one path, and a few to another.
 func oldest(t *testing.T, r *rig) {
 	r.remember(mine, said("first", "rare", "early"))
 	const each = 100

@@ -68,7 +68,7 @@ func journals(t *testing.T, open Open) {
 	})
 }
 
-// ends checks that a run ends once.
+// ends tests that a run ends only once.
 func ends(t *testing.T, open Open) {
 	t.Run("A-16 nothing follows the end", func(t *testing.T) {
 		r := newRig(t, open)
@@ -133,7 +133,7 @@ func ends(t *testing.T, open Open) {
 	})
 }
 
-// fenced checks that a claim that is over can do nothing.
+// fenced checks that all operations of a lost claim fail.
 func fenced(t *testing.T, r *rig, c a2a.Claim) {
 	t.Helper()
 	_, load := c.Journal.Load(r.ctx())
@@ -181,7 +181,7 @@ func limits(t *testing.T, open Open) {
 	})
 }
 
-// full checks what a journal takes that is full.
+// full checks which events a full journal accepts.
 func full(t *testing.T, r *rig, c a2a.Claim) {
 	t.Helper()
 	if err := c.Journal.Append(r.ctx(), noted("x")); !errors.Is(err, a2a.ErrLimit) {

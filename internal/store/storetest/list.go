@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// list reads all pages of a filter.
+// list reads all pages of the tasks that a filter selects.
 func (r *rig) list(f a2a.Filter) (tasks []*a2av1.Task, total int) {
 	r.Helper()
 	for {
@@ -105,7 +105,7 @@ func lists(t *testing.T, open Open) {
 	})
 }
 
-// newer compares tasks by their place in a list.
+// newer compares two tasks by their order in a list, newest status first.
 func newer(a, b *a2av1.Task) int {
 	if d := b.GetStatus().GetTimestamp().AsTime().Compare(a.GetStatus().GetTimestamp().AsTime()); d != 0 {
 		return d
@@ -116,7 +116,7 @@ func newer(a, b *a2av1.Task) int {
 	return 1
 }
 
-// filters are all combinations of the fields of a filter.
+// filters returns filters with all combinations of set fields.
 func filters(start time.Time) []a2a.Filter {
 	var all []a2a.Filter
 	for i := range 16 {
@@ -140,7 +140,7 @@ func filters(start time.Time) []a2a.Filter {
 		a2a.Filter{StatusAfter: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)})
 }
 
-// selects says whether a filter selects task i.
+// selects reports whether a filter selects task i.
 func selects(f a2a.Filter, start time.Time, i int) bool {
 	return (f.Agent == "" || f.Agent == fmt.Sprint("a", i%2)) &&
 		(f.ContextID == "" || f.ContextID == fmt.Sprint("c", i%3)) &&

@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// models compares a store with a naive one under random calls.
+// models compares a store with a simple model under random calls.
 func models(t *testing.T, open Open) {
 	t.Run("A-16 a store does what the model does", func(t *testing.T) {
 		sample.Checks(t, 100)
@@ -31,7 +31,7 @@ func models(t *testing.T, open Open) {
 	})
 }
 
-// scope is a part of a test that cleans up by itself.
+// scope is a part of a test with its own cleanup functions.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -46,14 +46,14 @@ func (s *scope) end() {
 	}
 }
 
-// model is a naive store of one owner.
+// model is a simple store for one owner, with which the store under test is compared.
 type model struct {
 	*rig
 	tasks    map[string]*modelTask
 	requests map[string]modelRequest // by message id
 }
 
-// modelTask is what the model knows of a task.
+// modelTask is a task of the model.
 type modelTask struct {
 	id       string
 	state    a2av1.TaskState
@@ -65,7 +65,7 @@ type modelTask struct {
 	ended    bool
 }
 
-// modelRequest is what the model knows of a message.
+// modelRequest is the result of a request, stored by its message id.
 type modelRequest struct {
 	digest, root string
 	n            int64
@@ -95,7 +95,7 @@ func (m *model) create(t *rapid.T) {
 	m.tasks[root] = &modelTask{id: root, state: a2av1.TaskState_TASK_STATE_SUBMITTED, statusAt: now, due: now}
 }
 
-// repeated checks what a known message gets.
+// repeated checks the result of a repeated request.
 func (m *model) repeated(q modelRequest, digest, wantRoot, root string, n int64, existed bool, err error) {
 	m.Helper()
 	if q.digest != digest || wantRoot != "" && wantRoot != q.root {
@@ -109,7 +109,7 @@ func (m *model) repeated(q modelRequest, digest, wantRoot, root string, n int64,
 	}
 }
 
-// draw returns one of the tasks that ok accepts; the call is skipped without one.
+// draw returns a random task that ok accepts. It skips the action if there is none.
 func (m *model) draw(t *rapid.T, ok func(*modelTask) bool) *modelTask {
 	var fit []string
 	for id, task := range m.tasks {
@@ -213,7 +213,7 @@ func (m *model) pass(t *rapid.T) {
 	m.clock.Move(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Minute, 9 * time.Hour}).Draw(t, "time"))
 }
 
-// check compares what can be read.
+// check compares everything that can be read from the store with the model.
 func (m *model) check(*rapid.T) {
 	for _, state := range []a2av1.TaskState{0, a2av1.TaskState_TASK_STATE_WORKING, a2av1.TaskState_TASK_STATE_COMPLETED} {
 		var want []*modelTask

@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// runs are the marks of a filter as text: root, sequence, state.
+// runs returns the marks of the runs that a filter selects.
 func (r *rig) runs(f a2a.RunFilter) []a2a.RunMark {
 	r.Helper()
 	marks, err := r.Runs(r.ctx(), me, f)

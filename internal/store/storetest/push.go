@@ -24,7 +24,7 @@ func pushConfig(id string) *a2av1.TaskPushNotificationConfig {
 	}
 }
 
-// putPush keeps a configuration of a task of mine.
+// putPush stores a configuration for a task of the owner me.
 func (r *rig) putPush(task, id string, seen int64) {
 	r.Helper()
 	if err := r.PutPush(r.ctx(), a2a.Push{Task: key(task), Config: pushConfig(id), PushState: a2a.PushState{Seen: seen}}); err != nil {
@@ -32,7 +32,7 @@ func (r *rig) putPush(task, id string, seen int64) {
 	}
 }
 
-// pushed returns the ids of what a task has.
+// pushed returns the ids of the configurations of a task.
 func (r *rig) pushed(task string) []string {
 	r.Helper()
 	list, err := r.ListPushes(r.ctx(), key(task), "", 100)
@@ -46,7 +46,7 @@ func (r *rig) pushed(task string) []string {
 	return ids
 }
 
-// claimPushes takes what is due.
+// claimPushes claims all configurations that are due.
 func (r *rig) claimPushes() []a2a.PushClaim {
 	r.Helper()
 	claims, _, err := r.ClaimPushes(r.ctx(), 100, lease)
@@ -56,7 +56,7 @@ func (r *rig) claimPushes() []a2a.PushClaim {
 	return claims
 }
 
-// claimPush takes the one that is due.
+// claimPush claims the configuration with an id, and fails unless it is the only one that is due.
 func (r *rig) claimPush(id string) a2a.PushClaim {
 	r.Helper()
 	claims := r.claimPushes()
@@ -73,7 +73,7 @@ func (r *rig) settle(c a2a.PushClaim, s a2a.PushStep) {
 	}
 }
 
-// idle gives a claim up until something happens behind a sequence.
+// idle releases a claim until there is an event after the sequence number seen.
 func (r *rig) idle(c a2a.PushClaim, seen int64) {
 	r.Helper()
 	r.settle(c, a2a.PushStep{PushState: a2a.PushState{Seen: seen}, Then: a2a.PushIdle})
@@ -122,8 +122,8 @@ func pushKept(t *testing.T, r *rig) {
 	}
 }
 
-// pushVersioned: the version of the protocol is kept, of one that comes with its
-// task, too, and what takes its place has its own.
+// pushVersioned tests that the protocol version of a configuration is stored, also if the
+// configuration comes with its task, and that a replacement has its own version.
 func pushVersioned(t *testing.T, r *rig) {
 	n := task("one")
 	n.Push, n.PushVersion = pushConfig("a"), "0.3"
@@ -285,7 +285,7 @@ func pushClaimed(t *testing.T, r *rig) {
 	}
 }
 
-// told waits for the hint that something is due.
+// told waits for the signal that a configuration is due.
 func (r *rig) told() {
 	r.Helper()
 	select {
@@ -295,7 +295,7 @@ func (r *rig) told() {
 	}
 }
 
-// quiet takes the hints that came.
+// quiet discards pending signals.
 func (r *rig) quiet() {
 	for {
 		select {
@@ -341,8 +341,8 @@ func pushWoken(t *testing.T, r *rig) {
 	r.claimPush("a")
 }
 
-// pushBetween: a journal that is open learns of a configuration at its next
-// event, and that one wakes it already.
+// pushBetween tests that the first event after a configuration was stored wakes the configuration,
+// even if the journal was open before.
 func pushBetween(t *testing.T, r *rig) {
 	run := r.run("one")
 	r.append(run, noted("before"))
@@ -415,7 +415,8 @@ func pushReplaced(t *testing.T, r *rig) {
 	}
 }
 
-// pushAgain: who holds what was deleted does not hold what is made by its id.
+// pushAgain tests that a claim of a deleted configuration does not hold a new configuration with
+// the same id.
 func pushAgain(t *testing.T, r *rig) {
 	r.create(task("one"))
 	r.putPush("one", "a", 0)
@@ -439,8 +440,8 @@ func pushAgain(t *testing.T, r *rig) {
 	}
 }
 
-// pushWithInput: a message and the configuration that comes with it are kept both, or
-// neither is.
+// pushWithInput tests that a message and the configuration that comes with it are both stored, or
+// neither of them.
 func pushWithInput(t *testing.T, r *rig) {
 	run := r.run("one")
 	r.create(task("two"))
@@ -549,7 +550,8 @@ func pushChild(t *testing.T, r *rig) {
 	r.claimPush("a")
 }
 
-// pushRace: whatever the order of an event and the end of a claim, the event is seen.
+// pushRace tests that an event is delivered in whatever order the event and the end of a claim are
+// stored.
 func pushRace(t *testing.T, r *rig) {
 	run := r.run("one")
 	r.putPush("one", "a", 1)

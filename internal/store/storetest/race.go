@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// races sends inputs to runs that an engine drives, until they end.
+// races tests inputs that arrive while an engine drives the runs.
 func races(t *testing.T, open Open) {
 	t.Run("A-16 what was acknowledged is on record once, and the end is last", func(t *testing.T) {
 		r := newRig(t, open)
@@ -34,7 +34,7 @@ func races(t *testing.T, open Open) {
 	})
 }
 
-// takeFive takes inputs, and ends the run after the fifth.
+// takeFive drives a run: it records inputs, and ends the run after the fifth.
 func takeFive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func takeFive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	return a2a.Park{Done: true}, c.Journal.Append(ctx, succeeded())
 }
 
-// storm leaves inputs from all sides until the run has ended, and checks its record.
+// storm adds inputs to a run from several goroutines until it has ended, and checks its events.
 func (r *rig) storm(t *testing.T, e *engine.Engine, root string) {
 	acked := make(chan string, 40)
 	var wg sync.WaitGroup

@@ -186,8 +186,8 @@ func watches(t *testing.T, open Open) {
 	})
 }
 
-// follow reads a task and then its events until the end: what they make
-// together is the task.
+// follow reads a task and then its events until the end, and checks that the events complete the
+// task.
 func follow(t *testing.T, r *rig) {
 	wake, stop := r.Watch("one")
 	defer stop()

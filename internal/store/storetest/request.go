@@ -110,7 +110,7 @@ func requests(t *testing.T, open Open) {
 	})
 }
 
-// inputs are requests to a task that is there.
+// inputs tests requests for an existing task.
 func inputs(t *testing.T, open Open) {
 	t.Run("A-15 message ids are each agent's own", func(t *testing.T) {
 		r := newRig(t, open)
