@@ -131,7 +131,8 @@ func (s *Shell) process(ctx context.Context, c *client.Team, req *teamv1.Process
 	return nil
 }
 
-// inputRequired turns the error of an agent that requires input into the state that the run waits.
+// inputRequired marks the run as waiting and returns nil if err says that the agent requires
+// input. It returns other errors unchanged.
 func inputRequired(t *transcript.Printer, err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) && e.Reason == agent.ReasonInputRequired {

@@ -20,9 +20,9 @@ func Unanswered(in *teamv1.Inbound, inbox []*teamv1.Inbound) error {
 	return nil
 }
 
-// Decides reports whether an event decides that a question is open or closed: it asks
-// or answers the question. The error is an *a2a.AnsweredError if the event answers it.
-// The latest such event counts.
+// Decides reports whether an event asks or answers a question. If it answers the question,
+// the error is an *a2a.AnsweredError. The latest event for which Decides returns true says
+// whether the question is open.
 func Decides(ev *teamv1.Event, question string) (bool, error) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Asked:

@@ -19,19 +19,19 @@ func main() {
 		Name: "price", Description: "Says what goods cost, if there are enough.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}, // so it is called again after a crash
 	}, shop.price)
-	mcp.AddTool(s, &mcp.Tool{Name: "reserve", Description: "Reserves goods."}, shop.reserve) // and this one is not
+	mcp.AddTool(s, &mcp.Tool{Name: "reserve", Description: "Reserves goods."}, shop.reserve) // not read-only: a person is asked after a crash
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// order is what is wanted, such as "3 tea".
+// order is the input of both tools, such as "3 tea".
 type order struct {
 	Order string `json:"order" jsonschema:"a number and the goods, such as 3 tea"`
 }
 
-// cents that goods cost.
+// cents holds the prices of the goods, in cents.
 var cents = map[string]int{"tea": 320, "cups": 750}
 
 type shop struct {

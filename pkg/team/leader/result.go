@@ -64,8 +64,8 @@ func readResult(s *team.State, arguments string, look team.Look) *teamv1.ToolRes
 	return toolText(pieceOf(text, offset))
 }
 
-// resultNamed returns the text of the result with a name: of a member's step, which may be
-// detached, or one that the run was given.
+// resultNamed returns the text of the result with a name. It looks for it in the steps of members,
+// also in detached ones, and in the messages that the run was given.
 func resultNamed(s *team.State, name string, look team.Look) (string, bool) {
 	for _, st := range s.Steps {
 		if !st.ByMember() || st.Message == nil || s.TaskID(st) != name && st.Step.GetId() != name {
