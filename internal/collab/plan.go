@@ -94,9 +94,9 @@ func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	return list
 }
 
-// bound returns the maximum duration of a run: the timeout of the run or most, the one of the
-// collaboration, whichever is shorter, and for a workflow at most the sum of the timeouts of
-// its steps. most is 0 if the collaboration sets no timeout.
+// bound returns the maximum duration of a run: the smaller one of the team's timeout and most,
+// the maximum duration of the collaboration; 0 means that most is not set. A workflow takes
+// at most the sum of the timeouts of its steps.
 func (p plan) bound(most time.Duration) time.Duration {
 	limit := p.timeout
 	if most > 0 && (limit == 0 || most < limit) {

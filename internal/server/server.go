@@ -35,8 +35,9 @@ type Config struct {
 	Board Board
 	// Keys are the API keys that callers may present. Without keys every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
-	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
-	// sent them, only pages of those or of Origins.
+	// only if their Host is localhost, a loopback address or the host of PublicURL. A
+	// request that a page sent must also come from a page of one of these hosts or of
+	// Origins.
 	Keys []APIKey
 	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
 	// large parts.

@@ -182,7 +182,7 @@ func (s *Server) Quiet(ctx context.Context) error {
 	})
 }
 
-// wait returns when is returns true, or when ctx ends. is is called with mu held.
+// wait calls is, with mu held, whenever something has changed, until it returns true or ctx ends.
 func (s *Server) wait(ctx context.Context, is func() bool) error {
 	for {
 		s.mu.Lock()

@@ -104,8 +104,8 @@ func (w *promptWriter) result(st *team.StepState) string {
 	return text
 }
 
-// absent returns the members that the text about a failed step must not recommend: its own, and
-// those that earlier were found to take no work.
+// absent returns the members that the text about a failed step must not recommend: the member of
+// the step, and the members whose earlier steps were refused, see takesNoWork.
 func (w *promptWriter) absent(st *team.StepState) []string {
 	ids := []string{st.Step.GetMember()}
 	for _, before := range w.state.Steps {
