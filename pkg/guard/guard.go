@@ -89,7 +89,8 @@ func longerThan(limit int) finder {
 	}
 }
 
-// pattern returns a check that blocks messages depending on whether the expression matches.
+// pattern returns a check that blocks the messages that the expression matches or, if found is
+// false, those that it does not match. fault is the reason.
 func pattern(kind, expression string, found bool, fault string) (string, finder, error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {

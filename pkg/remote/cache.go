@@ -9,10 +9,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// cache holds the last description of a peer, or for a shorter time the error of reading it.
-// One caller reads it at a time and the others wait for the result, except callers at a
-// deeper level of nesting: a circle of agents that contain each other would wait for itself,
-// and must reach its depth limit instead.
+// cache holds the last description of a peer or, for a shorter time, the error of reading it.
+// One caller reads the description at a time, and the others wait for its result. A caller at
+// a deeper level of nesting than the reader does not wait but reads it as well: if agents
+// contain each other, the deeper call is a part of the read that it would wait for. Such a
+// circle ends at its depth limit.
 type cache[T any] struct {
 	good, bad time.Duration
 

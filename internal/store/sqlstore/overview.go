@@ -14,7 +14,8 @@ import (
 )
 
 // WatchAll returns a channel that receives when a root of the owner may be new or have
-// new events, or when a board of the owner's account or the catalog has changed.
+// new events, when a board of the owner's account has changed, or when the catalog has
+// changed.
 func (s *Store) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
 	return s.hub.all.Watch(owner)
 }
