@@ -7,7 +7,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// Unstaffed returns the paths of the members keys of teams that reject all requests because no
+// Unstaffed returns the path of the key members of each team that rejects all requests because no
 // member is enabled. Teams with a leader, and workflows whose steps only ask people, need no members.
 func (c *Config) Unstaffed() []string {
 	var all []string

@@ -43,8 +43,8 @@ type plan struct {
 	def *config.Config
 	// ids are the agents to build; nil means all that are used.
 	ids map[string]bool
-	// have holds the agents of other revisions that they work with, by id. from holds these
-	// revisions, by name of the addition.
+	// have holds, by id of an agent that they work with, the other revision that the agent belongs
+	// to. from holds the same revisions by name of the addition.
 	have map[string]*revision
 	from map[string]*revision
 	// known overrides revisions, by id. A restored definition keeps the revision it was stored
