@@ -192,7 +192,7 @@ func TestS_51_ByRole(t *testing.T) {
 	ann.say("tides")
 	ann.shows("#questions-title", "A question is waiting for you")
 	ann.clickOn(".questions .options button", "yes")
-	ann.shows(".questions [role=alert]", "goes to the roles editor")
+	ann.shows(".questions [role=alert]", "is addressed to the roles editor")
 
 	bob.shows("#questions-title", "A question is waiting for you")
 	bob.shows(".questions li", "another user's task")
