@@ -74,7 +74,7 @@ type Node struct {
 	asks     int32          // number of its own open questions
 	held     State          // the state before a pause held the node; Pending if it is not held
 	spent    *teamv1.Spent  // the costs in its end; before that, the costs of failed attempts
-	reserved *teamv1.Spent  // the reservation of the open attempt; nil if there is none
+	reserved *teamv1.Spent  // the reservation of the attempt that is open; nil before the first attempt and between attempts
 	input    *a2av1.Message // Given, or the message that a middleware has replaced it with
 	context  *context       // changes of the context by its decisions; nil without any
 }

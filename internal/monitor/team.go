@@ -272,7 +272,7 @@ func (w *teamWatch) keep(r *watched) {
 	w.m.remember(a2a.Key{Owner: w.owner, ID: r.Root}, w.team, f)
 }
 
-// known returns the cached figures of a team in an ended run, nil if there are none.
+// known returns the cached figures of a team in an ended run, or nil if they are not cached.
 func (m *Monitor) known(k a2a.Key, team string) *figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()

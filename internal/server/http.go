@@ -134,7 +134,7 @@ func escapedURL(u *url.URL) *url.URL {
 }
 
 // duplicateParameter returns the JSON name of a parameter that is given in both of its
-// spellings, such as page_size and pageSize; "" if there is none.
+// spellings, such as page_size and pageSize. It returns "" if no parameter is duplicated.
 func duplicateParameter(query url.Values) string {
 	for name := range query {
 		if other := camel(name); other != name && query.Has(other) {

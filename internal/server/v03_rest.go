@@ -237,7 +237,7 @@ func queryText(q url.Values, name string) string {
 	return ""
 }
 
-// queryNumber parses a number in the query. It returns nil if there is none.
+// queryNumber parses a number in the query. It returns nil if the parameter is absent or empty.
 func queryNumber(q url.Values, name string) (*int32, error) {
 	text := queryText(q, name)
 	if text == "" {

@@ -144,7 +144,7 @@ func (q *dueQueue) pop(now time.Time) *run {
 	return heap.Pop(&q.runs).(*run)
 }
 
-// next returns when the first run is due, the zero time if there is none.
+// next returns the time at which the first run is due. It is the zero time if the queue is empty.
 func (q *dueQueue) next() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -71,7 +71,7 @@ func (v *boardView) failed(err error) error {
 	return err
 }
 
-// done returns the recorded event of an op, nil if there is none.
+// done returns the event that an op has recorded, or nil if the op has not been carried out.
 func (v *boardView) done(op board.Op) (*teamv1.BoardEvent, error) {
 	var seq, sum int64
 	var digest, body []byte

@@ -204,7 +204,7 @@ UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE i
 func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
 	var taken []*journal
 	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
-		// An input that arrives before adopt wakes nobody, so the inbox is read once.
+		// An input that arrives before adopt sends no wake-up, so the inbox is read once at the start.
 		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
 		j.view.turn = make(chan struct{}, 1)
 		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
