@@ -56,6 +56,20 @@ func TestR_003_17_Additions(t *testing.T) {
 	}
 }
 
+// TestC_07_CostsOfAdditions: a stored team whose cost max_cost cannot limit is served, and named.
+func TestC_07_CostsOfAdditions(t *testing.T) {
+	files := fstest.MapFS{"team.yaml": {Data: []byte("version: v1\nmodels: {m: {provider: openai, name: n, base_url: \"http://127.0.0.1/v1\"}}\nagents: {writer: {model: m, instructions: Write.}}\n")}}
+	c, err := config.Loader{Files: files, Env: func(string) (string, bool) { return "", false }, Additions: []config.Addition{
+		{Name: "pair", Data: []byte("teams:\n  pair: {members: [{agent: writer}], workflow: {steps: [{id: a, agent: writer}]}, limits: {max_cost: 1}}\n")},
+	}}.Load("team.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]config.Uncounted{{Limited: "pair", Model: "m"}}, c.Uncounted()); diff != "" || !c.Used["pair"] {
+		t.Error(diff)
+	}
+}
+
 // TestR_003_17_FaultsOfAdditions: faults name the addition and the line in it, and reveal
 // nothing of the server to callers who may only manage teams.
 func TestR_003_17_FaultsOfAdditions(t *testing.T) {

@@ -204,7 +204,7 @@ func (m *Manager) install(p Prepared, next *state) {
 		switch {
 		case e.def == nil && (old == nil || old.def != nil):
 			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
-		case e.def != nil && (old == nil || old.def != e.def):
+		case e.def != nil && (old == nil || old.def == nil || old.Version != e.Version):
 			for _, u := range e.def.Uncounted() {
 				if u.Limited == id {
 					m.c.Log.Warn(u.String()+", so what it costs is not counted; "+u.Fix(), zap.String("id", id))

@@ -21,7 +21,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
 	{"the owed ack is not paid", "spawn.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
 	{"an answer does not unpark", "../../internal/journal/clock.go", "	waited := now.Sub(c.waits)\n	c.waits = time.Time{}\n", "	waited := now.Sub(c.waits)\n"},
-	{"a known failure keeps its key", "internal/step/retry.go", "		w.Failures++\n", ""},
+	{"a known failure keeps its key", "internal/step/retry.go", "		w.effect = \"\"\n", ""},
 	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},
 	{"what is open elsewhere is left", "internal/step/retry.go", "err = attempt(ctx, w).Err", "_ = attempt"},
 	{"an unsafe tool is called again", "internal/step/tool.go", "if w.Unsafe && w.Unknown {", "if false {"},

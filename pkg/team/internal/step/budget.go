@@ -92,17 +92,17 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 		}
 		return w.cost.budget.Room(minCost)
 	}
+	if w.cost.hold != nil { // taken over from an earlier process
+		w.cost.budget = w.cost.hold
+		return nil
+	}
 	least := minCost
 	if p, ok := w.Target.Agent.(agent.TaskPricer); ok {
 		least.Micros = max(least.Micros, p.TaskCost())
 	}
 	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
-	if w.Open { // it has been given a part before, and waited: reserve that again
+	if w.Open { // the attempt was given a part before it waited for people
 		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
-	}
-	if w.cost.hold != nil { // taken over
-		w.cost.budget = w.cost.hold
-		return nil
 	}
 	if w.cost.hold, err = b.budget.Among(w.Peers).Acquire(ctx, want); err != nil {
 		return err

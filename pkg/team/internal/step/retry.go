@@ -92,20 +92,14 @@ func (w *Work) mayRetry(err error) bool {
 // recordRetry records that the attempt failed and when the next one starts.
 func (w *Work) recordRetry(err error) error {
 	e := agent.AsError(err)
-	w.NotBefore = w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
-	spent := w.cost.lost
+	next := w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
+	retried := &teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(next), Spent: w.cost.lost}
+	w.Retry(retried)
 	w.cost.lost = nil
-	w.lose(spent)
-	w.Billed = max(w.Billed, spent.GetCostMicros())
-	w.Open, w.Unknown = false, !e.Fresh
 	if e.Fresh {
-		w.Failures++
 		w.effect = ""
-		w.Recorded, w.Billed = nil, 0
 	}
-	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{
-		Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(w.NotBefore), Spent: spent,
-	}}})
+	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: retried}})
 	w.Asked.Apply(ev)
 	if err := w.emit(ev); err != nil {
 		return err
