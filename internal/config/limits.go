@@ -22,11 +22,11 @@ type limitScope struct {
 
 // The limits of teams, by mode, and of agents with a model.
 var (
-	common             = []string{"max_steps", "max_rounds", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost"}
+	common             = []string{"max_steps", "max_rounds", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost", "on_limit", "ask_roles"}
 	limitedTeam        = limitScope{"team", "a team", common}
 	limitedCoordinator = limitScope{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
 	limitedSwarm       = limitScope{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
-	limitedAgent       = limitScope{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost"}}
+	limitedAgent       = limitScope{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost", "on_limit", "ask_roles"}}
 )
 
 // switchable are the limits that can be turned off with 0.
@@ -56,6 +56,10 @@ func (k *checker) limits(l *teamv1.Limits, here limitScope, path ...any) {
 			k.misplacedLimit(name, here, at...)
 		case name == "retry":
 			k.retry(l.GetRetry(), at...)
+		case name == "on_limit":
+			k.onLimit(l, at...)
+		case name == "ask_roles":
+			k.askRoles(l, at...)
 		case slices.Contains(switchable, name):
 			if !positive(f, v) && !zero(f, v) {
 				n, _ := k.at(at...)
@@ -81,6 +85,25 @@ func (k *checker) misplacedLimit(name string, here limitScope, path ...any) {
 				fmt.Sprintf("set it in the limits of the %s; %s has %s", there.word, here.what, known))
 			return
 		}
+	}
+}
+
+// onLimit checks what happens at the limits of a budget.
+func (k *checker) onLimit(l *teamv1.Limits, path ...any) {
+	n, _ := k.at(path...)
+	switch {
+	case l.GetOnLimit() == teamv1.OnLimit_FINALIZE:
+		k.fault(n, "on_limit FINALIZE belongs to a coordinator", "write coordinator: {on_limit: FINALIZE}, or limits: {on_limit: ASK}")
+	case l.GetOnLimit() == teamv1.OnLimit_ASK && l.MaxTokens == nil && l.MaxCost == nil: //nolint:protogetter // set or not matters
+		k.fault(n, "on_limit ASK has no limit to ask about", "add max_tokens or max_cost to these limits")
+	}
+}
+
+// askRoles checks that people with the roles are asked at all.
+func (k *checker) askRoles(l *teamv1.Limits, path ...any) {
+	n, _ := k.at(path...)
+	if l.GetOnLimit() != teamv1.OnLimit_ASK {
+		k.fault(n, "ask_roles has no effect without on_limit: ASK", "add on_limit: ASK, or remove ask_roles")
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // HeldByNobody is the text about a path that Unheld returns.
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
-// Unheld returns the paths of the roles of human steps that cannot be answered, because no API key
-// has any of their roles. It returns nil if there are no API keys, because then roles are not
+// Unheld returns the paths of the roles of questions that cannot be answered, because no API key has
+// any of their roles: of human steps, and of limits whose on_limit is ASK. It returns nil if there are no API keys, because then roles are not
 // checked.
 func (c *Config) Unheld() []string {
 	var all []string
@@ -30,9 +30,14 @@ func (c *Config) UnheldOf(id string) []string {
 		held = append(held, k.GetRoles()...)
 	}
 	var all []string
+	unheld := func(roles []string) bool {
+		return len(keys) > 0 && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) })
+	}
+	if unheld(c.Server.GetTeams()[id].GetLimits().GetAskRoles()) {
+		all = append(all, "teams."+id+".limits.ask_roles")
+	}
 	walk(c.Server.GetTeams()[id].GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, at []any) {
-		roles := s.GetHuman().GetRoles()
-		if len(keys) > 0 && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) }) {
+		if unheld(s.GetHuman().GetRoles()) {
 			all = append(all, "teams."+id+".workflow.steps"+keyPath(at)+".human.roles")
 		}
 	})

@@ -308,8 +308,14 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	case q != nil && !chosen(q, s.message):
 		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
+		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
+		if b := q.GetBudget(); b != nil {
+			if a.Grant, err = agent.ReadGrant(b, s.message); err != nil {
+				return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
+			}
+		}
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
-		in.Kind = &teamv1.Inbound_Answered{Answered: &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}}
+		in.Kind = &teamv1.Inbound_Answered{Answered: a}
 	default:
 		in.Kind = &teamv1.Inbound_Received{Received: &teamv1.Received{Message: m}}
 	}

@@ -92,6 +92,14 @@ func (c Cost) max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micr
 // Covers reports whether c is at least d, in tokens and in money.
 func (c Cost) Covers(d Cost) bool { return d.Tokens <= c.Tokens && d.Micros <= c.Micros }
 
+// in returns the tokens of c, or its money in millionths of a USD.
+func (c Cost) in(tokens bool) int64 {
+	if tokens {
+		return c.Tokens
+	}
+	return c.Micros
+}
+
 // over returns the n-th part of c. An unlimited amount remains unlimited.
 func (c Cost) over(n int64) Cost {
 	if c.Tokens != Unlimited {
@@ -116,11 +124,15 @@ type Budget struct {
 	limit  Cost
 	share  int64 // number of siblings that share the parent's budget
 
-	reserved bool // the limit is reserved in the parent, so nodes above are not checked
-	kept     bool // reserved for later work; Acquire does not wait for its release
-	settled  bool // guarded by tree.mu
+	reserved bool     // the limit is reserved in the parent, so nodes above are not checked
+	kept     bool     // reserved for later work; Acquire does not wait for its release
+	by       string   // path of the agent that a reservation is for
+	asks     bool     // people may raise the limit
+	roles    []string // roles of those people; empty means the owner of the task
+	settled  bool     // guarded by tree.mu
 
-	spent Cost // settled for this node and below; guarded by tree.mu
+	spent   Cost            // settled for this node and below; guarded by tree.mu
+	spentBy map[string]Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
 	held  Cost // reserved for work below that has not been settled; guarded by tree.mu
 	keeps Cost // the part of held with kept set; guarded by tree.mu
 }
@@ -155,15 +167,35 @@ func (b *Budget) Holding(c Cost) *Budget {
 	return b
 }
 
+// Asking returns b, to whose limit people with one of the roles may grant more; without roles it is the
+// owner of the task who may. spentBy is what was spent before, by the path of the agent that spent it.
+// Asking must be called before b is used, and keeps spentBy.
+func (b *Budget) Asking(roles []string, spentBy map[string]Cost) *Budget {
+	b.asks, b.roles, b.spentBy = true, roles, spentBy
+	return b
+}
+
+// Grant raises the limit of b by what people have granted, and wakes all calls of Acquire that wait.
+func (b *Budget) Grant(grant *teamv1.Spent) {
+	c := CostOf(grant)
+	if b == nil || c == (Cost{}) {
+		return
+	}
+	b.tree.mu.Lock()
+	defer b.tree.mu.Unlock()
+	b.limit = b.limit.plus(c)
+	b.tree.tell()
+}
+
 // Resume returns a reservation of c in place of the same amount that b and all nodes above hold from
-// the beginning. The caller must end it with Settle.
-func (b *Budget) Resume(c Cost) *Budget {
+// the beginning, for the agent at the path by. The caller must end it with Settle.
+func (b *Budget) Resume(c Cost, by string) *Budget {
 	if b == nil {
 		return nil
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
-	return &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true} // it is held already
+	return &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, by: by} // it is held already
 }
 
 // Among returns a node for one of n steps that run in parallel. A reservation made in it with
@@ -205,6 +237,8 @@ type Want struct {
 	// Keep says that the reservation is for later work, so that Acquire does not wait for its
 	// release.
 	Keep bool
+	// By is the path of the agent that the reservation is for.
+	By string
 	// Instead is a reservation that is released in exchange for the new one. If Acquire fails, it
 	// is kept.
 	Instead *Budget
@@ -261,7 +295,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 		}
 		return nil, nil, b.exceeded(w.Least)
 	}
-	r := &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, kept: w.Keep}
+	r := &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, kept: w.Keep, by: w.By}
 	r.hold()
 	if given {
 		b.tree.tell()
@@ -363,6 +397,9 @@ func (b *Budget) Settle(spent Cost) {
 	spent = Cost{max(spent.Tokens, 0), max(spent.Micros, 0)}.max(b.spent)
 	for n := range b.above {
 		n.spent = n.spent.plus(spent)
+		if n.asks && spent != (Cost{}) {
+			n.spentBy[b.by] = n.spentBy[b.by].plus(spent)
+		}
 	}
 	b.tree.tell()
 }
@@ -432,7 +469,7 @@ func (b *Budget) Spent() Cost {
 	return b.spent
 }
 
-// Keys in the Details of an error that reports an exceeded limit, and a value of DetailSetBy.
+// Keys in the Details of an error that reports an exceeded limit, and values of them.
 const (
 	// DetailLimit is the key of the limit's name, such as max_tokens, max_cost or max_steps.
 	DetailLimit = "limit"
@@ -440,36 +477,71 @@ const (
 	DetailValue = "value"
 	// DetailSetBy is the key of the path of the agent that set the limit, or of SetByCaller.
 	DetailSetBy = "set_by"
+	// LimitMaxTokens and LimitMaxCost are the values of DetailLimit for the limits of a budget.
+	LimitMaxTokens = "max_tokens"
+	LimitMaxCost   = "max_cost"
 	// SetByCaller is the value of DetailSetBy if the limit is what the caller's budget has left.
 	SetByCaller = "caller"
 )
 
-// exceeded returns the error for an amount that cannot be reserved in b. It names the nearest
-// node whose limit prevents it. The caller holds tree.mu.
+// exceeded returns the error for an amount that cannot be reserved in b, because of the limit of a
+// node. It names the nearest such node that people cannot grant more to; without one, the nearest that
+// they can, and then the cause of the error is a *Shortfall. The caller holds tree.mu.
 func (b *Budget) exceeded(c Cost) *Error {
-	at, tokens := b, true
+	at := b.short(c, func(n *Budget) Cost { return n.keeps })
+	if at == nil { // only until others release their reservations
+		at = b.short(c, func(n *Budget) Cost { return n.held })
+	}
+	if at == nil {
+		at = b
+	}
+	tokens := !at.limit.minus(at.spent).minus(at.held).Covers(Cost{Tokens: c.Tokens})
+	return at.shortfall(c, tokens)
+}
+
+// short returns the node whose limit prevents a reservation of c in b, if of what is held the amounts
+// held stay; see exceeded. It returns nil if no limit does. The caller holds tree.mu.
+func (b *Budget) short(c Cost, held func(*Budget) Cost) *Budget {
+	var at *Budget
 	for n := b; n != nil; n = n.parent {
-		free := n.limit.minus(n.spent).minus(n.held)
-		if !free.Covers(c) {
-			at, tokens = n, c.Tokens > free.Tokens
-			break
+		if !n.limit.minus(n.spent).minus(held(n)).Covers(c) && (at == nil || at.asks && !n.asks) {
+			at = n
 		}
 		if n.reserved {
 			break
 		}
 	}
-	name, value, need, gone := "max_cost", Dollars(at.limit.Micros), Dollars(c.Micros), Dollars(plus(at.spent.Micros, at.held.Micros))
-	unit := " USD"
+	return at
+}
+
+// shortfall returns the error that the limit of b, that of tokens or of money, does not cover c. The
+// caller holds tree.mu.
+func (b *Budget) shortfall(c Cost, tokens bool) *Error {
+	name, format, unit := LimitMaxCost, Dollars, " USD"
 	if tokens {
-		name, unit = "max_tokens", " tokens"
-		value, need, gone = count(at.limit.Tokens), count(c.Tokens), count(plus(at.spent.Tokens, at.held.Tokens))
+		name, format, unit = LimitMaxTokens, count, " tokens"
 	}
-	by, whose := at.setBy, "limits."+name+" of "+strconv.Quote(at.setBy)
+	of := func(c Cost) int64 { return c.in(tokens) }
+	by, whose := b.setBy, "limits."+name+" of "+strconv.Quote(b.setBy)
 	if by == "" {
 		by, whose = SetByCaller, "what the caller has left ("+name+")"
 	}
-	return Errorf(CodeInternal, ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed",
-		whose, value, unit, gone, need).With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, by)
+	value := format(of(b.limit))
+	e := Errorf(CodeInternal, ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed",
+		whose, value, unit, format(plus(of(b.spent), of(b.held))), format(of(c))).With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, by)
+	if !b.asks {
+		return e
+	}
+	r := &teamv1.BudgetRequest{Limit: name, SetBy: b.setBy, Value: of(b.limit), Spent: of(b.spent), Reserved: of(b.held), Least: of(c)}
+	for path, spent := range b.spentBy {
+		if n := of(spent); n > 0 {
+			if r.SpentBy == nil {
+				r.SpentBy = map[string]int64{}
+			}
+			r.SpentBy[path] = n
+		}
+	}
+	return e.Because(&Shortfall{Request: r, Roles: b.roles})
 }
 
 // Binds reports whether err is about a limit that holds for the agent at path as a whole: the

@@ -111,31 +111,57 @@ func PartLimits(s *teamv1.Spent) *teamv1.Limits {
 // made no decisions of their own, and of steps that have not ended the attempts that failed or were
 // interrupted.
 func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
-	deciders, failed, open := map[string]bool{}, map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
 	total := &teamv1.Spent{}
+	eachSpent(recorded, func(_ string, spent *teamv1.Spent) { total = AddSpent(total, spent) })
+	return total
+}
+
+// SpentBy returns the tokens and the money of SpentOn, by the path of the agent that spent them. It
+// is never nil.
+func SpentBy(recorded []*teamv1.Event) map[string]Cost {
+	by := map[string]Cost{}
+	eachSpent(recorded, func(path string, spent *teamv1.Spent) {
+		if c := CostOf(spent); c != (Cost{}) {
+			by[path] = by[path].plus(c)
+		}
+	})
+	return by
+}
+
+// eachSpent calls f with each amount that the recorded events of a call have spent, see SpentOn, and
+// the path of the agent that spent it.
+func eachSpent(recorded []*teamv1.Event, f func(path string, spent *teamv1.Spent)) {
+	type attempts struct {
+		path         string
+		failed, open *teamv1.Spent // cost of the attempts that failed, and reservation of the open one
+	}
+	deciders, begun := map[string]bool{}, map[string]*attempts{}
 	for _, ev := range recorded {
 		switch k := ev.GetKind().(type) {
 		case *teamv1.Event_Decided:
 			deciders[ev.GetScope()] = true
 		case *teamv1.Event_Started:
-			failed[ev.GetScope()] = AddSpent(failed[ev.GetScope()], LostOn(open[ev.GetScope()]))
-			open[ev.GetScope()] = k.Started.GetReserved()
+			a := begun[ev.GetScope()]
+			if a == nil {
+				a = &attempts{path: ev.GetAgent()}
+				begun[ev.GetScope()] = a
+			}
+			a.failed, a.open = AddSpent(a.failed, LostOn(a.open)), k.Started.GetReserved()
 		case *teamv1.Event_Retried:
-			delete(open, ev.GetScope())
-			failed[ev.GetScope()] = AddSpent(failed[ev.GetScope()], k.Retried.GetSpent())
+			a := begun[ev.GetScope()]
+			if a == nil {
+				a = &attempts{path: ev.GetAgent()}
+				begun[ev.GetScope()] = a
+			}
+			a.failed, a.open = AddSpent(a.failed, k.Retried.GetSpent()), nil
 		case *teamv1.Event_Ended:
-			delete(failed, ev.GetScope()) // the Ended event includes the other attempts
-			delete(open, ev.GetScope())
+			delete(begun, ev.GetScope()) // the Ended event includes the other attempts
 			if !deciders[ev.GetScope()] {
-				total = AddSpent(total, k.Ended.GetSpent())
+				f(ev.GetAgent(), k.Ended.GetSpent())
 			}
 		}
 	}
-	for _, spent := range failed {
-		total = AddSpent(total, spent)
+	for _, a := range begun {
+		f(a.path, AddSpent(a.failed, LostOn(a.open)))
 	}
-	for _, reserved := range open {
-		total = AddSpent(total, LostOn(reserved))
-	}
-	return total
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // bindBudget returns ctx with the budget of the run: a child of the caller's budget in ctx, bounded
-// by the team's or agent's own limits, less what is on record as spent. What members on other
-// servers may still spend after a crash of this process stays reserved, see agent.HeldOn.
+// by the team's or agent's own limits and what people have granted to them, less what is on record as
+// spent. What members on other servers may still spend after a crash of this process stays reserved,
+// see agent.HeldOn.
 func (p *process) bindBudget(ctx context.Context) context.Context {
 	if len(p.cfg.Members) > 0 {
 		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
@@ -19,6 +20,10 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
 		recorded := p.req.GetRecorded()
 		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).Holding(agent.HeldOn(recorded))
+		if p.cfg.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
+			p.asking = b.Asking(p.cfg.Limits.GetAskRoles(), agent.SpentBy(recorded))
+			p.asking.Grant(p.takeGrant())
+		}
 	}
 	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)
 	if b == nil {

@@ -146,6 +146,35 @@ func crashAsync(t *testing.T, w *world) *team.Team {
 	})
 }
 
+// crashGrants is a leader whose budget does not cover a call that was lost without a grant, above two agents that work at
+// the same time: one in a team with such a limit of its own, and one with such a limit itself.
+func crashGrants(t *testing.T, w *world) *team.Team {
+	t.Helper()
+	ask := func(tokens int64) *teamv1.Limits {
+		return crashLimits(&teamv1.Limits{MaxTokens: &tokens, OnLimit: teamv1.OnLimit_ASK})
+	}
+	agentOf := func(id string, l *teamv1.Limits) agent.Agent {
+		a, err := leader.NewAgent(leader.AgentConfig{ID: id, Model: w.mind(id, calls(tool("clock", "{}")), says("found")), Tools: []agent.Tool{&clockTool{w}}, Limits: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	reg := registry{"x": agentOf("x", crashLimits(nil)), "y": agentOf("y", ask(10))}
+	inner, err := team.New(team.Config{ID: "inner", Scheduler: inOrder("x"), Members: members("x"), Registry: reg, Limits: ask(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg["inner"] = inner
+	lead := w.mind("lead", calls(give("inner", "1"), give("y", "2")), func(req *agent.ModelRequest) *teamv1.Turn {
+		all := strings.Join(heard(req), "\n")
+		return says("tides, checked" + strings.Repeat(", found", strings.Count(all, "found")))
+	})
+	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
+		cfg.ID, cfg.Limits, c.Members = "root", ask(5200), members("inner", "y")
+	})
+}
+
 // crashSwarm is a swarm of teams: a coordinator that hands over through its
 // leader, a swarm that does through the member at work, a workflow with somebody
 // behind it, and a member that asks before it answers, after it was refused: the
@@ -188,6 +217,7 @@ var crashModes = []struct {
 		`OUTCOME_SUCCEEDED: tides, a(1), c(one), d(two, told: yes, second time, out of ink, {"t":1}, told: yes to asker?, AGENT_PANIC, argument task is missing, peer(6), b(7), second time, no content, {"t":2}`,
 	},
 	{"async", crashAsync, "OUTCOME_SUCCEEDED: tides, a(1), b(2, c(one), told: yes to asker2?, out of ink, told: yes to asker?, under way already, peer(6)"},
+	{"grants", crashGrants, "OUTCOME_SUCCEEDED: tides, checked, found, found"},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
 }
 

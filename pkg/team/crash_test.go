@@ -185,10 +185,18 @@ func (w *world) answer() int {
 				w.again++
 			}
 		}
+		var grant *teamv1.Spent
+		if b := q.GetBudget(); b != nil {
+			text = "9000 tokens"
+			var err error
+			if grant, err = agent.ReadGrant(b, agent.NewMessage(text)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
 		w.inbox = append(w.inbox, &teamv1.Inbound{
 			N: int64(len(w.inbox) + 1), Scope: ev.GetScope(), Key: q.GetQuestion(),
 			Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
-				Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), text),
+				Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), text), Grant: grant,
 			}},
 		})
 	}

@@ -38,6 +38,7 @@ type fold struct {
 	toolsRecorded    bool              // the tools of the tool sets are on record
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
 	failed           *agent.Error      // failure that ends the run
+	granted          *teamv1.Spent     // what people have granted to the run's own limits; see takeGrant
 	checks
 }
 
@@ -241,10 +242,14 @@ func (f *fold) admit(st *StepState) *agent.Error {
 // applyStep folds an event of a step's scope or below it. own reports whether it belongs to the
 // step itself.
 func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
-	st.past.Asked.Apply(ev)
+	_, closed := st.past.Asked.Apply(ev)
 	waited, held := st.clock.ApplyToStep(st.Scope, ev, &st.past.Asked)
 	st.moveDeadline(waited)
 	st.extendDeadline(held, f.Now)
+	f.applyGrant(ev, closed)
+	if own && st.past.ApplyBudget(ev, closed) {
+		return
+	}
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Started:
 		if own {
@@ -296,6 +301,24 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	default:
 	}
 	st.past.Recorded = append(st.past.Recorded, ev)
+}
+
+// applyGrant folds what an answer grants to the limits of the team or agent. closed are the questions
+// that the event closes.
+func (f *fold) applyGrant(ev *teamv1.Event, closed []*journal.Question) {
+	for _, q := range closed {
+		if b := q.Event.GetAsked().GetBudget(); b != nil && b.GetSetBy() == f.Path {
+			f.granted = agent.AddSpent(f.granted, ev.GetAnswered().GetGrant())
+		}
+	}
+}
+
+// takeGrant returns what people have granted to the run's own limits since the last call; nil if that
+// is nothing.
+func (f *fold) takeGrant() *teamv1.Spent {
+	g := f.granted
+	f.granted = nil
+	return g
 }
 
 // moveDeadline moves the deadline of the step, if it has one.

@@ -27,6 +27,7 @@ type process struct {
 	run      *agent.Run
 	gate     *gate       // nil if results are not judged
 	runner   step.Runner // shared with the goroutines of steps
+	asking   *agent.Budget // the run's own budget, if people may grant more to it
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 	emitFunc func(*teamv1.Event) error // the method value p.emitEvent, allocated once
@@ -86,6 +87,9 @@ func (p *process) emitEvent(ev *teamv1.Event) error {
 		ev.Time = timestamppb.New(p.run.Now())
 	}
 	p.apply(ev)
+	if p.asking != nil {
+		p.asking.Grant(p.takeGrant())
+	}
 	return nil
 }
 

@@ -730,7 +730,7 @@ var File_team_v1_agent_proto protoreflect.FileDescriptor
 
 const file_team_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x13team/v1/agent.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"(\n" +
+	"\x13team/v1/agent.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"(\n" +
 	"\vInfoRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\"6\n" +
 	"\fInfoResponse\x12&\n" +
@@ -871,6 +871,7 @@ func file_team_v1_agent_proto_init() {
 	}
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
+	file_team_v1_limits_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -374,59 +374,6 @@ func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
-type OnLimit_Value int32
-
-const (
-	// Not set: the run fails.
-	OnLimit_DEFAULT_ON_LIMIT OnLimit_Value = 0
-	// The run fails.
-	OnLimit_FAIL OnLimit_Value = 1
-	// The leader gets one turn without tools to answer with what it has.
-	OnLimit_FINALIZE OnLimit_Value = 2
-)
-
-// Enum value maps for OnLimit_Value.
-var (
-	OnLimit_Value_name = map[int32]string{
-		0: "DEFAULT_ON_LIMIT",
-		1: "FAIL",
-		2: "FINALIZE",
-	}
-	OnLimit_Value_value = map[string]int32{
-		"DEFAULT_ON_LIMIT": 0,
-		"FAIL":             1,
-		"FINALIZE":         2,
-	}
-)
-
-func (x OnLimit_Value) Enum() *OnLimit_Value {
-	p := new(OnLimit_Value)
-	*p = x
-	return p
-}
-
-func (x OnLimit_Value) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (OnLimit_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[6].Descriptor()
-}
-
-func (OnLimit_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[6]
-}
-
-func (x OnLimit_Value) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use OnLimit_Value.Descriptor instead.
-func (OnLimit_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35, 0}
-}
-
-// Value is the word in the file.
 type ToolStyle_Value int32
 
 const (
@@ -463,11 +410,11 @@ func (x ToolStyle_Value) String() string {
 }
 
 func (ToolStyle_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+	return file_team_v1_config_proto_enumTypes[6].Descriptor()
 }
 
 func (ToolStyle_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[7]
+	return &file_team_v1_config_proto_enumTypes[6]
 }
 
 func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
@@ -476,7 +423,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
 }
 
 // Value is the word in the file.
@@ -520,11 +467,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[7]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -533,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -3225,7 +3172,7 @@ type CoordinatorConfig struct {
 	// A second call of a member with the same text fails the run; false. If it is false, the second
 	// call is reported to the leader and the third fails the run.
 	StrictCycles *bool `protobuf:"varint,6,opt,name=strict_cycles,json=strictCycles,proto3,oneof" json:"strict_cycles,omitempty"`
-	// What happens at the limit of delegations, of turns, or of the budget.
+	// What happens at the limit of delegations, of turns, or of the budget: FAIL or FINALIZE; FAIL.
 	OnLimit OnLimit_Value `protobuf:"varint,7,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
 	// What happens when a member fails; REPORT_TO_LEADER.
 	OnMemberError OnMemberError_Value `protobuf:"varint,8,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
@@ -3438,43 +3385,6 @@ func (*OpenDelegations) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
-// OnLimit says what happens when a run reaches a limit.
-type OnLimit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OnLimit) Reset() {
-	*x = OnLimit{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OnLimit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OnLimit) ProtoMessage() {}
-
-func (x *OnLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OnLimit.ProtoReflect.Descriptor instead.
-func (*OnLimit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
-}
-
 // RouteConfig is a model that chooses one member.
 type RouteConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3488,7 +3398,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3410,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3423,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3543,7 +3453,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3465,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3478,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3594,7 +3504,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3516,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3529,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -3637,7 +3547,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3559,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3572,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -3733,7 +3643,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3655,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3668,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -3893,7 +3803,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +3815,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +3828,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -3947,7 +3857,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +3869,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +3882,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -3993,7 +3903,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +3915,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +3928,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4039,7 +3949,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +3961,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +3974,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4087,7 +3997,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4009,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4022,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4149,7 +4059,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4071,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4084,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Definition) GetId() string {
@@ -4224,7 +4134,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4146,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4159,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4296,7 +4206,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4218,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4231,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4354,7 +4264,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4276,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4289,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4395,7 +4305,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4407,7 +4317,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4420,7 +4330,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4456,7 +4366,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4378,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4391,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4532,7 +4442,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4454,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4467,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4578,7 +4488,7 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\"\xcf\r\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
 	"\fServerConfig\x12\xcf\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
 	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
@@ -4963,7 +4873,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\xfd\x01\n" +
 	"\x05roles\x18\x03 \x03(\tB\xe6\x01\xbaH\xe2\x01\xba\x01H\n" +
 	"\vhuman.roles\x12'for has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xe5\a\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\x8b\t\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -4972,8 +4882,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyle\x12\x19\n" +
 	"\x05async\x18\x04 \x01(\bH\x01R\x05async\x88\x01\x01\x12N\n" +
 	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
-	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x121\n" +
-	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\xbe\x01\n" +
+	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x12\xd6\x01\n" +
+	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
+	"\x14coordinator.on_limit\x12oa coordinator's on_limit must be FAIL or FINALIZE; to ask people for more budget, write limits: {on_limit: ASK}\x1a\x11this in [0, 1, 2]R\aonLimit\x12\xbe\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBx\xbaHu\xba\x01r\n" +
 	"\x1bcoordinator.on_member_error\x12@a coordinator's on_member_error must be REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
 	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xb9\x01\xbaH\xb5\x01\x1a\xb2\x01\n" +
@@ -4994,12 +4905,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\n" +
 	"\n" +
-	"\x06DETACH\x10\x03\"@\n" +
-	"\aOnLimit\"5\n" +
-	"\x05Value\x12\x14\n" +
-	"\x10DEFAULT_ON_LIMIT\x10\x00\x12\b\n" +
-	"\x04FAIL\x10\x01\x12\f\n" +
-	"\bFINALIZE\x10\x02\"\xa6\x01\n" +
+	"\x06DETACH\x10\x03\"\xa6\x01\n" +
 	"\vRouteConfig\x12s\n" +
 	"\x05model\x18\x01 \x01(\tB]\xbaHZ\xba\x01W\n" +
 	"\vroute.model\x12<route needs a model; add model: the name of one under models\x1a\n" +
@@ -5151,8 +5057,8 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5160,154 +5066,153 @@ var file_team_v1_config_proto_goTypes = []any{
 	(OnMemberError_Value)(0),    // 3: team.v1.OnMemberError.Value
 	(Join_Value)(0),             // 4: team.v1.Join.Value
 	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
-	(OnLimit_Value)(0),          // 6: team.v1.OnLimit.Value
-	(ToolStyle_Value)(0),        // 7: team.v1.ToolStyle.Value
-	(StreamClose_Value)(0),      // 8: team.v1.StreamClose.Value
-	(*ServerConfig)(nil),        // 9: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 10: team.v1.ModelConfig
-	(*Price)(nil),               // 11: team.v1.Price
-	(*ToolConfig)(nil),          // 12: team.v1.ToolConfig
-	(*McpTool)(nil),             // 13: team.v1.McpTool
-	(*ToolEffect)(nil),          // 14: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 15: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 16: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 17: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 18: team.v1.Guardrails
-	(*Guardrail)(nil),           // 19: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 20: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 21: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 22: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 23: team.v1.A2aAgent
-	(*Binding)(nil),             // 24: team.v1.Binding
-	(*TlsConfig)(nil),           // 25: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 26: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 27: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 28: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 29: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 30: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 31: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 32: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 33: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 34: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 35: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 36: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 37: team.v1.WorkflowStep
-	(*Join)(nil),                // 38: team.v1.Join
-	(*RepeatConfig)(nil),        // 39: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 40: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 41: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 42: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 43: team.v1.OpenDelegations
-	(*OnLimit)(nil),             // 44: team.v1.OnLimit
-	(*RouteConfig)(nil),         // 45: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 46: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*CorsSettings)(nil),        // 50: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 51: team.v1.CardSettings
-	(*PushSettings)(nil),        // 52: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 53: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 54: team.v1.SigningKey
-	(*Definition)(nil),          // 55: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 56: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 57: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 58: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 59: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 60: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 61: team.v1.OidcConfig
-	nil,                         // 62: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 63: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 64: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 65: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 66: team.v1.McpTool.EnvEntry
-	nil,                         // 67: team.v1.McpTool.EffectsEntry
-	nil,                         // 68: team.v1.Definition.ScriptsEntry
-	nil,                         // 69: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
-	(*Skill)(nil),               // 71: team.v1.Skill
-	(*Limits)(nil),              // 72: team.v1.Limits
-	(*Retry)(nil),               // 73: team.v1.Retry
+	(ToolStyle_Value)(0),        // 6: team.v1.ToolStyle.Value
+	(StreamClose_Value)(0),      // 7: team.v1.StreamClose.Value
+	(*ServerConfig)(nil),        // 8: team.v1.ServerConfig
+	(*ModelConfig)(nil),         // 9: team.v1.ModelConfig
+	(*Price)(nil),               // 10: team.v1.Price
+	(*ToolConfig)(nil),          // 11: team.v1.ToolConfig
+	(*McpTool)(nil),             // 12: team.v1.McpTool
+	(*ToolEffect)(nil),          // 13: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 14: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),    // 15: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 16: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 17: team.v1.Guardrails
+	(*Guardrail)(nil),           // 18: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 19: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 20: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 21: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 22: team.v1.A2aAgent
+	(*Binding)(nil),             // 23: team.v1.Binding
+	(*TlsConfig)(nil),           // 24: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 25: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 26: team.v1.TeamConfig
+	(*ReviewConfig)(nil),        // 27: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 28: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 29: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 30: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 31: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 32: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 33: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 34: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 35: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 36: team.v1.WorkflowStep
+	(*Join)(nil),                // 37: team.v1.Join
+	(*RepeatConfig)(nil),        // 38: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 39: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 40: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 41: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 42: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 43: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 44: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 45: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 46: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 47: team.v1.ServerSettings
+	(*CorsSettings)(nil),        // 48: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 49: team.v1.CardSettings
+	(*PushSettings)(nil),        // 50: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 51: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 52: team.v1.SigningKey
+	(*Definition)(nil),          // 53: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 54: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 55: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 56: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 57: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 58: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 59: team.v1.OidcConfig
+	nil,                         // 60: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 61: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 62: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 63: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 64: team.v1.McpTool.EnvEntry
+	nil,                         // 65: team.v1.McpTool.EffectsEntry
+	nil,                         // 66: team.v1.Definition.ScriptsEntry
+	nil,                         // 67: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 68: google.protobuf.Duration
+	(*Skill)(nil),               // 69: team.v1.Skill
+	(*Limits)(nil),              // 70: team.v1.Limits
+	(*Retry)(nil),               // 71: team.v1.Retry
+	(OnLimit_Value)(0),          // 72: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	62, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	63, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	64, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	13, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	66, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	67, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	71, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	72, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	20, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	22, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	23, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	18, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	17, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	71, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	19, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	21, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	25, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	26, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	60, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	61, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	62, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	63, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	47, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	68, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	12, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	64, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	65, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	69, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	70, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	19, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	21, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	22, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	17, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	15, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	16, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	69, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	18, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	18, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	18, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	18, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	20, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	24, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	25, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
 	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	26, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	30, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	32, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	35, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	41, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	48, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	45, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	46, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	72, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	25, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	29, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	31, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	34, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	40, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	46, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	43, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	44, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	17, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	16, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	27, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	70, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	28, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	68, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	71, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	37, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	32, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	33, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	36, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	38, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	39, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	36, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	68, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	71, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	41, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	72, // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	71, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	69, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	57, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	54, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	68, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	50, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	51, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	55, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	48, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	49, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	52, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	66, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	67, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	58, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	59, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	14, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	26, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
 	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
 	79, // [79:79] is the sub-list for method output_type
 	79, // [79:79] is the sub-list for method input_type
@@ -5323,6 +5228,7 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
+	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{
@@ -5341,17 +5247,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[38].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   61,
+			NumEnums:      8,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -151,7 +151,7 @@ func (x Step_Inner) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Inner.Descriptor instead.
 func (Step_Inner) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Kind is the kind of a step's work.
@@ -224,7 +224,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9, 1}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 1}
 }
 
 // Kind is the kind of a question.
@@ -289,7 +289,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Command is a command of the caller.
@@ -350,7 +350,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Stage says which message was checked.
@@ -411,7 +411,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -1437,235 +1437,6 @@ func (x *Conversation) GetActiveOwner() string {
 	return ""
 }
 
-// Limits bound one run of a team. Each comment names the default of an unset field.
-type Limits struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Decisions that dispatch members; 100. A parallel batch counts as one.
-	MaxSteps *int32 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3,oneof" json:"max_steps,omitempty"`
-	// Model turns of a leader or a model-backed agent; 100.
-	MaxTurns *int32 `protobuf:"varint,2,opt,name=max_turns,json=maxTurns,proto3,oneof" json:"max_turns,omitempty"`
-	// Delegations of a coordinator; 10.
-	MaxDelegations *int32 `protobuf:"varint,3,opt,name=max_delegations,json=maxDelegations,proto3,oneof" json:"max_delegations,omitempty"`
-	// Hand-overs of a swarm; 20. 0 means no limit.
-	MaxHandoffs *int32 `protobuf:"varint,4,opt,name=max_handoffs,json=maxHandoffs,proto3,oneof" json:"max_handoffs,omitempty"`
-	// Rounds of revision; 3.
-	MaxRounds *int32 `protobuf:"varint,5,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
-	// Members that work at the same time; 3.
-	MaxParallel *int32 `protobuf:"varint,6,opt,name=max_parallel,json=maxParallel,proto3,oneof" json:"max_parallel,omitempty"`
-	// Levels of nesting, across servers; 5.
-	MaxDepth *int32 `protobuf:"varint,7,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
-	// Input and output tokens together; no limit.
-	MaxTokens *int64 `protobuf:"varint,8,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
-	// Cost in USD; no limit.
-	MaxCost *float64 `protobuf:"fixed64,9,opt,name=max_cost,json=maxCost,proto3,oneof" json:"max_cost,omitempty"`
-	// Timeout of the whole run; 300 s.
-	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Timeout of one delegation including its retries; 60 s. A member that is a team uses its own
-	// timeout.
-	MemberTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=member_timeout,json=memberTimeout,proto3" json:"member_timeout,omitempty"`
-	// Timeout of the target of a hand-over; 0 means no limit.
-	NodeTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=node_timeout,json=nodeTimeout,proto3" json:"node_timeout,omitempty"`
-	// Number of last hand-overs that are checked for repetition; 8. 0 turns the check off.
-	LoopWindow *int32 `protobuf:"varint,13,opt,name=loop_window,json=loopWindow,proto3,oneof" json:"loop_window,omitempty"`
-	// Minimum number of different members in the window; 3. 0 turns the check off.
-	LoopMinUnique *int32 `protobuf:"varint,14,opt,name=loop_min_unique,json=loopMinUnique,proto3,oneof" json:"loop_min_unique,omitempty"`
-	// Retry policy of leaves.
-	Retry         *Retry `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Limits) Reset() {
-	*x = Limits{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Limits) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Limits) ProtoMessage() {}
-
-func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Limits.ProtoReflect.Descriptor instead.
-func (*Limits) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Limits) GetMaxSteps() int32 {
-	if x != nil && x.MaxSteps != nil {
-		return *x.MaxSteps
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxTurns() int32 {
-	if x != nil && x.MaxTurns != nil {
-		return *x.MaxTurns
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxDelegations() int32 {
-	if x != nil && x.MaxDelegations != nil {
-		return *x.MaxDelegations
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxHandoffs() int32 {
-	if x != nil && x.MaxHandoffs != nil {
-		return *x.MaxHandoffs
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxRounds() int32 {
-	if x != nil && x.MaxRounds != nil {
-		return *x.MaxRounds
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxParallel() int32 {
-	if x != nil && x.MaxParallel != nil {
-		return *x.MaxParallel
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxDepth() int32 {
-	if x != nil && x.MaxDepth != nil {
-		return *x.MaxDepth
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxTokens() int64 {
-	if x != nil && x.MaxTokens != nil {
-		return *x.MaxTokens
-	}
-	return 0
-}
-
-func (x *Limits) GetMaxCost() float64 {
-	if x != nil && x.MaxCost != nil {
-		return *x.MaxCost
-	}
-	return 0
-}
-
-func (x *Limits) GetTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.Timeout
-	}
-	return nil
-}
-
-func (x *Limits) GetMemberTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.MemberTimeout
-	}
-	return nil
-}
-
-func (x *Limits) GetNodeTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.NodeTimeout
-	}
-	return nil
-}
-
-func (x *Limits) GetLoopWindow() int32 {
-	if x != nil && x.LoopWindow != nil {
-		return *x.LoopWindow
-	}
-	return 0
-}
-
-func (x *Limits) GetLoopMinUnique() int32 {
-	if x != nil && x.LoopMinUnique != nil {
-		return *x.LoopMinUnique
-	}
-	return 0
-}
-
-func (x *Limits) GetRetry() *Retry {
-	if x != nil {
-		return x.Retry
-	}
-	return nil
-}
-
-// Retry is a retry policy. It applies to leaves: agents, models and tools with an effect of their
-// own.
-type Retry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Maximum number of attempts, including the first; 3.
-	Attempts *int32 `protobuf:"varint,1,opt,name=attempts,proto3,oneof" json:"attempts,omitempty"`
-	// Pause before the second attempt, doubled for each further one; 1 s.
-	Backoff       *durationpb.Duration `protobuf:"bytes,2,opt,name=backoff,proto3" json:"backoff,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Retry) Reset() {
-	*x = Retry{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Retry) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Retry) ProtoMessage() {}
-
-func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
-func (*Retry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Retry) GetAttempts() int32 {
-	if x != nil && x.Attempts != nil {
-		return *x.Attempts
-	}
-	return 0
-}
-
-func (x *Retry) GetBackoff() *durationpb.Duration {
-	if x != nil {
-		return x.Backoff
-	}
-	return nil
-}
-
 // Step is one piece of work that a scheduler decided on.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1711,7 +1482,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1494,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1507,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Step) GetId() string {
@@ -1864,7 +1635,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1647,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1660,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1923,7 +1694,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +1706,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +1719,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -1987,7 +1758,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +1770,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +1783,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -2076,7 +1847,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +1859,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +1872,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -2229,7 +2000,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2012,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2025,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -2332,7 +2103,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2115,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2128,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2433,7 +2204,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2216,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2229,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2630,7 +2401,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2413,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2426,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Verdict) GetScore() float64 {
@@ -2698,7 +2469,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2481,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2494,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Turn) GetText() string {
@@ -2776,7 +2547,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2559,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2572,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2838,7 +2609,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2621,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2634,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolResult) GetText() string {
@@ -2893,7 +2664,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +2676,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +2689,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Transfer) GetTo() string {
@@ -2965,7 +2736,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +2748,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +2761,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -3077,7 +2848,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +2860,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +2873,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -3142,7 +2913,7 @@ type Spawned struct {
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +2925,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +2938,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -3237,7 +3008,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3020,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3033,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Bound) GetPeer() string {
@@ -3305,14 +3076,17 @@ type Asked struct {
 	// Roles that may answer; empty means the owner of the task.
 	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	// When the question expires.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	// For a question of kind BUDGET: the limit that was reached. Unset if the question comes from
+	// another server.
+	Budget        *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3098,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3111,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -3375,6 +3149,122 @@ func (x *Asked) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Asked) GetBudget() *BudgetRequest {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// BudgetRequest says which limit does not cover the next step. All amounts are in the unit of the
+// limit: tokens, or millionths of a USD.
+type BudgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the limit: max_tokens or max_cost.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Path of the agent that has the limit. A grant raises the limit of this agent.
+	SetBy string `protobuf:"bytes,2,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	// Value of the limit, with what was granted before.
+	Value int64 `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	// What is spent of it, and what other steps have reserved.
+	Spent    int64 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`
+	Reserved int64 `protobuf:"varint,5,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// The least that the next step needs, and the most that it may cost; most is 0 if that is not
+	// known.
+	Least int64 `protobuf:"varint,6,opt,name=least,proto3" json:"least,omitempty"`
+	Most  int64 `protobuf:"varint,7,opt,name=most,proto3" json:"most,omitempty"`
+	// What is spent, by the path of the agent that spent it.
+	SpentBy       map[string]int64 `protobuf:"bytes,8,rep,name=spent_by,json=spentBy,proto3" json:"spent_by,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetRequest) Reset() {
+	*x = BudgetRequest{}
+	mi := &file_team_v1_event_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetRequest) ProtoMessage() {}
+
+func (x *BudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetRequest.ProtoReflect.Descriptor instead.
+func (*BudgetRequest) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *BudgetRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *BudgetRequest) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *BudgetRequest) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *BudgetRequest) GetSpent() int64 {
+	if x != nil {
+		return x.Spent
+	}
+	return 0
+}
+
+func (x *BudgetRequest) GetReserved() int64 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *BudgetRequest) GetLeast() int64 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *BudgetRequest) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *BudgetRequest) GetSpentBy() map[string]int64 {
+	if x != nil {
+		return x.SpentBy
+	}
+	return nil
+}
+
 // Answered is the answer to a question of its scope.
 type Answered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3384,7 +3274,8 @@ type Answered struct {
 	Message *v1.Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Who answered: account/principal.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Budget that was granted.
+	// For a question of kind BUDGET: what the limit is raised by. All tokens are counted as
+	// output_tokens. Unset if nothing is granted.
 	Grant *Spent `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	// How long the scope in waiter waited. It is added to the deadlines of that scope and of the
 	// scopes between it and the asker.
@@ -3399,7 +3290,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3302,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3315,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3493,7 +3384,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3396,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3409,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3577,7 +3468,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3480,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3493,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3672,7 +3563,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +3575,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +3588,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3718,7 +3609,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3621,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3634,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3779,7 +3670,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +3682,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +3695,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3871,7 +3762,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +3774,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +3787,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3935,7 +3826,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +3838,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +3851,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3995,7 +3886,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +3898,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +3911,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4045,7 +3936,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +3948,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +3961,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Noted) GetCode() string {
@@ -4107,7 +3998,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4010,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4023,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4162,7 +4053,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4065,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4078,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4236,7 +4127,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4139,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4152,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4407,7 +4298,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4419,7 +4310,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4432,7 +4323,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Error) GetReason() string {
@@ -4493,7 +4384,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4396,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4409,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4627,7 +4518,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4530,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4543,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -4751,7 +4642,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4811,7 +4702,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -4825,7 +4716,7 @@ var File_team_v1_event_proto protoreflect.FileDescriptor
 
 const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x13team/v1/event.proto\x12\ateam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x12team/v1/info.proto\"\xc3\b\n" +
+	"\x13team/v1/event.proto\x12\ateam.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xc3\b\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -4916,46 +4807,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xb1\x06\n" +
-	"\x06Limits\x12 \n" +
-	"\tmax_steps\x18\x01 \x01(\x05H\x00R\bmaxSteps\x88\x01\x01\x12 \n" +
-	"\tmax_turns\x18\x02 \x01(\x05H\x01R\bmaxTurns\x88\x01\x01\x12,\n" +
-	"\x0fmax_delegations\x18\x03 \x01(\x05H\x02R\x0emaxDelegations\x88\x01\x01\x12&\n" +
-	"\fmax_handoffs\x18\x04 \x01(\x05H\x03R\vmaxHandoffs\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"max_rounds\x18\x05 \x01(\x05H\x04R\tmaxRounds\x88\x01\x01\x12&\n" +
-	"\fmax_parallel\x18\x06 \x01(\x05H\x05R\vmaxParallel\x88\x01\x01\x12 \n" +
-	"\tmax_depth\x18\a \x01(\x05H\x06R\bmaxDepth\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"max_tokens\x18\b \x01(\x03H\aR\tmaxTokens\x88\x01\x01\x12\x1e\n" +
-	"\bmax_cost\x18\t \x01(\x01H\bR\amaxCost\x88\x01\x01\x123\n" +
-	"\atimeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
-	"\x0emember_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationR\rmemberTimeout\x12<\n" +
-	"\fnode_timeout\x18\f \x01(\v2\x19.google.protobuf.DurationR\vnodeTimeout\x12$\n" +
-	"\vloop_window\x18\r \x01(\x05H\tR\n" +
-	"loopWindow\x88\x01\x01\x12+\n" +
-	"\x0floop_min_unique\x18\x0e \x01(\x05H\n" +
-	"R\rloopMinUnique\x88\x01\x01\x12$\n" +
-	"\x05retry\x18\x0f \x01(\v2\x0e.team.v1.RetryR\x05retryB\f\n" +
-	"\n" +
-	"_max_stepsB\f\n" +
-	"\n" +
-	"_max_turnsB\x12\n" +
-	"\x10_max_delegationsB\x0f\n" +
-	"\r_max_handoffsB\r\n" +
-	"\v_max_roundsB\x0f\n" +
-	"\r_max_parallelB\f\n" +
-	"\n" +
-	"_max_depthB\r\n" +
-	"\v_max_tokensB\v\n" +
-	"\t_max_costB\x0e\n" +
-	"\f_loop_windowB\x12\n" +
-	"\x10_loop_min_unique\"j\n" +
-	"\x05Retry\x12\x1f\n" +
-	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
-	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +
-	"\t_attempts\"\xe5\x05\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xe5\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -5120,13 +4972,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xb9\x02\n" +
+	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xe9\x02\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x14\n" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"q\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
+	"\x06budget\x18\x06 \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\"q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -5134,7 +4987,19 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\tKIND_AUTH\x10\x02\x12\x11\n" +
 	"\rKIND_APPROVAL\x10\x03\x12\x0f\n" +
 	"\vKIND_BUDGET\x10\x04\x12\x10\n" +
-	"\fKIND_OUTCOME\x10\x05\"\xef\x01\n" +
+	"\fKIND_OUTCOME\x10\x05\"\xaa\x02\n" +
+	"\rBudgetRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x15\n" +
+	"\x06set_by\x18\x02 \x01(\tR\x05setBy\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\x12\x14\n" +
+	"\x05spent\x18\x04 \x01(\x03R\x05spent\x12\x1a\n" +
+	"\breserved\x18\x05 \x01(\x03R\breserved\x12\x14\n" +
+	"\x05least\x18\x06 \x01(\x03R\x05least\x12\x12\n" +
+	"\x04most\x18\a \x01(\x03R\x04most\x12>\n" +
+	"\bspent_by\x18\b \x03(\v2#.team.v1.BudgetRequest.SpentByEntryR\aspentBy\x1a:\n" +
+	"\fSpentByEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xef\x01\n" +
 	"\bAnswered\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x0e\n" +
@@ -5278,183 +5143,182 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*TransferTarget)(nil),        // 10: team.v1.TransferTarget
 	(*Pins)(nil),                  // 11: team.v1.Pins
 	(*Conversation)(nil),          // 12: team.v1.Conversation
-	(*Limits)(nil),                // 13: team.v1.Limits
-	(*Retry)(nil),                 // 14: team.v1.Retry
-	(*Step)(nil),                  // 15: team.v1.Step
-	(*Refusal)(nil),               // 16: team.v1.Refusal
-	(*Input)(nil),                 // 17: team.v1.Input
-	(*Ask)(nil),                   // 18: team.v1.Ask
-	(*Decided)(nil),               // 19: team.v1.Decided
-	(*Started)(nil),               // 20: team.v1.Started
-	(*Retried)(nil),               // 21: team.v1.Retried
-	(*Ended)(nil),                 // 22: team.v1.Ended
-	(*Verdict)(nil),               // 23: team.v1.Verdict
-	(*Turn)(nil),                  // 24: team.v1.Turn
-	(*ToolCall)(nil),              // 25: team.v1.ToolCall
-	(*ToolResult)(nil),            // 26: team.v1.ToolResult
-	(*Transfer)(nil),              // 27: team.v1.Transfer
-	(*Spent)(nil),                 // 28: team.v1.Spent
-	(*Receipt)(nil),               // 29: team.v1.Receipt
-	(*Spawned)(nil),               // 30: team.v1.Spawned
-	(*Bound)(nil),                 // 31: team.v1.Bound
-	(*Asked)(nil),                 // 32: team.v1.Asked
-	(*Answered)(nil),              // 33: team.v1.Answered
-	(*Received)(nil),              // 34: team.v1.Received
-	(*Commanded)(nil),             // 35: team.v1.Commanded
-	(*Expired)(nil),               // 36: team.v1.Expired
-	(*Observed)(nil),              // 37: team.v1.Observed
-	(*Checked)(nil),               // 38: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 39: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 40: team.v1.Delta
-	(*Progress)(nil),              // 41: team.v1.Progress
-	(*Noted)(nil),                 // 42: team.v1.Noted
-	(*Claimed)(nil),               // 43: team.v1.Claimed
-	(*Waiting)(nil),               // 44: team.v1.Waiting
-	(*Reply)(nil),                 // 45: team.v1.Reply
-	(*Error)(nil),                 // 46: team.v1.Error
-	(*Inbound)(nil),               // 47: team.v1.Inbound
-	nil,                           // 48: team.v1.Accepted.TraceEntry
-	nil,                           // 49: team.v1.Pins.RevisionsEntry
-	nil,                           // 50: team.v1.Conversation.StateEntry
-	nil,                           // 51: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 52: team.v1.Receipt.Entry
+	(*Step)(nil),                  // 13: team.v1.Step
+	(*Refusal)(nil),               // 14: team.v1.Refusal
+	(*Input)(nil),                 // 15: team.v1.Input
+	(*Ask)(nil),                   // 16: team.v1.Ask
+	(*Decided)(nil),               // 17: team.v1.Decided
+	(*Started)(nil),               // 18: team.v1.Started
+	(*Retried)(nil),               // 19: team.v1.Retried
+	(*Ended)(nil),                 // 20: team.v1.Ended
+	(*Verdict)(nil),               // 21: team.v1.Verdict
+	(*Turn)(nil),                  // 22: team.v1.Turn
+	(*ToolCall)(nil),              // 23: team.v1.ToolCall
+	(*ToolResult)(nil),            // 24: team.v1.ToolResult
+	(*Transfer)(nil),              // 25: team.v1.Transfer
+	(*Spent)(nil),                 // 26: team.v1.Spent
+	(*Receipt)(nil),               // 27: team.v1.Receipt
+	(*Spawned)(nil),               // 28: team.v1.Spawned
+	(*Bound)(nil),                 // 29: team.v1.Bound
+	(*Asked)(nil),                 // 30: team.v1.Asked
+	(*BudgetRequest)(nil),         // 31: team.v1.BudgetRequest
+	(*Answered)(nil),              // 32: team.v1.Answered
+	(*Received)(nil),              // 33: team.v1.Received
+	(*Commanded)(nil),             // 34: team.v1.Commanded
+	(*Expired)(nil),               // 35: team.v1.Expired
+	(*Observed)(nil),              // 36: team.v1.Observed
+	(*Checked)(nil),               // 37: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 38: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 39: team.v1.Delta
+	(*Progress)(nil),              // 40: team.v1.Progress
+	(*Noted)(nil),                 // 41: team.v1.Noted
+	(*Claimed)(nil),               // 42: team.v1.Claimed
+	(*Waiting)(nil),               // 43: team.v1.Waiting
+	(*Reply)(nil),                 // 44: team.v1.Reply
+	(*Error)(nil),                 // 45: team.v1.Error
+	(*Inbound)(nil),               // 46: team.v1.Inbound
+	nil,                           // 47: team.v1.Accepted.TraceEntry
+	nil,                           // 48: team.v1.Pins.RevisionsEntry
+	nil,                           // 49: team.v1.Conversation.StateEntry
+	nil,                           // 50: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 51: team.v1.Receipt.Entry
+	nil,                           // 52: team.v1.BudgetRequest.SpentByEntry
 	(*Observed_Member)(nil),       // 53: team.v1.Observed.Member
 	(*Checked_Shown)(nil),         // 54: team.v1.Checked.Shown
 	nil,                           // 55: team.v1.Error.DetailsEntry
 	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
 	(*v1.Message)(nil),            // 57: lf.a2a.v1.Message
 	(*structpb.Struct)(nil),       // 58: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 60: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 61: google.protobuf.Value
-	(*AgentInfo)(nil),             // 62: team.v1.AgentInfo
-	(*Health)(nil),                // 63: team.v1.Health
+	(*Limits)(nil),                // 59: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*Retry)(nil),                 // 61: team.v1.Retry
+	(*v1.Artifact)(nil),           // 62: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 63: google.protobuf.Value
+	(*AgentInfo)(nil),             // 64: team.v1.AgentInfo
+	(*Health)(nil),                // 65: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
 	56,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	33,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	34,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	35,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	36,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	37,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	38,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	39,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	40,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	41,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	42,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	43,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	44,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	45,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	17,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	18,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	19,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	20,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	32,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	33,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	34,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	35,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	36,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	37,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	38,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	39,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	40,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	41,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	42,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	43,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	44,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
 	57,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
 	58,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
 	11,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	13,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	59,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
 	56,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
 	12,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	48,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	47,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
 	57,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
 	10,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	9,   // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	8,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
 	58,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	59,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	49,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	50,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	59,  // 37: team.v1.Limits.timeout:type_name -> google.protobuf.Duration
-	59,  // 38: team.v1.Limits.member_timeout:type_name -> google.protobuf.Duration
-	59,  // 39: team.v1.Limits.node_timeout:type_name -> google.protobuf.Duration
-	14,  // 40: team.v1.Limits.retry:type_name -> team.v1.Retry
-	59,  // 41: team.v1.Retry.backoff:type_name -> google.protobuf.Duration
-	2,   // 42: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	17,  // 43: team.v1.Step.input:type_name -> team.v1.Input
-	18,  // 44: team.v1.Step.ask:type_name -> team.v1.Ask
-	59,  // 45: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	16,  // 46: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	14,  // 47: team.v1.Step.retry:type_name -> team.v1.Retry
-	1,   // 48: team.v1.Step.inner:type_name -> team.v1.Step.Inner
-	0,   // 49: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	46,  // 50: team.v1.Refusal.error:type_name -> team.v1.Error
-	57,  // 51: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	15,  // 52: team.v1.Decided.steps:type_name -> team.v1.Step
-	51,  // 53: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	17,  // 54: team.v1.Decided.reply:type_name -> team.v1.Input
-	57,  // 55: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	58,  // 56: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	58,  // 57: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	27,  // 58: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	57,  // 59: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	46,  // 60: team.v1.Decided.failure:type_name -> team.v1.Error
-	17,  // 61: team.v1.Started.input:type_name -> team.v1.Input
-	28,  // 62: team.v1.Started.reserved:type_name -> team.v1.Spent
-	56,  // 63: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	46,  // 64: team.v1.Retried.error:type_name -> team.v1.Error
-	56,  // 65: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	28,  // 66: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 67: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	57,  // 68: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	24,  // 69: team.v1.Ended.turn:type_name -> team.v1.Turn
-	26,  // 70: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	27,  // 71: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	46,  // 72: team.v1.Ended.error:type_name -> team.v1.Error
-	28,  // 73: team.v1.Ended.spent:type_name -> team.v1.Spent
-	58,  // 74: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	29,  // 75: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	57,  // 76: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	23,  // 77: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	25,  // 78: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	52,  // 79: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	28,  // 80: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	57,  // 81: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	28,  // 82: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 83: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	57,  // 84: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	56,  // 85: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	57,  // 86: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	28,  // 87: team.v1.Answered.grant:type_name -> team.v1.Spent
-	59,  // 88: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	57,  // 89: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 90: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	59,  // 91: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	53,  // 92: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 93: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	57,  // 94: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	46,  // 95: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 96: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	60,  // 97: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	57,  // 98: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	58,  // 99: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	57,  // 100: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	24,  // 101: team.v1.Reply.turn:type_name -> team.v1.Turn
-	27,  // 102: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	26,  // 103: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 104: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	28,  // 105: team.v1.Reply.spent:type_name -> team.v1.Spent
-	58,  // 106: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	57,  // 107: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	55,  // 108: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	34,  // 109: team.v1.Inbound.received:type_name -> team.v1.Received
-	33,  // 110: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	35,  // 111: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	61,  // 112: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	61,  // 113: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	28,  // 114: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 115: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	62,  // 116: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	63,  // 117: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	57,  // 118: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	60,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	48,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	49,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	2,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	15,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	16,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	60,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	14,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	61,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	1,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	45,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	57,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	13,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
+	50,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	15,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
+	57,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	58,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	58,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	25,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	57,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	45,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
+	15,  // 56: team.v1.Started.input:type_name -> team.v1.Input
+	26,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
+	56,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	45,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
+	56,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	26,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	57,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	45,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	58,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	57,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	21,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	23,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	51,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	26,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	57,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	26,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 78: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	57,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	56,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	31,  // 81: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	52,  // 82: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	57,  // 83: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	26,  // 84: team.v1.Answered.grant:type_name -> team.v1.Spent
+	60,  // 85: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	57,  // 86: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 87: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	60,  // 88: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	53,  // 89: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 90: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	57,  // 91: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	45,  // 92: team.v1.Checked.error:type_name -> team.v1.Error
+	54,  // 93: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	62,  // 94: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	57,  // 95: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	58,  // 96: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	57,  // 97: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	22,  // 98: team.v1.Reply.turn:type_name -> team.v1.Turn
+	25,  // 99: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	24,  // 100: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 101: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	26,  // 102: team.v1.Reply.spent:type_name -> team.v1.Spent
+	58,  // 103: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	57,  // 104: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	55,  // 105: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	33,  // 106: team.v1.Inbound.received:type_name -> team.v1.Received
+	32,  // 107: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	34,  // 108: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	63,  // 109: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	63,  // 110: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	26,  // 111: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 112: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	64,  // 113: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	65,  // 114: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	57,  // 115: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5463,6 +5327,7 @@ func file_team_v1_event_proto_init() {
 		return
 	}
 	file_team_v1_info_proto_init()
+	file_team_v1_limits_proto_init()
 	file_team_v1_event_proto_msgTypes[0].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
 		(*Event_Decided)(nil),
@@ -5487,23 +5352,21 @@ func file_team_v1_event_proto_init() {
 		(*Event_Reply)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[7].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[8].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[16].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[14].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[17].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[39].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[41].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),

@@ -472,7 +472,9 @@ type Question struct {
 	// Roles that may answer.
 	Roles []string `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
 	// When it expires.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
+	// For a question of kind BUDGET: the limit that was reached.
+	Budget        *BudgetRequest `protobuf:"bytes,8,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +554,13 @@ func (x *Question) GetRoles() []string {
 func (x *Question) GetExpires() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Expires
+	}
+	return nil
+}
+
+func (x *Question) GetBudget() *BudgetRequest {
+	if x != nil {
+		return x.Budget
 	}
 	return nil
 }
@@ -818,7 +827,7 @@ var File_team_v1_ext_proto protoreflect.FileDescriptor
 
 const file_team_v1_ext_proto_rawDesc = "" +
 	"\n" +
-	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\"\xbb\a\n" +
+	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x14team/v1/limits.proto\"\xbb\a\n" +
 	"\aTeamRun\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x16\n" +
@@ -861,7 +870,7 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x14\n" +
 	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x82\x02\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb2\x02\n" +
 	"\bQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x12\n" +
@@ -869,7 +878,8 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
 	"\amessage\x18\x05 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x14\n" +
 	"\x05roles\x18\x06 \x03(\tR\x05roles\x124\n" +
-	"\aexpires\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xec\x01\n" +
+	"\aexpires\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
+	"\x06budget\x18\b \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\"\xec\x01\n" +
 	"\n" +
 	"Delegation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -920,9 +930,10 @@ var file_team_v1_ext_proto_goTypes = []any{
 	(*Error)(nil),                 // 14: team.v1.Error
 	(Asked_Kind)(0),               // 15: team.v1.Asked.Kind
 	(*v1.Message)(nil),            // 16: lf.a2a.v1.Message
-	(Step_Kind)(0),                // 17: team.v1.Step.Kind
-	(Outcome)(0),                  // 18: team.v1.Outcome
-	(*structpb.Value)(nil),        // 19: google.protobuf.Value
+	(*BudgetRequest)(nil),         // 17: team.v1.BudgetRequest
+	(Step_Kind)(0),                // 18: team.v1.Step.Kind
+	(Outcome)(0),                  // 19: team.v1.Outcome
+	(*structpb.Value)(nil),        // 20: google.protobuf.Value
 }
 var file_team_v1_ext_proto_depIdxs = []int32{
 	9,  // 0: team.v1.TeamRun.decision:type_name -> team.v1.Decided
@@ -942,17 +953,18 @@ var file_team_v1_ext_proto_depIdxs = []int32{
 	15, // 14: team.v1.Question.kind:type_name -> team.v1.Asked.Kind
 	16, // 15: team.v1.Question.message:type_name -> lf.a2a.v1.Message
 	13, // 16: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
-	17, // 17: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
-	18, // 18: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
-	14, // 19: team.v1.Delegation.error:type_name -> team.v1.Error
-	12, // 20: team.v1.Delegation.spent:type_name -> team.v1.Spent
-	8,  // 21: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
-	19, // 22: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	17, // 17: team.v1.Question.budget:type_name -> team.v1.BudgetRequest
+	18, // 18: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
+	19, // 19: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
+	14, // 20: team.v1.Delegation.error:type_name -> team.v1.Error
+	12, // 21: team.v1.Delegation.spent:type_name -> team.v1.Spent
+	8,  // 22: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
+	20, // 23: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_ext_proto_init() }
@@ -961,6 +973,7 @@ func file_team_v1_ext_proto_init() {
 		return
 	}
 	file_team_v1_event_proto_init()
+	file_team_v1_limits_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -54,6 +54,7 @@ type cost struct {
 	maxOutput int64         // maximum number of output tokens; 0 means no limit
 	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
 	booked    agent.Cost    // what hold is settled with, see release
+	most      agent.Cost    // maximum cost of the attempt; zero if it is not known
 	continues bool          // the attempt continues a task that an earlier one has begun
 }
 
@@ -62,7 +63,7 @@ type cost struct {
 func budget(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		if err := w.reserve(ctx); err != nil {
-			return w.refused(err)
+			return w.askForBudget(err)
 		}
 		if b := w.cost.budget; b != nil {
 			ctx = agent.WithBudget(ctx, b)
@@ -100,9 +101,9 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 	if p, ok := w.Target.Agent.(agent.TaskPricer); ok {
 		least.Micros = max(least.Micros, p.TaskCost())
 	}
-	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true}
+	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true, By: w.by.path(w.Step)}
 	if w.Open { // the attempt was given a part before it waited for people
-		want = agent.Want{Most: b.reservedBefore(w.Reserved)}
+		want = agent.Want{Most: b.reservedBefore(w.Reserved), By: want.By}
 	}
 	if w.cost.hold, err = b.budget.Among(w.Peers).Acquire(ctx, want); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 // takeOver reserves the part of the budget that an open attempt was given by an earlier process.
 func (w *Work) takeOver() {
 	if b := w.by.Budget; w.Held && b.Limited() {
-		w.cost.hold = b.budget.Resume(b.reservedBefore(w.Reserved))
+		w.cost.hold = b.budget.Resume(b.reservedBefore(w.Reserved), w.by.path(w.Step))
 	}
 }
 
@@ -150,8 +151,9 @@ func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	in, most := b.meter.bound(w.Prompt), outputOf(w.Target.Model, w.Prompt)
 	want := agent.Want{
 		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
-		Most: turnCost(price, in, most),
+		Most: turnCost(price, in, most), By: w.by.path(w.Step),
 	}
+	w.cost.most = want.Most
 	switch name := b.final; {
 	case name == "", !b.Limited(), w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.Step.GetName():

@@ -80,6 +80,8 @@ type Past struct {
 	// Asked are the open questions of the step and below it. Questions counts the step's own.
 	Asked     journal.Questions
 	Questions int64
+	// Declined says that people were asked for more budget and have granted nothing.
+	Declined bool
 	// Ruling is the answer of people about an attempt whose outcome is unknown; nil if there is
 	// none.
 	Ruling *a2av1.Message

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Shortfall is the cause of a BUDGET_EXCEEDED error if people may grant what is missing.
+type Shortfall struct {
+	// Request says which limit was reached. Its Most is not set.
+	Request *teamv1.BudgetRequest
+	// Roles of the people who may grant more. Empty means the owner of the task.
+	Roles []string
+}
+
+// Error returns the name of the limit and who has set it. The text is for logs.
+func (s *Shortfall) Error() string {
+	return s.Request.GetLimit() + " of " + s.Request.GetSetBy() + " may be raised"
+}
+
+// FormatAmount formats an amount of the limit that r is about, with its unit.
+func FormatAmount(r *teamv1.BudgetRequest, n int64) string {
+	if countsTokens(r) {
+		return count(n) + " tokens"
+	}
+	return Dollars(n) + " USD"
+}
+
+func countsTokens(r *teamv1.BudgetRequest) bool { return r.GetLimit() == LimitMaxTokens }
+
+// Largest amounts that an answer can grant.
+const (
+	maxGrantTokens = int64(1e15)
+	maxGrantMicros = int64(1e15) // a billion USD
+)
+
+// amount matches a grant in words: a number, and its unit if there is one.
+var amount = regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?)\s*(usd|\$|dollars?|tokens?)?$`)
+
+// ReadGrant returns what the answer m to the request r grants: an amount of the limit's unit, such as
+// "2", "2 USD", "$2" or "5000 tokens", or as data {"grant": 2}. It returns nil if m declines, with
+// "no" or {"grant": 0}. Any other answer is an error, which says what was expected.
+func ReadGrant(r *teamv1.BudgetRequest, m *a2av1.Message) (*teamv1.Spent, error) {
+	said := strings.ToLower(strings.TrimSpace(Text(m)))
+	for _, p := range m.GetParts() {
+		if d := p.GetData(); d != nil && said == "" {
+			said = grantOf(d.AsInterface())
+		}
+	}
+	if rest, ok := strings.CutPrefix(said, "$"); ok {
+		said = strings.TrimSpace(rest) + " usd"
+	}
+	if said == "no" {
+		return nil, nil //nolint:nilnil // nothing is granted
+	}
+	of := amount.FindStringSubmatch(said)
+	expected := `answer with the amount to add, such as "2 USD", or with "no"`
+	if countsTokens(r) {
+		expected = `answer with the number of tokens to add, such as "5000 tokens", or with "no"`
+	}
+	switch {
+	case of == nil:
+		return nil, fmt.Errorf("is no amount; %s", expected)
+	case of[2] != "" && strings.HasPrefix(of[2], "token") != countsTokens(r):
+		return nil, fmt.Errorf("is in another unit than the limit %s; %s", r.GetLimit(), expected)
+	}
+	n, err := strconv.ParseFloat(of[1], 64)
+	if err != nil {
+		return nil, fmt.Errorf("is no amount; %s", expected)
+	}
+	most := maxGrantTokens
+	if !countsTokens(r) {
+		n, most = math.Round(n*1e6), maxGrantMicros
+	}
+	switch {
+	case n <= 0:
+		return nil, fmt.Errorf("does not add anything; %s", expected)
+	case n != math.Trunc(n):
+		return nil, fmt.Errorf("is no whole number of tokens; %s", expected)
+	case n > float64(most):
+		return nil, fmt.Errorf("is more than %s, the most that can be added at once; %s", FormatAmount(r, most), expected)
+	case countsTokens(r):
+		return &teamv1.Spent{OutputTokens: int64(n)}, nil
+	}
+	return &teamv1.Spent{CostMicros: int64(n)}, nil
+}
+
+// grantOf returns the text form of the data of an answer; empty if it is not of the expected form.
+func grantOf(data any) string {
+	d, _ := data.(map[string]any)
+	if len(d) != 1 {
+		return ""
+	}
+	switch v := d["grant"].(type) {
+	case float64:
+		if v == 0 {
+			return "no"
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case string:
+		return strings.ToLower(strings.TrimSpace(v))
+	}
+	return ""
+}

@@ -1,0 +1,117 @@
+package step
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// askForBudget returns the result of an attempt whose cost the budget does not cover. If people may
+// grant more and have not declined, they are asked, and the step waits for the answer.
+func (w *Work) askForBudget(err error) Result {
+	var short *agent.Shortfall
+	if w.Declined || !errors.As(err, &short) {
+		return w.refused(err)
+	}
+	r := short.Request
+	if r.GetLimit() == agent.LimitMaxTokens {
+		r.Most = w.cost.most.Tokens
+	} else {
+		r.Most = w.cost.most.Micros
+	}
+	q := &teamv1.Asked{
+		Question: w.by.Run.ID(w.Scope, "question", w.Questions+1), Kind: teamv1.Asked_KIND_BUDGET, Roles: short.Roles, Budget: r,
+		Expires: timestamppb.New(w.by.Run.Now().Add(QuestionExpiry)),
+	}
+	q.Message = &a2av1.Message{MessageId: q.GetQuestion(), Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(w.budgetQuestion(r))}
+	if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})); err != nil {
+		return Result{Err: ErrStopped}
+	}
+	return Result{notStarted: true}
+}
+
+// budgetQuestion returns the text of a question for more budget.
+func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
+	var b strings.Builder
+	amount := func(n int64) string { return agent.FormatAmount(r, n) }
+	fmt.Fprintf(&b, "The limit %s of %q does not cover the next step. Of %s, %s are spent", r.GetLimit(), r.GetSetBy(), amount(r.GetValue()), amount(r.GetSpent()))
+	if by := spenders(r); by != "" {
+		b.WriteString(" (" + by + ")")
+	}
+	if r.GetReserved() > 0 {
+		fmt.Fprintf(&b, " and %s are reserved", amount(r.GetReserved()))
+	}
+	fmt.Fprintf(&b, ". The next step, %s, needs at least %s", w.described(), amount(r.GetLeast()))
+	if r.GetMost() > 0 {
+		fmt.Fprintf(&b, " and may cost at most %s", amount(r.GetMost()))
+	}
+	example := "2 USD"
+	if r.GetLimit() == agent.LimitMaxTokens {
+		example = "5000 tokens"
+	}
+	fmt.Fprintf(&b, ". How much may be added to the limit? Answer with an amount, such as %q, or with %q.", example, "no")
+	return b.String()
+}
+
+// described describes the step in a question.
+func (w *Work) described() string {
+	switch {
+	case w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
+		return fmt.Sprintf("a judgement of %q", w.by.Path)
+	case w.Target.Model != nil:
+		return fmt.Sprintf("a call of model %q by %q", w.Target.Model.Name(), w.by.Path)
+	}
+	return fmt.Sprintf("a task for %q", w.by.path(w.Step))
+}
+
+// maxSpenders is the maximum number of agents that a question for more budget names.
+const maxSpenders = 5
+
+// spenders names the agents that have spent most.
+func spenders(r *teamv1.BudgetRequest) string {
+	by := r.GetSpentBy()
+	paths := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
+		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
+	})
+	var list []string
+	for i, path := range paths {
+		if i == maxSpenders {
+			list = append(list, fmt.Sprintf("and %d others", len(paths)-i))
+			break
+		}
+		list = append(list, path+" "+agent.FormatAmount(r, by[path]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// ApplyBudget folds an event of the step itself if it is part of a question for more budget, or closes
+// one. It reports whether it does; the step's target has nothing to do with such an event. closed are
+// the questions that the event closes.
+func (p *Past) ApplyBudget(ev *teamv1.Event, closed []*journal.Question) bool {
+	if ev.GetAsked().GetBudget() != nil {
+		p.Questions++
+		return true
+	}
+	if !slices.ContainsFunc(closed, func(q *journal.Question) bool { return q.Event.GetAsked().GetBudget() != nil }) {
+		return false
+	}
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Answered:
+		p.Declined = k.Answered.GetGrant() == nil
+	case *teamv1.Event_Expired:
+		p.Declined = true
+	default:
+		return false // the step has ended
+	}
+	return true
+}
