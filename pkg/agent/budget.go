@@ -133,8 +133,8 @@ type Budget struct {
 
 	spent   Cost            // settled for this node and below; guarded by tree.mu
 	spentBy map[string]Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
-	held  Cost // reserved for work below that has not been settled; guarded by tree.mu
-	keeps Cost // the part of held with kept set; guarded by tree.mu
+	held    Cost            // reserved for work below that has not been settled; guarded by tree.mu
+	keeps   Cost            // the part of held with kept set; guarded by tree.mu
 }
 
 // tree holds what all nodes of a tree of budgets share.

@@ -112,6 +112,18 @@ func (c *call) answerKey(question string) string {
 // scope.
 func (c *call) question(theirs string) string { return agent.Scope(c.req.GetScope(), theirs) }
 
+// budget returns a peer's request for more budget as ours; nil for nil. The limit is that of an agent
+// below us, so a grant raises none of ours.
+func (c *call) budget(theirs *teamv1.BudgetRequest) *teamv1.BudgetRequest {
+	if theirs == nil {
+		return nil
+	}
+	return &teamv1.BudgetRequest{
+		Limit: theirs.GetLimit(), SetBy: agent.Path(c.req) + "/" + clip(theirs.GetSetBy()), Value: theirs.GetValue(),
+		Spent: theirs.GetSpent(), Reserved: theirs.GetReserved(), Least: theirs.GetLeast(), Most: theirs.GetMost(),
+	}
+}
+
 // foreign returns a copy of one of our messages for a peer, with id as its id. It omits our task
 // and context ids, which have no meaning there.
 func foreign(m *a2av1.Message, id string) *a2av1.Message {

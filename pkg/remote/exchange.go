@@ -97,13 +97,30 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 	key := x.answerKey(answer.GetQuestion())
 	if taskstate.Interrupted(t.GetStatus().GetState()) && !knows(t, key, question) {
 		x.answered = true
-		return x.converse(x.answer(key, answer))
+		err := x.converse(x.answer(key, answer))
+		if codeOf(err) == codes.InvalidArgument && !x.tasked {
+			return x.askAgain(t, err)
+		}
+		return err
 	}
 	done, err := x.take(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}})
 	if done || err != nil {
 		return err
 	}
 	return x.reattach()
+}
+
+// askAgain yields the question of a waiting task again, after the peer has rejected the answer with
+// err.
+func (x *exchange) askAgain(t *a2av1.Task, err error) error {
+	s := proto.CloneOf(t.GetStatus())
+	why := "The answer was not accepted: " + agent.AsError(failure(x.agent.cfg.ID, err)).Message
+	if s.GetMessage() == nil {
+		s.Message = &a2av1.Message{Role: a2av1.Role_ROLE_AGENT}
+	}
+	s.Message.Parts = slices.Concat(agent.TextParts(why), s.GetMessage().GetParts())
+	_, err = x.status(s, t.GetMetadata())
+	return err
 }
 
 // knows reports whether a waiting task does not need the answer with a key, because it has received

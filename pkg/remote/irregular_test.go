@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -283,4 +284,31 @@ func TestA_12_AnswersThatCannotBeRead(t *testing.T) {
 	if e := asError(t, err); e.Message != `agent "legal" has a card that cannot be read: version must be a string` {
 		t.Errorf("card: %s", e.Message)
 	}
+}
+
+// TestA_12_RejectedAnswer: a peer that rejects an answer is not given up: its question is asked again,
+// with the reason, and the next answer continues the task.
+func TestA_12_RejectedAnswer(t *testing.T) {
+	eachStream(t, func(t *testing.T, w way) {
+		_, a := w.start(t, func(c *fakeagent.Config) {
+			c.Turns = []fakeagent.Turn{{Ask: "how many?"}, {Refuse: status.Error(codes.InvalidArgument, "not a number")}, {Text: "done"}}
+		})
+		j := newJournal("hello")
+		if err := j.play(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		first := last(j, (*teamv1.Event).GetAsked)
+		j.answer("many")
+		if err := j.play(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		again := last(j, (*teamv1.Event).GetAsked)
+		if again.GetQuestion() == first.GetQuestion() || !strings.Contains(texts(again.GetMessage()), "not accepted") || !strings.Contains(texts(again.GetMessage()), "how many?") {
+			t.Fatal(again)
+		}
+		j.answer("three")
+		if err := j.play(t.Context(), a); err != nil || texts(j.reply.GetMessage()) != "done" {
+			t.Error(j.reply, err)
+		}
+	})
 }

@@ -148,8 +148,8 @@ func (x *exchange) progress(m *a2av1.Message) error {
 	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: own(m)}}})
 }
 
-// ask yields the peer's question as ours. It is for the same roles as at a peer that is a
-// team-server.
+// ask yields the peer's question as ours. It has the same kind and is for the same roles as at a peer
+// that is a team-server.
 func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	m := own(s.GetMessage())
 	if len(m.GetParts()) == 0 {
@@ -158,11 +158,15 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 			m = agent.NewMessage("authentication is needed")
 		}
 	}
-	var roles []string
-	for _, q := range teamRunOf(metadata).GetQuestions() {
-		roles = append(roles, q.GetRoles()...)
+	ours := &teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m}
+	theirs := teamRunOf(metadata).GetQuestions()
+	for _, q := range theirs {
+		ours.Roles = append(ours.Roles, q.GetRoles()...)
 	}
-	return x.asked(&teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m, Roles: roles})
+	if len(theirs) == 1 && kind == teamv1.Asked_KIND_INPUT && theirs[0].GetKind() != teamv1.Asked_KIND_UNSPECIFIED {
+		ours.Kind, ours.Budget = theirs[0].GetKind(), x.budget(theirs[0].GetBudget())
+	}
+	return x.asked(ours)
 }
 
 // complete replies with the artifacts. If there are none, it replies with the last

@@ -247,7 +247,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.moveDeadline(waited)
 	st.extendDeadline(held, f.Now)
 	f.applyGrant(ev, closed)
-	if own && st.past.ApplyBudget(ev, closed) {
+	if own && st.past.ApplyBudget(f.Path, ev, closed) {
 		return
 	}
 	switch k := ev.GetKind().(type) {

@@ -25,8 +25,8 @@ type process struct {
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
-	gate     *gate       // nil if results are not judged
-	runner   step.Runner // shared with the goroutines of steps
+	gate     *gate         // nil if results are not judged
+	runner   step.Runner   // shared with the goroutines of steps
 	asking   *agent.Budget // the run's own budget, if people may grant more to it
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool

@@ -94,15 +94,16 @@ func spenders(r *teamv1.BudgetRequest) string {
 	return strings.Join(list, ", ")
 }
 
-// ApplyBudget folds an event of the step itself if it is part of a question for more budget, or closes
-// one. It reports whether it does; the step's target has nothing to do with such an event. closed are
-// the questions that the event closes.
-func (p *Past) ApplyBudget(ev *teamv1.Event, closed []*journal.Question) bool {
-	if ev.GetAsked().GetBudget() != nil {
+// ApplyBudget folds an event of the step itself if it asks for more budget for the team at path, or
+// closes such a question. It reports whether it does; the step's target has nothing to do with such an
+// event. A question of the target about limits on its own server is not meant. closed are the
+// questions that the event closes.
+func (p *Past) ApplyBudget(path string, ev *teamv1.Event, closed []*journal.Question) bool {
+	if asksFor(path, ev.GetAsked()) {
 		p.Questions++
 		return true
 	}
-	if !slices.ContainsFunc(closed, func(q *journal.Question) bool { return q.Event.GetAsked().GetBudget() != nil }) {
+	if !slices.ContainsFunc(closed, func(q *journal.Question) bool { return asksFor(path, q.Event.GetAsked()) }) {
 		return false
 	}
 	switch k := ev.GetKind().(type) {
@@ -114,4 +115,10 @@ func (p *Past) ApplyBudget(ev *teamv1.Event, closed []*journal.Question) bool {
 		return false // the step has ended
 	}
 	return true
+}
+
+// asksFor reports whether a question asks for more budget for the team at path or one above it.
+func asksFor(path string, q *teamv1.Asked) bool {
+	by := q.GetBudget().GetSetBy()
+	return by != "" && (by == path || strings.HasPrefix(path, by+"/"))
 }
