@@ -247,7 +247,10 @@ func TestHints(t *testing.T) {
 		{"an unknown step", flow("{id: a, agent: writer}, {id: draft, agent: writer, after: [drft]}"), "known here: a"},
 		{"an unknown step of a group", flow("{id: group, after: [groop], parallel: [{id: a, agent: writer}]}, {id: z, agent: writer}"), "known here: z"},
 		{"a step that is read too early", flow("{id: a, agent: writer, task: \"{{steps.b.text}}\"}, {id: b, agent: writer}"), "name it in after"},
-		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost"},
+		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost, on_limit, ask_roles"},
+		{"a budget that asks without a limit", withLimits("s", "{on_limit: ASK}"), "add max_tokens or max_cost to these limits"},
+		{"the word of coordinators in limits", withLimits("s", "{max_tokens: 5, on_limit: FINALIZE}"), "write coordinator: {on_limit: FINALIZE}, or limits: {on_limit: ASK}"},
+		{"roles that are not asked", withLimits("s", "{max_tokens: 5, ask_roles: [boss]}"), "add on_limit: ASK, or remove ask_roles"},
 	} {
 		fs := faultsOf(t, tt.text)
 		if len(fs) != 1 || fs[0].Hint != tt.want {

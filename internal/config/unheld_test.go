@@ -20,9 +20,10 @@ teams:
         - {id: all, after: [draft], human: {question: "?"}}
         - {id: some, after: [draft], human: {question: "?", roles: [legal, editor]}}
         - {id: none, after: [draft], human: {question: "?", roles: [legal]}}
+    limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"teams.t.workflow.steps[3].human.roles"}} {
+	for file, want := range map[string][]string{teams: nil, teams + key: {"teams.t.limits.ask_roles", "teams.t.workflow.steps[3].human.roles"}} {
 		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err != nil {
 			t.Fatal(err)
