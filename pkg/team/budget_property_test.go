@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -192,9 +194,12 @@ func (c *company) limited(id string) *teamv1.Limits {
 		l.MaxTokens = proto.Int64(int64(1 + c.n(12_000)))
 	}
 	if c.n(3) == 0 {
-		l.MaxCost = proto.Float64(float64(c.n(6_000)) / 1e6)
+		l.MaxCost = proto.Float64(float64(1+c.n(6_000)) / 1e6)
 	}
 	c.limits[id] = agent.LimitOf(l)
+	if c.n(3) == 0 {
+		l.OnLimit = teamv1.OnLimit_ASK
+	}
 	return l
 }
 
@@ -261,6 +266,7 @@ type auditor struct {
 	leaves *teamv1.Spent
 	decide map[string]bool
 	tried  map[string]*teamv1.Spent // on attempts that were repeated, by scope
+	grants int                      // answers to questions for more budget
 }
 
 func audit(c *company, envelope agent.Cost, root string) *auditor {
@@ -344,6 +350,9 @@ func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, di
 		}
 	}
 	spent := agent.CostOf(agent.SpentOn(a.events))
+	if !ended && a.answer() {
+		return false, nil
+	}
 	switch {
 	case !ended:
 		return true, errors.New("it ended without an answer")
@@ -361,8 +370,43 @@ func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, di
 	return true, nil
 }
 
+// answer answers the open questions for more budget, with an amount or with no, and raises the limits
+// that are kept here. It returns false if there are none.
+func (a *auditor) answer() bool {
+	open := map[string]*teamv1.Event{}
+	for _, ev := range a.events {
+		if q := ev.GetAsked(); q != nil {
+			open[q.GetQuestion()] = ev
+		}
+		delete(open, ev.GetAnswered().GetQuestion())
+		if ev.GetEnded() != nil {
+			maps.DeleteFunc(open, func(_ string, q *teamv1.Event) bool { return agent.Within(q.GetScope(), ev.GetScope()) })
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(open)) {
+		q := open[id]
+		b := q.GetAsked().GetBudget()
+		answer := &teamv1.Answered{Question: id, Message: agent.UserMessage("a", "x")}
+		if n := int64(a.c.n(6000)); n > 2000 {
+			at := strings.Join(strings.Split(q.GetScope(), ".")[:strings.Count(b.GetSetBy(), "/")], ".")
+			l := a.limit[at]
+			if b.GetLimit() == agent.LimitMaxTokens {
+				answer.Grant, l.Tokens = &teamv1.Spent{OutputTokens: n}, l.Tokens+n
+			} else {
+				answer.Grant, l.Micros = &teamv1.Spent{CostMicros: n}, l.Micros+n
+			}
+			a.limit[at] = l
+		}
+		a.grants++
+		if err := a.take(&teamv1.Event{Scope: q.GetScope(), Agent: q.GetAgent(), Kind: &teamv1.Event_Answered{Answered: answer}}); err != nil {
+			a.c.t.Error(err)
+		}
+	}
+	return len(open) > 0
+}
+
 // schedule plays one random run.
-func schedule(t *testing.T, seed uint64) (events int, err error) {
+func schedule(t *testing.T, seed uint64) (events, grants int, err error) {
 	d := &dice{r: rand.New(rand.NewPCG(seed, 11))}
 	c := newCompany(t, d)
 	envelope := agent.Cost{Tokens: int64(1 + d.n(30_000)), Micros: int64(1 + d.n(30_000))}
@@ -381,14 +425,14 @@ func schedule(t *testing.T, seed uint64) (events int, err error) {
 		ended, err := a.life(ctx, root, envelope, dies)
 		cancel(nil)
 		if ended || err != nil {
-			return len(a.events), err
+			return len(a.events), a.grants, err
 		}
 	}
 }
 
 // TestC_07_TeamsNeverOverspend plays 10,000 random runs of teams of up to three
-// levels, with siblings side by side, failures, repetitions, cancels and
-// processes that die: what is settled never exceeds a limit, of any scope, after
+// levels, with siblings side by side, failures, repetitions, cancels, people who
+// grant more or decline, and processes that die: what is settled never exceeds a limit, of any scope, after
 // any event; and at the end nothing is held, and the books, the record and the
 // last word say the same.
 func TestC_07_TeamsNeverOverspend(t *testing.T) {
@@ -397,17 +441,20 @@ func TestC_07_TeamsNeverOverspend(t *testing.T) {
 		runs = 500
 	}
 	runs /= uint64(sample.Stride())
-	total := 0
+	total, granted := 0, 0
 	for seed := range runs {
 		synctest.Test(t, func(t *testing.T) {
-			n, err := schedule(t, seed)
+			n, grants, err := schedule(t, seed)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			total += n
+			total, granted = total+n, granted+grants
 		})
 	}
-	t.Logf("%d runs, %d events", runs, total)
+	if granted == 0 {
+		t.Error("no run has asked for more")
+	}
+	t.Logf("%d runs, %d events, %d answers to questions for more budget", runs, total, granted)
 }
 
 // TestC_07_TeamsNeverOverspendRaced is the same in real time, many at once.
@@ -416,7 +463,7 @@ func TestC_07_TeamsNeverOverspendRaced(t *testing.T) {
 	for worker := range uint64(8) {
 		wg.Go(func() {
 			for seed := range uint64(6) {
-				if _, err := schedule(t, worker*1000+seed); err != nil {
+				if _, _, err := schedule(t, worker*1000+seed); err != nil {
 					t.Errorf("worker %d seed %d: %v", worker, seed, err)
 				}
 			}
