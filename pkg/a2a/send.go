@@ -305,14 +305,12 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 		return nil, err
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
 		return nil, mayNot(q)
-	case q != nil && !chosen(q, s.message):
+	case q != nil && q.GetApproval() == nil && !chosen(q, s.message):
 		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
 		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
-		if b := q.GetBudget(); b != nil {
-			if a.Grant, err = agent.ReadGrant(b, s.message); err != nil {
-				return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
-			}
+		if err := read(q, s.message, a); err != nil {
+			return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
 		}
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
 		in.Kind = &teamv1.Inbound_Answered{Answered: a}
@@ -320,6 +318,18 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 		in.Kind = &teamv1.Inbound_Received{Received: &teamv1.Received{Message: m}}
 	}
 	return in, nil
+}
+
+// read sets what the message m says in answer to a question for more budget or for an approval. The
+// error says what was expected.
+func read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
+	switch {
+	case q.GetBudget() != nil:
+		a.Grant, err = agent.ReadGrant(q.GetBudget(), m)
+	case q.GetApproval() != nil:
+		a.Approval, err = agent.ReadApproval(q.GetApproval(), m)
+	}
+	return err
 }
 
 // options returns the permitted answers to a question. An empty list permits any text.

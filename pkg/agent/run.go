@@ -50,6 +50,25 @@ type Run struct {
 	fenced    map[string]bool                    // scopes in which no step may begin; guarded by mu
 	pause     pause                              // guarded by mu
 	timeouts  map[*timeout]struct{}              // guarded by mu
+	allowed   map[string]bool                    // keys given to Allow; guarded by mu
+}
+
+// Allow records that people have approved all later calls with a key, which says who makes them and
+// what is called.
+func (r *Run) Allow(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.allowed == nil {
+		r.allowed = map[string]bool{}
+	}
+	r.allowed[key] = true
+}
+
+// Allowed reports whether Allow was called with key.
+func (r *Run) Allowed(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allowed[key]
 }
 
 // Names of the limits that an Expired event can name.

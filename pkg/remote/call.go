@@ -124,6 +124,17 @@ func (c *call) budget(theirs *teamv1.BudgetRequest) *teamv1.BudgetRequest {
 	}
 }
 
+// approval returns a peer's request for an approval as ours; nil for nil. The call is made by an agent
+// below us.
+func (c *call) approval(theirs *teamv1.ApprovalRequest) *teamv1.ApprovalRequest {
+	if theirs == nil {
+		return nil
+	}
+	ours := proto.CloneOf(theirs)
+	ours.By = agent.Path(c.req) + "/" + clip(theirs.GetBy())
+	return ours
+}
+
 // foreign returns a copy of one of our messages for a peer, with id as its id. It omits our task
 // and context ids, which have no meaning there.
 func foreign(m *a2av1.Message, id string) *a2av1.Message {

@@ -226,7 +226,7 @@ func (p *process) ask(theirs string) (known bool, err error) {
 		return false, nil
 	}
 	q = proto.CloneOf(q)
-	q.Question, q.Message, q.Budget = ours, own(q.GetMessage()), p.budget(q.GetBudget())
+	q.Question, q.Message, q.Budget, q.Approval = ours, own(q.GetMessage()), p.budget(q.GetBudget()), p.approval(q.GetApproval())
 	return true, p.call.asked(q)
 }
 

@@ -164,7 +164,7 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 		ours.Roles = append(ours.Roles, q.GetRoles()...)
 	}
 	if len(theirs) == 1 && kind == teamv1.Asked_KIND_INPUT && theirs[0].GetKind() != teamv1.Asked_KIND_UNSPECIFIED {
-		ours.Kind, ours.Budget = theirs[0].GetKind(), x.budget(theirs[0].GetBudget())
+		ours.Kind, ours.Budget, ours.Approval = theirs[0].GetKind(), x.budget(theirs[0].GetBudget()), x.approval(theirs[0].GetApproval())
 	}
 	return x.asked(ours)
 }

@@ -22,7 +22,6 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).Holding(agent.HeldOn(recorded))
 		if p.cfg.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
 			p.asking = b.Asking(p.cfg.Limits.GetAskRoles(), agent.SpentBy(recorded))
-			p.asking.Grant(p.takeGrant())
 		}
 	}
 	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)

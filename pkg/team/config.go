@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -64,6 +65,10 @@ type Member struct {
 	// Required says that the work of the member is part of every result of the team: a run that
 	// would end without it fails with REQUIRED_WORK_FAILED.
 	Required bool
+	// Approve returns who decides whether a delegation with this message may begin, or nil if nobody
+	// has to. It must return the same for the same message. A nil function means that no delegation
+	// needs approval.
+	Approve func(input *a2av1.Message) *agent.Approval
 }
 
 // Config is the configuration of a Team.

@@ -1,7 +1,9 @@
 package team_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -175,6 +178,44 @@ func crashGrants(t *testing.T, w *world) *team.Team {
 	})
 }
 
+// stamp is a tool that begins only with approval, and returns its arguments.
+type stamp struct{ w *world }
+
+func (*stamp) Spec() agent.ToolSpec                     { return agent.ToolSpec{Name: "stamp"} }
+func (*stamp) Approval(json.RawMessage) *agent.Approval { return &agent.Approval{} }
+func (c *stamp) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
+	if err := c.w.effectWithin(ctx, "stamp", key); err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, arguments); err != nil {
+		return nil, err
+	}
+	return &teamv1.ToolResult{Text: compact.String()}, nil
+}
+
+// crashApprovals is a leader whose calls of a tool, and of two members, need approval: one is edited,
+// one rejected, one allows those after it.
+func crashApprovals(t *testing.T, w *world) *team.Team {
+	t.Helper()
+	reg := cast(w)
+	inner := w.mind("inner-lead", calls(tool("stamp", `{"n":5}`), give("c", "one")), found(`{"n":5}`, "c(one)"))
+	reg["inner"] = ledBy(t, inner, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
+		cfg.ID, cfg.Limits, c.Members, c.Tools = "inner", crashLimits(nil), members("c"), []agent.Tool{&stamp{w}}
+	})
+	lead := w.mind("lead",
+		calls(tool("stamp", `{"n":1,"why":"edit this"}`), tool("stamp", `{"n":2,"why":"not this"}`)),
+		calls(tool("stamp", `{"n":3,"why":"all of these"}`)),
+		calls(tool("stamp", `{"n":4,"why":"edit this"}`), give("inner", "1"), give("b", "not this")),
+		found("tides", `{"edited":true}`, "rejected it: not this", `{"n":3`, `{"n":4`, `{"n":5}`, "c(one)", `member "b" did not begin`))
+	everything := func(*a2av1.Message) *agent.Approval { return &agent.Approval{} }
+	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
+		cfg.ID, cfg.Limits = "root", crashLimits(nil)
+		c.Tools, c.Members = []agent.Tool{&stamp{w}}, members("inner", "b")
+		c.Members[0].Approve, c.Members[1].Approve = everything, everything
+	})
+}
+
 // crashSwarm is a swarm of teams: a coordinator that hands over through its
 // leader, a swarm that does through the member at work, a workflow with somebody
 // behind it, and a member that asks before it answers, after it was refused: the
@@ -218,6 +259,7 @@ var crashModes = []struct {
 	},
 	{"async", crashAsync, "OUTCOME_SUCCEEDED: tides, a(1), b(2, c(one), told: yes to asker2?, out of ink, told: yes to asker?, under way already, peer(6)"},
 	{"grants", crashGrants, "OUTCOME_SUCCEEDED: tides, checked, found, found"},
+	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
 }
 

@@ -185,19 +185,15 @@ func (w *world) answer() int {
 				w.again++
 			}
 		}
-		var grant *teamv1.Spent
-		if b := q.GetBudget(); b != nil {
+		switch {
+		case q.GetBudget() != nil:
 			text = "9000 tokens"
-			var err error
-			if grant, err = agent.ReadGrant(b, agent.NewMessage(text)); err != nil {
-				w.t.Fatal(err)
-			}
+		case q.GetApproval() != nil:
+			text = w.decides(q.GetApproval())
 		}
 		w.inbox = append(w.inbox, &teamv1.Inbound{
 			N: int64(len(w.inbox) + 1), Scope: ev.GetScope(), Key: q.GetQuestion(),
-			Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
-				Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), text), Grant: grant,
-			}},
+			Kind: &teamv1.Inbound_Answered{Answered: answerWith(w.t, q, text)},
 		})
 	}
 	if n > 0 {
@@ -207,6 +203,36 @@ func (w *world) answer() int {
 		}
 	}
 	return n
+}
+
+// answerWith returns the answer to a question, as it is recorded.
+func answerWith(t *testing.T, q *teamv1.Asked, text string) *teamv1.Answered {
+	t.Helper()
+	a := &teamv1.Answered{Question: q.GetQuestion(), Message: agent.UserMessage("answer-"+q.GetQuestion(), text)}
+	var err error
+	switch {
+	case q.GetBudget() != nil:
+		a.Grant, err = agent.ReadGrant(q.GetBudget(), a.GetMessage())
+	case q.GetApproval() != nil:
+		a.Approval, err = agent.ReadApproval(q.GetApproval(), a.GetMessage())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// decides is the decision about a call: the first of a tool is edited, one that says no is rejected.
+func (w *world) decides(r *teamv1.ApprovalRequest) string {
+	switch {
+	case strings.Contains(r.GetArguments(), "not this"):
+		return "reject: not this"
+	case strings.Contains(r.GetArguments(), "edit this"):
+		return `edit: {"edited": true}`
+	case strings.Contains(r.GetArguments(), "all of these"):
+		return "approve all"
+	}
+	return "approve"
 }
 
 // effect is had outside: its start must be on record and durable, its end must not.

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/internal/step"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -39,6 +40,7 @@ type fold struct {
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
 	failed           *agent.Error      // failure that ends the run
 	granted          *teamv1.Spent     // what people have granted to the run's own limits; see takeGrant
+	allowed          []string          // keys of the calls that people have allowed, for agent.Run
 	checks
 }
 
@@ -246,8 +248,8 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	waited, held := st.clock.ApplyToStep(st.Scope, ev, &st.past.Asked)
 	st.moveDeadline(waited)
 	st.extendDeadline(held, f.Now)
-	f.applyGrant(ev, closed)
-	if own && st.past.ApplyBudget(f.Path, ev, closed) {
+	f.applyAnswer(ev, closed)
+	if own && st.past.ApplyQuestion(f.Path, ev, closed) {
 		return
 	}
 	switch k := ev.GetKind().(type) {
@@ -303,12 +305,17 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.past.Recorded = append(st.past.Recorded, ev)
 }
 
-// applyGrant folds what an answer grants to the limits of the team or agent. closed are the questions
-// that the event closes.
-func (f *fold) applyGrant(ev *teamv1.Event, closed []*journal.Question) {
+// applyAnswer folds what an answer grants to the limits of the team or agent, and what calls it allows
+// from now on. closed are the questions that the event closes.
+func (f *fold) applyAnswer(ev *teamv1.Event, closed []*journal.Question) {
+	a := ev.GetAnswered()
 	for _, q := range closed {
-		if b := q.Event.GetAsked().GetBudget(); b != nil && b.GetSetBy() == f.Path {
-			f.granted = agent.AddSpent(f.granted, ev.GetAnswered().GetGrant())
+		asked := q.Event.GetAsked()
+		if b := asked.GetBudget(); b != nil && b.GetSetBy() == f.Path {
+			f.granted = agent.AddSpent(f.granted, a.GetGrant())
+		}
+		if asked.GetApproval() != nil && a.GetApproval().GetDecision() == teamv1.Approval_DECISION_APPROVE_ALL {
+			f.allowed = append(f.allowed, step.AllowKey(asked.GetApproval()))
 		}
 	}
 }

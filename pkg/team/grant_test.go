@@ -36,18 +36,12 @@ func (w *world) budgetQuestions() (open []*teamv1.Event, asked int) {
 	return open, asked
 }
 
-// grants puts the answer text to a question into the inbox.
-func (w *world) grants(q *teamv1.Event, text string) {
+// reply puts the answer text to a question into the inbox.
+func (w *world) reply(q *teamv1.Event, text string) {
 	w.t.Helper()
-	grant, err := agent.ReadGrant(q.GetAsked().GetBudget(), agent.NewMessage(text))
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	w.inbox = append(w.inbox, &teamv1.Inbound{
 		N: int64(len(w.inbox) + 1), Scope: q.GetScope(), Key: q.GetAsked().GetQuestion(),
-		Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
-			Question: q.GetAsked().GetQuestion(), Message: agent.UserMessage("a", text), Grant: grant,
-		}},
+		Kind: &teamv1.Inbound_Answered{Answered: answerWith(w.t, q.GetAsked(), text)},
 	})
 }
 
@@ -128,7 +122,7 @@ func TestC_07_AskAtTheLimit(t *testing.T) {
 			if len(open) != 1 || asked != 1 || open[0].GetAsked().GetBudget().GetSetBy() != mode.setBy {
 				t.Fatal(open)
 			}
-			w.grants(open[0], "5 tokens") // not enough
+			w.reply(open[0], "5 tokens") // not enough
 			if park := w.process(mode.build(t), nil); park.Done {
 				t.Fatal("it did not wait again", w.end())
 			}
@@ -136,7 +130,7 @@ func TestC_07_AskAtTheLimit(t *testing.T) {
 			if len(open) != 1 || asked != 2 || open[0].GetAsked().GetBudget().GetValue() != 25 {
 				t.Fatal(open)
 			}
-			w.grants(open[0], "8000 tokens")
+			w.reply(open[0], "8000 tokens")
 			if park := w.process(mode.build(t), nil); !park.Done || w.end().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 				t.Fatal(park, w.end())
 			}
@@ -148,7 +142,7 @@ func TestC_07_AskAtTheLimit(t *testing.T) {
 			w := newWorld(t)
 			w.process(mode.build(t), nil)
 			open, _ := w.budgetQuestions()
-			w.grants(open[0], "no")
+			w.reply(open[0], "no")
 			if park := w.process(mode.build(t), nil); !park.Done || w.end().GetError().GetReason() != agent.ReasonBudgetExceeded {
 				t.Fatal(park, w.end())
 			}
@@ -209,12 +203,12 @@ func TestC_07_AskAtTheLimit(t *testing.T) {
 		if len(open) != 2 {
 			t.Fatal(open)
 		}
-		w.grants(open[0], "5000 tokens")
+		w.reply(open[0], "5000 tokens")
 		w.process(build(), nil)
 		if open, _ = w.budgetQuestions(); len(open) != 1 {
 			t.Fatal("the other question is closed, or the first step asked again", open)
 		}
-		w.grants(open[0], "5000 tokens")
+		w.reply(open[0], "5000 tokens")
 		if park := w.process(build(), nil); !park.Done || w.end().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatal(park, w.end())
 		}
@@ -233,7 +227,7 @@ func TestC_07_AskAtTheLimit(t *testing.T) {
 		if len(open) != 1 {
 			t.Fatal(open, w.end())
 		}
-		w.grants(open[0], "no")
+		w.reply(open[0], "no")
 		if park := w.process(build(), nil); !park.Done || w.end().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatal(park, w.end())
 		}

@@ -31,6 +31,7 @@ func (p *process) serve(ctx context.Context) {
 	p.listener = p.run.Listen(p.Scope)
 	defer p.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(p.bindCounters(p.bindBudget(ctx)))
+	p.actOnAnswers()
 	defer p.runner.Budget.Release()
 	defer p.cancel(step.ErrStopped)
 	p.quit = make(chan struct{})

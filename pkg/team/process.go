@@ -87,10 +87,20 @@ func (p *process) emitEvent(ev *teamv1.Event) error {
 		ev.Time = timestamppb.New(p.run.Now())
 	}
 	p.apply(ev)
+	p.actOnAnswers()
+	return nil
+}
+
+// actOnAnswers raises the run's own limit by what people have granted, and allows the calls that they
+// have allowed.
+func (p *process) actOnAnswers() {
 	if p.asking != nil {
 		p.asking.Grant(p.takeGrant())
 	}
-	return nil
+	for _, key := range p.allowed {
+		p.run.Allow(key)
+	}
+	p.allowed = nil
 }
 
 func (p *process) note(code, text string) error {

@@ -121,6 +121,9 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	w.Target, w.Refused = p.target(ctx, st)
 	if st.ByMember() {
 		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+		if m := p.member(st.Step.GetMember()); m != nil {
+			w.Approve = m.Approve
+		}
 	}
 	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step.GetMember()) != HistoryConversation
 	switch st.Step.GetKind() {

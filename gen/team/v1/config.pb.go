@@ -81,7 +81,7 @@ func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolEffect_Value.Descriptor instead.
 func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{5, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Value is the word in the file.
@@ -138,7 +138,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Value is the word in the file.
@@ -199,7 +199,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Value is the word in the file.
@@ -256,7 +256,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Value is the word in the file.
@@ -313,7 +313,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Value is the word in the file.
@@ -370,7 +370,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Value is the word in the file.
@@ -423,7 +423,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Value is the word in the file.
@@ -480,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -784,7 +784,9 @@ func (x *Price) GetReasoning() float64 {
 type ToolConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tools of an MCP server.
-	Mcp           *McpTool `protobuf:"bytes,1,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	Mcp *McpTool `protobuf:"bytes,1,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	// Calls that begin only with the approval of people; unset means none.
+	Approve       *ApproveTools `protobuf:"bytes,2,opt,name=approve,proto3" json:"approve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -826,6 +828,154 @@ func (x *ToolConfig) GetMcp() *McpTool {
 	return nil
 }
 
+func (x *ToolConfig) GetApprove() *ApproveTools {
+	if x != nil {
+		return x.Approve
+	}
+	return nil
+}
+
+// ApproveTools selects the tool calls that begin only with the approval of people.
+type ApproveTools struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of the tools, as the MCP server has them; * stands for any characters. Unset means all.
+	Tools []string `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Condition over tool, its name, and arguments, its arguments; unset means every call. A call for
+	// which it cannot be evaluated needs approval.
+	When string `protobuf:"bytes,2,opt,name=when,proto3" json:"when,omitempty"`
+	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
+	// means the owner of the task.
+	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Time after which a call that nobody has decided about is rejected; 168h.
+	Expires       *durationpb.Duration `protobuf:"bytes,4,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveTools) Reset() {
+	*x = ApproveTools{}
+	mi := &file_team_v1_config_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveTools) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveTools) ProtoMessage() {}
+
+func (x *ApproveTools) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveTools.ProtoReflect.Descriptor instead.
+func (*ApproveTools) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ApproveTools) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *ApproveTools) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *ApproveTools) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *ApproveTools) GetExpires() *durationpb.Duration {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// ApproveMember selects the delegations to a member that begin only with the approval of people.
+type ApproveMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Condition over input, the text that the member is given; unset means every delegation. A
+	// delegation for which it cannot be evaluated needs approval.
+	When string `protobuf:"bytes,1,opt,name=when,proto3" json:"when,omitempty"`
+	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
+	// means the owner of the task.
+	Roles []string `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Time after which a delegation that nobody has decided about is rejected; 168h.
+	Expires       *durationpb.Duration `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApproveMember) Reset() {
+	*x = ApproveMember{}
+	mi := &file_team_v1_config_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveMember) ProtoMessage() {}
+
+func (x *ApproveMember) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveMember.ProtoReflect.Descriptor instead.
+func (*ApproveMember) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ApproveMember) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *ApproveMember) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *ApproveMember) GetExpires() *durationpb.Duration {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
 // McpTool is an MCP server: a program that is started and called over its standard input and
 // output, or an address.
 type McpTool struct {
@@ -850,7 +1000,7 @@ type McpTool struct {
 
 func (x *McpTool) Reset() {
 	*x = McpTool{}
-	mi := &file_team_v1_config_proto_msgTypes[4]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1012,7 @@ func (x *McpTool) String() string {
 func (*McpTool) ProtoMessage() {}
 
 func (x *McpTool) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[4]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1025,7 @@ func (x *McpTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpTool.ProtoReflect.Descriptor instead.
 func (*McpTool) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *McpTool) GetCommand() []string {
@@ -929,7 +1079,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1091,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1104,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 // AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
@@ -1006,7 +1156,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1168,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1181,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -1163,7 +1313,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1325,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1338,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -1206,7 +1356,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1368,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1381,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -1273,7 +1423,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1435,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1448,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -1350,7 +1500,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1512,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1525,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Guardrail) GetName() string {
@@ -1432,7 +1582,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1594,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1607,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -1489,7 +1639,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1651,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1664,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -1677,7 +1827,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1839,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1852,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -1763,7 +1913,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1925,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1938,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -1842,7 +1992,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +2004,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +2017,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -1887,7 +2037,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2049,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2062,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -1954,7 +2104,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2116,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2129,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2041,7 +2191,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2203,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2216,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -2214,7 +2364,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2376,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2389,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -2285,7 +2435,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2447,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2460,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -2370,14 +2520,16 @@ type MemberConfig struct {
 	Async *bool `protobuf:"varint,15,opt,name=async,proto3,oneof" json:"async,omitempty"`
 	// Its work is part of every result of the team: a run that ends without it fails with
 	// REQUIRED_WORK_FAILED; false.
-	Required      bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
+	Required bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
+	// Work that it is given only with the approval of people; unset means none. Write {} for all.
+	Approve       *ApproveMember `protobuf:"bytes,17,opt,name=approve,proto3" json:"approve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2541,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2554,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -2517,6 +2669,13 @@ func (x *MemberConfig) GetRequired() bool {
 	return false
 }
 
+func (x *MemberConfig) GetApprove() *ApproveMember {
+	if x != nil {
+		return x.Approve
+	}
+	return nil
+}
+
 // HistoryScope says what a member sees of earlier messages.
 type HistoryScope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2526,7 +2685,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2697,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2710,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -2567,7 +2726,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2738,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2751,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -2628,7 +2787,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2799,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2812,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -2704,7 +2863,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2875,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2888,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -2761,7 +2920,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2932,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2945,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -2812,7 +2971,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +2983,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +2996,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -2880,7 +3039,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3051,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3064,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -3008,7 +3167,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3179,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3192,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -3049,7 +3208,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3220,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3233,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -3107,7 +3266,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3278,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3291,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -3184,7 +3343,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3355,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3368,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -3292,7 +3451,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3463,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3476,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -3357,7 +3516,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3528,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3541,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3398,7 +3557,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3569,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3582,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3453,7 +3612,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3624,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3637,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3504,7 +3663,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3675,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3688,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -3547,7 +3706,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3718,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3731,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -3643,7 +3802,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3814,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3827,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -3803,7 +3962,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +3974,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +3987,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -3857,7 +4016,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4028,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4041,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -3903,7 +4062,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4074,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4087,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -3949,7 +4108,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4120,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4133,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -3997,7 +4156,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4168,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +4181,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4059,7 +4218,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4230,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4243,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Definition) GetId() string {
@@ -4134,7 +4293,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4305,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4318,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4206,7 +4365,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4377,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4390,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4264,7 +4423,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4435,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4448,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4305,7 +4464,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4476,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4489,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4366,7 +4525,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4537,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4550,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4442,7 +4601,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4613,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4626,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -4552,11 +4711,27 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\r_cached_inputB\x0e\n" +
 	"\f_cache_writeB\f\n" +
 	"\n" +
-	"_reasoning\"\x99\x01\n" +
+	"_reasoning\"\xca\x01\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
-	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp:g\xbaHd\x1ab\n" +
-	"\ttool.kind\x12Fa tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xfc\a\n" +
+	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp\x12/\n" +
+	"\aapprove\x18\x02 \x01(\v2\x15.team.v1.ApproveToolsR\aapprove:g\xbaHd\x1ab\n" +
+	"\ttool.kind\x12Fa tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xd2\x03\n" +
+	"\fApproveTools\x12\x14\n" +
+	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x12\n" +
+	"\x04when\x18\x02 \x01(\tR\x04when\x12\x83\x02\n" +
+	"\x05roles\x18\x03 \x03(\tB\xec\x01\xbaH\xe8\x01\xba\x01N\n" +
+	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
+	"\aexpires\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xbd\x03\n" +
+	"\rApproveMember\x12\x12\n" +
+	"\x04when\x18\x01 \x01(\tR\x04when\x12\x83\x02\n" +
+	"\x05roles\x18\x02 \x03(\tB\xec\x01\xbaH\xe8\x01\xba\x01N\n" +
+	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
+	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xfc\a\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
@@ -4763,7 +4938,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent:\xc1\x01\xbaH\xbd\x01\x1a\xba\x01\n" +
 	"\n" +
-	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\xac\b\n" +
+	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\xde\b\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -4786,7 +4961,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\ahandoff\x18\r \x03(\tR\ahandoff\x12#\n" +
 	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
 	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01\x12\x1a\n" +
-	"\brequired\x18\x10 \x01(\bR\brequiredB\n" +
+	"\brequired\x18\x10 \x01(\bR\brequired\x120\n" +
+	"\aapprove\x18\x11 \x01(\v2\x16.team.v1.ApproveMemberR\aapproveB\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -5058,7 +5234,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5072,153 +5248,159 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ModelConfig)(nil),         // 9: team.v1.ModelConfig
 	(*Price)(nil),               // 10: team.v1.Price
 	(*ToolConfig)(nil),          // 11: team.v1.ToolConfig
-	(*McpTool)(nil),             // 12: team.v1.McpTool
-	(*ToolEffect)(nil),          // 13: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 14: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 15: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 16: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 17: team.v1.Guardrails
-	(*Guardrail)(nil),           // 18: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 19: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 20: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 21: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 22: team.v1.A2aAgent
-	(*Binding)(nil),             // 23: team.v1.Binding
-	(*TlsConfig)(nil),           // 24: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 25: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 26: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 27: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 28: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 29: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 30: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 31: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 32: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 33: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 34: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 35: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 36: team.v1.WorkflowStep
-	(*Join)(nil),                // 37: team.v1.Join
-	(*RepeatConfig)(nil),        // 38: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 39: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 40: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 41: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 42: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 43: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 44: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 45: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 46: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 47: team.v1.ServerSettings
-	(*CorsSettings)(nil),        // 48: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 49: team.v1.CardSettings
-	(*PushSettings)(nil),        // 50: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 51: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 52: team.v1.SigningKey
-	(*Definition)(nil),          // 53: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 54: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 55: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 56: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 57: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 58: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 59: team.v1.OidcConfig
-	nil,                         // 60: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 61: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 62: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 63: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 64: team.v1.McpTool.EnvEntry
-	nil,                         // 65: team.v1.McpTool.EffectsEntry
-	nil,                         // 66: team.v1.Definition.ScriptsEntry
-	nil,                         // 67: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 68: google.protobuf.Duration
-	(*Skill)(nil),               // 69: team.v1.Skill
-	(*Limits)(nil),              // 70: team.v1.Limits
-	(*Retry)(nil),               // 71: team.v1.Retry
-	(OnLimit_Value)(0),          // 72: team.v1.OnLimit.Value
+	(*ApproveTools)(nil),        // 12: team.v1.ApproveTools
+	(*ApproveMember)(nil),       // 13: team.v1.ApproveMember
+	(*McpTool)(nil),             // 14: team.v1.McpTool
+	(*ToolEffect)(nil),          // 15: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 16: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),    // 17: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 18: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 19: team.v1.Guardrails
+	(*Guardrail)(nil),           // 20: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 21: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 22: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 23: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 24: team.v1.A2aAgent
+	(*Binding)(nil),             // 25: team.v1.Binding
+	(*TlsConfig)(nil),           // 26: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 27: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 28: team.v1.TeamConfig
+	(*ReviewConfig)(nil),        // 29: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 30: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 31: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 32: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 33: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 34: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 35: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 36: team.v1.WorkflowConfig
+	(*OnMemberError)(nil),       // 37: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 38: team.v1.WorkflowStep
+	(*Join)(nil),                // 39: team.v1.Join
+	(*RepeatConfig)(nil),        // 40: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 41: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 42: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 43: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 44: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 45: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 46: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
+	(*CorsSettings)(nil),        // 50: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 51: team.v1.CardSettings
+	(*PushSettings)(nil),        // 52: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 53: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 54: team.v1.SigningKey
+	(*Definition)(nil),          // 55: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 56: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 57: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 58: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 59: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 60: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 61: team.v1.OidcConfig
+	nil,                         // 62: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 63: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 64: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 65: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 66: team.v1.McpTool.EnvEntry
+	nil,                         // 67: team.v1.McpTool.EffectsEntry
+	nil,                         // 68: team.v1.Definition.ScriptsEntry
+	nil,                         // 69: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
+	(*Skill)(nil),               // 71: team.v1.Skill
+	(*Limits)(nil),              // 72: team.v1.Limits
+	(*Retry)(nil),               // 73: team.v1.Retry
+	(OnLimit_Value)(0),          // 74: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	60, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	61, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	62, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	63, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	47, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	62, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	63, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	64, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	68, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	12, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	64, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	65, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	69, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	70, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	19, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	21, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	22, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	17, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	15, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	16, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	69, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	18, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	18, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	18, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	18, // 22: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	20, // 23: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	24, // 24: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	25, // 25: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 26: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	25, // 27: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	29, // 28: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	31, // 29: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	34, // 30: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	40, // 31: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	46, // 32: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	43, // 33: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	44, // 34: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	17, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	16, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	27, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	70, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	28, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	68, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	71, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	32, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	33, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	36, // 45: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 46: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 47: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	38, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	39, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	36, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	68, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	71, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	41, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	72, // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	69, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	57, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	54, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	68, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	50, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	51, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	55, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	48, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	49, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	52, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	66, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	67, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	58, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	59, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	14, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	26, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	14, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	12, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	70, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	70, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	66, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	67, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	71, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	72, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	21, // 15: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	23, // 16: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	24, // 17: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	19, // 18: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	17, // 19: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	18, // 20: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	71, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	20, // 22: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	20, // 23: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	20, // 24: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	20, // 25: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	22, // 26: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	26, // 27: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	27, // 28: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	1,  // 29: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	27, // 30: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	31, // 31: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	33, // 32: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	36, // 33: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	42, // 34: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	48, // 35: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	45, // 36: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	46, // 37: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	19, // 38: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	18, // 39: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	29, // 40: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	72, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	30, // 42: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	70, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	73, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 45: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	13, // 46: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	34, // 47: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	35, // 48: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	38, // 49: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 50: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 51: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	40, // 52: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	41, // 53: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	38, // 54: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	70, // 55: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	73, // 56: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	43, // 57: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 58: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 59: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	74, // 60: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 61: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	71, // 62: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	59, // 63: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	56, // 64: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	70, // 65: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	52, // 66: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	53, // 67: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	57, // 68: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	50, // 69: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	51, // 70: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	54, // 71: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 72: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	68, // 73: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	69, // 74: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 75: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	60, // 76: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	61, // 77: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 78: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 79: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	16, // 80: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	28, // 81: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 82: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5230,8 +5412,8 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[8].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -5241,23 +5423,23 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[15].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[16].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[38].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   60,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

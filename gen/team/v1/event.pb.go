@@ -292,6 +292,64 @@ func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
 }
 
+// Decision is what was decided.
+type Approval_Decision int32
+
+const (
+	// Not set.
+	Approval_DECISION_UNSPECIFIED Approval_Decision = 0
+	// The call may begin.
+	Approval_DECISION_APPROVE Approval_Decision = 1
+	// The call may begin, and so may all later calls of the tool, or delegations to the member, by
+	// the same agent in this task.
+	Approval_DECISION_APPROVE_ALL Approval_Decision = 2
+	// The call must not begin.
+	Approval_DECISION_REJECT Approval_Decision = 3
+)
+
+// Enum value maps for Approval_Decision.
+var (
+	Approval_Decision_name = map[int32]string{
+		0: "DECISION_UNSPECIFIED",
+		1: "DECISION_APPROVE",
+		2: "DECISION_APPROVE_ALL",
+		3: "DECISION_REJECT",
+	}
+	Approval_Decision_value = map[string]int32{
+		"DECISION_UNSPECIFIED": 0,
+		"DECISION_APPROVE":     1,
+		"DECISION_APPROVE_ALL": 2,
+		"DECISION_REJECT":      3,
+	}
+)
+
+func (x Approval_Decision) Enum() *Approval_Decision {
+	p := new(Approval_Decision)
+	*p = x
+	return p
+}
+
+func (x Approval_Decision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Approval_Decision) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+}
+
+func (Approval_Decision) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[4]
+}
+
+func (x Approval_Decision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Approval_Decision.Descriptor instead.
+func (Approval_Decision) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+}
+
 // Command is a command of the caller.
 type Commanded_Command int32
 
@@ -337,11 +395,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -350,7 +408,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Stage says which message was checked.
@@ -398,11 +456,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[5].Descriptor()
+	return file_team_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[5]
+	return &file_team_v1_event_proto_enumTypes[6]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -411,7 +469,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -3079,7 +3137,9 @@ type Asked struct {
 	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	// For a question of kind BUDGET: the limit that was reached. Unset if the question comes from
 	// another server.
-	Budget        *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	// For a question of kind APPROVAL about a tool call or a delegation: what is to be approved.
+	Approval      *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3152,6 +3212,13 @@ func (x *Asked) GetExpires() *timestamppb.Timestamp {
 func (x *Asked) GetBudget() *BudgetRequest {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *Asked) GetApproval() *ApprovalRequest {
+	if x != nil {
+		return x.Approval
 	}
 	return nil
 }
@@ -3265,6 +3332,163 @@ func (x *BudgetRequest) GetSpentBy() map[string]int64 {
 	return nil
 }
 
+// ApprovalRequest is a tool call, or a delegation, that begins only with the approval of people.
+type ApprovalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the agent that makes the call.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Name of the tool. Unset for a delegation.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Id of the member that is given the work. Unset for a tool call.
+	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// The arguments of the tool call as JSON, byte for byte, or the text that the member is given.
+	Arguments string `protobuf:"bytes,4,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	// SHA-256 of arguments, in hexadecimal.
+	Hash string `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`
+	// SHA-256 of the description and the parameters of the tool, in hexadecimal. If the tool has
+	// changed when the call is about to begin, people are asked again.
+	Version       string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalRequest) Reset() {
+	*x = ApprovalRequest{}
+	mi := &file_team_v1_event_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalRequest) ProtoMessage() {}
+
+func (x *ApprovalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalRequest.ProtoReflect.Descriptor instead.
+func (*ApprovalRequest) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ApprovalRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ApprovalRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ApprovalRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *ApprovalRequest) GetArguments() string {
+	if x != nil {
+		return x.Arguments
+	}
+	return ""
+}
+
+func (x *ApprovalRequest) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *ApprovalRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// Approval is the decision of people about an ApprovalRequest.
+type Approval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision.
+	Decision Approval_Decision `protobuf:"varint,1,opt,name=decision,proto3,enum=team.v1.Approval_Decision" json:"decision,omitempty"`
+	// Why; may be empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The arguments that the call is approved with, byte for byte; unset means those that were asked
+	// about.
+	Arguments     string `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_team_v1_event_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Approval) GetDecision() Approval_Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return Approval_DECISION_UNSPECIFIED
+}
+
+func (x *Approval) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Approval) GetArguments() string {
+	if x != nil {
+		return x.Arguments
+	}
+	return ""
+}
+
 // Answered is the answer to a question of its scope.
 type Answered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3283,14 +3507,16 @@ type Answered struct {
 	// Number of its inbox row.
 	Inbound int64 `protobuf:"varint,6,opt,name=inbound,proto3" json:"inbound,omitempty"`
 	// Outermost scope that waited for the answer.
-	Waiter        string `protobuf:"bytes,7,opt,name=waiter,proto3" json:"waiter,omitempty"`
+	Waiter string `protobuf:"bytes,7,opt,name=waiter,proto3" json:"waiter,omitempty"`
+	// For a question with an ApprovalRequest: the decision.
+	Approval      *Approval `protobuf:"bytes,8,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3528,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3541,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3367,6 +3593,13 @@ func (x *Answered) GetWaiter() string {
 	return ""
 }
 
+func (x *Answered) GetApproval() *Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 // Received records a message that arrived from outside for a running task.
 type Received struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3384,7 +3617,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3629,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3642,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3468,7 +3701,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3713,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3726,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3563,7 +3796,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3808,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3821,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3609,7 +3842,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +3854,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +3867,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3670,7 +3903,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +3915,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +3928,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -3762,7 +3995,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4007,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4020,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -3826,7 +4059,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +4071,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +4084,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -3886,7 +4119,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4131,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4144,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -3936,7 +4169,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4181,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4194,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Noted) GetCode() string {
@@ -3998,7 +4231,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4243,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4256,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4053,7 +4286,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4298,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4311,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4127,7 +4360,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4372,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4385,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4298,7 +4531,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4543,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4556,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Error) GetReason() string {
@@ -4384,7 +4617,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4629,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4642,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4518,7 +4751,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +4763,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4850,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4862,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4875,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4677,7 +4910,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4689,7 +4922,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4702,7 +4935,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -4972,14 +5205,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xe9\x02\n" +
+	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\x9f\x03\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
 	"\amessage\x18\x03 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x14\n" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x124\n" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
-	"\x06budget\x18\x06 \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\"q\n" +
+	"\x06budget\x18\x06 \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\x124\n" +
+	"\bapproval\x18\a \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -4999,7 +5233,23 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bspent_by\x18\b \x03(\v2#.team.v1.BudgetRequest.SpentByEntryR\aspentBy\x1a:\n" +
 	"\fSpentByEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xef\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x99\x01\n" +
+	"\x0fApprovalRequest\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1c\n" +
+	"\targuments\x18\x04 \x01(\tR\targuments\x12\x12\n" +
+	"\x04hash\x18\x05 \x01(\tR\x04hash\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\"\xe3\x01\n" +
+	"\bApproval\x126\n" +
+	"\bdecision\x18\x01 \x01(\x0e2\x1a.team.v1.Approval.DecisionR\bdecision\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
+	"\targuments\x18\x03 \x01(\tR\targuments\"i\n" +
+	"\bDecision\x12\x18\n" +
+	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10DECISION_APPROVE\x10\x01\x12\x18\n" +
+	"\x14DECISION_APPROVE_ALL\x10\x02\x12\x13\n" +
+	"\x0fDECISION_REJECT\x10\x03\"\x9e\x02\n" +
 	"\bAnswered\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x0e\n" +
@@ -5007,7 +5257,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05grant\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x05grant\x121\n" +
 	"\x06waited\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
 	"\ainbound\x18\x06 \x01(\x03R\ainbound\x12\x16\n" +
-	"\x06waiter\x18\a \x01(\tR\x06waiter\"\x86\x01\n" +
+	"\x06waiter\x18\a \x01(\tR\x06waiter\x12-\n" +
+	"\bapproval\x18\b \x01(\v2\x11.team.v1.ApprovalR\bapproval\"\x86\x01\n" +
 	"\bReceived\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
@@ -5127,198 +5378,204 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(Step_Inner)(0),               // 1: team.v1.Step.Inner
 	(Step_Kind)(0),                // 2: team.v1.Step.Kind
 	(Asked_Kind)(0),               // 3: team.v1.Asked.Kind
-	(Commanded_Command)(0),        // 4: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 5: team.v1.Checked.Stage
-	(*Event)(nil),                 // 6: team.v1.Event
-	(*Accepted)(nil),              // 7: team.v1.Accepted
-	(*Brief)(nil),                 // 8: team.v1.Brief
-	(*Detached)(nil),              // 9: team.v1.Detached
-	(*TransferTarget)(nil),        // 10: team.v1.TransferTarget
-	(*Pins)(nil),                  // 11: team.v1.Pins
-	(*Conversation)(nil),          // 12: team.v1.Conversation
-	(*Step)(nil),                  // 13: team.v1.Step
-	(*Refusal)(nil),               // 14: team.v1.Refusal
-	(*Input)(nil),                 // 15: team.v1.Input
-	(*Ask)(nil),                   // 16: team.v1.Ask
-	(*Decided)(nil),               // 17: team.v1.Decided
-	(*Started)(nil),               // 18: team.v1.Started
-	(*Retried)(nil),               // 19: team.v1.Retried
-	(*Ended)(nil),                 // 20: team.v1.Ended
-	(*Verdict)(nil),               // 21: team.v1.Verdict
-	(*Turn)(nil),                  // 22: team.v1.Turn
-	(*ToolCall)(nil),              // 23: team.v1.ToolCall
-	(*ToolResult)(nil),            // 24: team.v1.ToolResult
-	(*Transfer)(nil),              // 25: team.v1.Transfer
-	(*Spent)(nil),                 // 26: team.v1.Spent
-	(*Receipt)(nil),               // 27: team.v1.Receipt
-	(*Spawned)(nil),               // 28: team.v1.Spawned
-	(*Bound)(nil),                 // 29: team.v1.Bound
-	(*Asked)(nil),                 // 30: team.v1.Asked
-	(*BudgetRequest)(nil),         // 31: team.v1.BudgetRequest
-	(*Answered)(nil),              // 32: team.v1.Answered
-	(*Received)(nil),              // 33: team.v1.Received
-	(*Commanded)(nil),             // 34: team.v1.Commanded
-	(*Expired)(nil),               // 35: team.v1.Expired
-	(*Observed)(nil),              // 36: team.v1.Observed
-	(*Checked)(nil),               // 37: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 38: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 39: team.v1.Delta
-	(*Progress)(nil),              // 40: team.v1.Progress
-	(*Noted)(nil),                 // 41: team.v1.Noted
-	(*Claimed)(nil),               // 42: team.v1.Claimed
-	(*Waiting)(nil),               // 43: team.v1.Waiting
-	(*Reply)(nil),                 // 44: team.v1.Reply
-	(*Error)(nil),                 // 45: team.v1.Error
-	(*Inbound)(nil),               // 46: team.v1.Inbound
-	nil,                           // 47: team.v1.Accepted.TraceEntry
-	nil,                           // 48: team.v1.Pins.RevisionsEntry
-	nil,                           // 49: team.v1.Conversation.StateEntry
-	nil,                           // 50: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 51: team.v1.Receipt.Entry
-	nil,                           // 52: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 53: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 54: team.v1.Checked.Shown
-	nil,                           // 55: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 57: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 58: google.protobuf.Struct
-	(*Limits)(nil),                // 59: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
-	(*Retry)(nil),                 // 61: team.v1.Retry
-	(*v1.Artifact)(nil),           // 62: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 63: google.protobuf.Value
-	(*AgentInfo)(nil),             // 64: team.v1.AgentInfo
-	(*Health)(nil),                // 65: team.v1.Health
+	(Approval_Decision)(0),        // 4: team.v1.Approval.Decision
+	(Commanded_Command)(0),        // 5: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 6: team.v1.Checked.Stage
+	(*Event)(nil),                 // 7: team.v1.Event
+	(*Accepted)(nil),              // 8: team.v1.Accepted
+	(*Brief)(nil),                 // 9: team.v1.Brief
+	(*Detached)(nil),              // 10: team.v1.Detached
+	(*TransferTarget)(nil),        // 11: team.v1.TransferTarget
+	(*Pins)(nil),                  // 12: team.v1.Pins
+	(*Conversation)(nil),          // 13: team.v1.Conversation
+	(*Step)(nil),                  // 14: team.v1.Step
+	(*Refusal)(nil),               // 15: team.v1.Refusal
+	(*Input)(nil),                 // 16: team.v1.Input
+	(*Ask)(nil),                   // 17: team.v1.Ask
+	(*Decided)(nil),               // 18: team.v1.Decided
+	(*Started)(nil),               // 19: team.v1.Started
+	(*Retried)(nil),               // 20: team.v1.Retried
+	(*Ended)(nil),                 // 21: team.v1.Ended
+	(*Verdict)(nil),               // 22: team.v1.Verdict
+	(*Turn)(nil),                  // 23: team.v1.Turn
+	(*ToolCall)(nil),              // 24: team.v1.ToolCall
+	(*ToolResult)(nil),            // 25: team.v1.ToolResult
+	(*Transfer)(nil),              // 26: team.v1.Transfer
+	(*Spent)(nil),                 // 27: team.v1.Spent
+	(*Receipt)(nil),               // 28: team.v1.Receipt
+	(*Spawned)(nil),               // 29: team.v1.Spawned
+	(*Bound)(nil),                 // 30: team.v1.Bound
+	(*Asked)(nil),                 // 31: team.v1.Asked
+	(*BudgetRequest)(nil),         // 32: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 33: team.v1.ApprovalRequest
+	(*Approval)(nil),              // 34: team.v1.Approval
+	(*Answered)(nil),              // 35: team.v1.Answered
+	(*Received)(nil),              // 36: team.v1.Received
+	(*Commanded)(nil),             // 37: team.v1.Commanded
+	(*Expired)(nil),               // 38: team.v1.Expired
+	(*Observed)(nil),              // 39: team.v1.Observed
+	(*Checked)(nil),               // 40: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 41: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 42: team.v1.Delta
+	(*Progress)(nil),              // 43: team.v1.Progress
+	(*Noted)(nil),                 // 44: team.v1.Noted
+	(*Claimed)(nil),               // 45: team.v1.Claimed
+	(*Waiting)(nil),               // 46: team.v1.Waiting
+	(*Reply)(nil),                 // 47: team.v1.Reply
+	(*Error)(nil),                 // 48: team.v1.Error
+	(*Inbound)(nil),               // 49: team.v1.Inbound
+	nil,                           // 50: team.v1.Accepted.TraceEntry
+	nil,                           // 51: team.v1.Pins.RevisionsEntry
+	nil,                           // 52: team.v1.Conversation.StateEntry
+	nil,                           // 53: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 54: team.v1.Receipt.Entry
+	nil,                           // 55: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 56: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 57: team.v1.Checked.Shown
+	nil,                           // 58: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 60: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
+	(*Limits)(nil),                // 62: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
+	(*Retry)(nil),                 // 64: team.v1.Retry
+	(*v1.Artifact)(nil),           // 65: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 66: google.protobuf.Value
+	(*AgentInfo)(nil),             // 67: team.v1.AgentInfo
+	(*Health)(nil),                // 68: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	56,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	7,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	17,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	18,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	19,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	20,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	28,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	29,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	30,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	32,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	33,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	34,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	35,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	36,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	37,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	38,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	39,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	40,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	41,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	42,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	43,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	44,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	57,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	58,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	11,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	59,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	56,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	12,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	47,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	57,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	10,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	9,   // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	8,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	58,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	60,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	48,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	49,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	59,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	8,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	29,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	30,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	31,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	35,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	36,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	37,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	38,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	39,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	40,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	41,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	42,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	43,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	44,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	45,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	46,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	47,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	60,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	61,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	12,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	62,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	59,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	13,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	50,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	60,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	11,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	10,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	9,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	61,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	63,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	51,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	52,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
 	2,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	15,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	16,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	60,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	14,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	61,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	16,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	17,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	63,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	15,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	64,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
 	1,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	45,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	57,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	13,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
-	50,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	15,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
-	57,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	58,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	58,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	25,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	57,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	45,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
-	15,  // 56: team.v1.Started.input:type_name -> team.v1.Input
-	26,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
-	56,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	45,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
-	56,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	26,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
+	48,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	60,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	14,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
+	53,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	16,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
+	60,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	61,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	61,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	26,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	60,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	48,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
+	16,  // 56: team.v1.Started.input:type_name -> team.v1.Input
+	27,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
+	59,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	48,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
+	59,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	27,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	57,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	22,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	24,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	25,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	45,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	26,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	58,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	27,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	57,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	21,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	23,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	51,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	26,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	57,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	26,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	60,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	23,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	25,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	26,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	48,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	27,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	61,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	28,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	60,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	22,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	24,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	54,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	27,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	60,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	27,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
 	3,   // 78: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	57,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	56,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	31,  // 81: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	52,  // 82: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	57,  // 83: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	26,  // 84: team.v1.Answered.grant:type_name -> team.v1.Spent
-	60,  // 85: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	57,  // 86: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 87: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	60,  // 88: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	53,  // 89: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 90: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	57,  // 91: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	45,  // 92: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 93: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	62,  // 94: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	57,  // 95: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	58,  // 96: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	57,  // 97: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	22,  // 98: team.v1.Reply.turn:type_name -> team.v1.Turn
-	25,  // 99: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	24,  // 100: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 101: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	26,  // 102: team.v1.Reply.spent:type_name -> team.v1.Spent
-	58,  // 103: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	57,  // 104: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	55,  // 105: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	33,  // 106: team.v1.Inbound.received:type_name -> team.v1.Received
-	32,  // 107: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	34,  // 108: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	63,  // 109: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	63,  // 110: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	26,  // 111: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 112: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	64,  // 113: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	65,  // 114: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	57,  // 115: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	116, // [116:116] is the sub-list for method output_type
-	116, // [116:116] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	60,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	59,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	32,  // 81: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	33,  // 82: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	55,  // 83: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	4,   // 84: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	60,  // 85: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	27,  // 86: team.v1.Answered.grant:type_name -> team.v1.Spent
+	63,  // 87: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	34,  // 88: team.v1.Answered.approval:type_name -> team.v1.Approval
+	60,  // 89: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	5,   // 90: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	63,  // 91: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	56,  // 92: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	6,   // 93: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	60,  // 94: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	48,  // 95: team.v1.Checked.error:type_name -> team.v1.Error
+	57,  // 96: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	65,  // 97: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	60,  // 98: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	61,  // 99: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	60,  // 100: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	23,  // 101: team.v1.Reply.turn:type_name -> team.v1.Turn
+	26,  // 102: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	25,  // 103: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 104: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	27,  // 105: team.v1.Reply.spent:type_name -> team.v1.Spent
+	61,  // 106: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	60,  // 107: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	58,  // 108: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	36,  // 109: team.v1.Inbound.received:type_name -> team.v1.Received
+	35,  // 110: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	37,  // 111: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	66,  // 112: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	66,  // 113: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	27,  // 114: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 115: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	67,  // 116: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	68,  // 117: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	60,  // 118: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	119, // [119:119] is the sub-list for method output_type
+	119, // [119:119] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5360,13 +5617,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Transfer)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[38].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[42].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5376,8 +5633,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   50,
+			NumEnums:      7,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

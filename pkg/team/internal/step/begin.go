@@ -79,7 +79,7 @@ func (w *Work) start() error {
 		w.Attempts++
 	}
 	e := &startedEvent{}
-	e.started.Attempt, e.started.Key, e.started.Input, e.started.Reserved = w.Attempts, w.key(), w.Checks.given(), w.Reserved
+	e.started.Attempt, e.started.Key, e.started.Input, e.started.Reserved = w.Attempts, w.key(), w.given(), w.Reserved
 	if w.Target.Model != nil {
 		e.started.Model = w.Target.Model.Name()
 	}

@@ -12,7 +12,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -92,33 +91,4 @@ func spenders(r *teamv1.BudgetRequest) string {
 		list = append(list, path+" "+agent.FormatAmount(r, by[path]))
 	}
 	return strings.Join(list, ", ")
-}
-
-// ApplyBudget folds an event of the step itself if it asks for more budget for the team at path, or
-// closes such a question. It reports whether it does; the step's target has nothing to do with such an
-// event. A question of the target about limits on its own server is not meant. closed are the
-// questions that the event closes.
-func (p *Past) ApplyBudget(path string, ev *teamv1.Event, closed []*journal.Question) bool {
-	if asksFor(path, ev.GetAsked()) {
-		p.Questions++
-		return true
-	}
-	if !slices.ContainsFunc(closed, func(q *journal.Question) bool { return asksFor(path, q.Event.GetAsked()) }) {
-		return false
-	}
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Answered:
-		p.Declined = k.Answered.GetGrant() == nil
-	case *teamv1.Event_Expired:
-		p.Declined = true
-	default:
-		return false // the step has ended
-	}
-	return true
-}
-
-// asksFor reports whether a question asks for more budget for the team at path or one above it.
-func asksFor(path string, q *teamv1.Asked) bool {
-	by := q.GetBudget().GetSetBy()
-	return by != "" && (by == path || strings.HasPrefix(path, by+"/"))
 }

@@ -14,7 +14,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Tools are the tools that TOOL steps call, by name.
@@ -50,17 +49,11 @@ func (w *Work) useTool(ctx context.Context) Result {
 	if !ok {
 		return toolFailed("there is no tool %q; the tools are %s", w.Step.GetName(), strings.Join(w.by.Tools.names(), ", "))
 	}
-	arguments := strings.TrimSpace(w.Arguments)
-	if arguments == "" {
-		arguments = "{}"
-	}
-	if !json.Valid([]byte(arguments)) {
+	arguments, valid := w.arguments()
+	if !valid {
 		return toolFailed("the arguments of %s are no JSON", w.Step.GetName())
 	}
-	if inner, ok := prompt.Unwrap(arguments); ok {
-		arguments = inner
-	}
-	answer, err := w.callTool(ctx, tool, json.RawMessage(arguments))
+	answer, err := w.callTool(ctx, tool, arguments)
 	if ctx.Err() != nil {
 		return Result{Err: context.Cause(ctx)}
 	}
@@ -71,7 +64,7 @@ func (w *Work) useTool(ctx context.Context) Result {
 		}
 		return Result{Err: e}
 	}
-	return Result{Reply: toolReply(answer)}
+	return Result{Reply: toolReply(w.withEdit(answer))}
 }
 
 // callTool calls a tool in a goroutine. If ctx ends first, it returns at once and discards the

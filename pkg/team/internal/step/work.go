@@ -42,6 +42,9 @@ type Work struct {
 	Transfers []*teamv1.TransferTarget
 	// Prompt is the request of a MODEL step.
 	Prompt *agent.ModelRequest
+	// Approve returns who decides whether a delegation with this message may begin, nil if nobody has
+	// to. The function may be nil.
+	Approve func(*a2av1.Message) *agent.Approval
 	// Arguments of a tool call. Unsafe says that a second call could have a second effect.
 	Arguments string
 	Unsafe    bool
@@ -82,6 +85,8 @@ type Past struct {
 	Questions int64
 	// Declined says that people were asked for more budget and have granted nothing.
 	Declined bool
+	// Decision is what people have decided about the approval of the step; nil without a decision.
+	Decision *Decision
 	// Ruling is the answer of people about an attempt whose outcome is unknown; nil if there is
 	// none.
 	Ruling *a2av1.Message

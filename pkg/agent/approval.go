@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Approval says who decides whether a tool call or a delegation may begin.
+type Approval struct {
+	// Roles of the people who may decide. Empty means the owner of the task.
+	Roles []string
+	// Expires is the time after which a call that nobody has decided about is rejected; 0 means 7 days.
+	Expires time.Duration
+}
+
+// ApprovedTool is a Tool some of whose calls begin only with the approval of people.
+type ApprovedTool interface {
+	Tool
+	// Approval returns who decides about a call with these arguments, or nil if the call needs no
+	// approval. arguments is valid JSON. It is called before every attempt, so it must return the
+	// same for the same arguments. It must be safe for concurrent use.
+	Approval(arguments json.RawMessage) *Approval
+}
+
+// HashOf returns the SHA-256 of texts in hexadecimal, as approvals record it.
+func HashOf(texts ...string) string {
+	h := sha256.New()
+	for i, t := range texts {
+		if i > 0 {
+			h.Write([]byte{0})
+		}
+		h.Write([]byte(t))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// The words with which people decide about an approval.
+const (
+	WordApprove    = "approve"
+	WordApproveAll = "approve all"
+	WordReject     = "reject"
+	wordEdit       = "edit"
+)
+
+// maxReason is the maximum number of bytes of the reason of a decision.
+const maxReason = 1000
+
+// expectedDecision says what an answer to an approval may be.
+const expectedDecision = `answer "approve", "approve all" (later calls too), "reject" or "reject: REASON", or "edit: " and the changed arguments`
+
+// ReadApproval returns the decision that the answer m to the request r makes: as text "approve",
+// "approve all", "reject: REASON" or "edit: ARGUMENTS", or as data {"decision": WORD, "reason": TEXT,
+// "arguments": ARGUMENTS}. Any other answer is an error, which says what was expected.
+func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval, error) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(Text(m)), ":")
+	word, reason, arguments := strings.ToLower(strings.TrimSpace(word)), strings.TrimSpace(rest), strings.TrimSpace(rest)
+	if word == "" {
+		var err error
+		if word, reason, arguments, err = decisionOf(m); err != nil {
+			return nil, err
+		}
+	}
+	if len(reason) > maxReason && word != wordEdit {
+		return nil, fmt.Errorf("has a reason of %d bytes; at most %d are allowed", len(reason), maxReason)
+	}
+	switch word {
+	case WordApprove, "yes":
+		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Reason: reason}, nil
+	case WordApproveAll:
+		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE_ALL, Reason: reason}, nil
+	case WordReject, "no":
+		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: reason}, nil
+	case wordEdit:
+		if err := checkArguments(r, arguments); err != nil {
+			return nil, err
+		}
+		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Arguments: arguments}, nil
+	}
+	return nil, errors.New("is no decision; " + expectedDecision)
+}
+
+// decisionOf returns the data of an answer to an approval.
+func decisionOf(m *a2av1.Message) (word, reason, arguments string, err error) {
+	for _, p := range m.GetParts() {
+		d, ok := p.GetData().AsInterface().(map[string]any)
+		if !ok {
+			continue
+		}
+		word, _ = d["decision"].(string)
+		reason, _ = d["reason"].(string)
+		switch v := d["arguments"].(type) {
+		case nil:
+		case string:
+			arguments = v
+		default:
+			b, err := json.Marshal(v)
+			if err != nil {
+				return "", "", "", errors.New("has arguments that are no JSON; " + expectedDecision)
+			}
+			arguments = string(b)
+		}
+		word = strings.ToLower(strings.TrimSpace(word))
+		if arguments != "" && word == WordApprove {
+			word = wordEdit
+		}
+		return word, reason, arguments, nil
+	}
+	return "", "", "", nil
+}
+
+// checkArguments returns an error if the call that r asks about cannot be made with arguments.
+func checkArguments(r *teamv1.ApprovalRequest, arguments string) error {
+	var object map[string]json.RawMessage
+	switch {
+	case arguments == "":
+		return errors.New(`has no arguments; write them after "edit:"`)
+	case r.GetTool() == "":
+		return nil
+	case json.Unmarshal([]byte(arguments), &object) != nil || object == nil:
+		return errors.New(`has arguments that are no JSON object; write them like this: edit: {"key": "value"}`)
+	}
+	return nil
+}
