@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -128,7 +129,39 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 			}
 			from[tool] = name
 		}
+		if approve := config.ApproveTool(b.server.GetTools()[name].GetApprove()); approve != nil {
+			sets = append(sets, approvedSet{s, approve})
+			continue
+		}
 		sets = append(sets, s)
 	}
 	return sets, nil
+}
+
+// approvedSet is a tool set some of whose calls begin only with the approval of people. approve says
+// who decides about a call; see config.ApproveTool.
+type approvedSet struct {
+	agent.ToolSet
+	approve func(tool string, arguments json.RawMessage) *agent.Approval
+}
+
+// Tools implements agent.ToolSet.
+func (s approvedSet) Tools(ctx context.Context) ([]agent.Tool, error) {
+	tools, err := s.ToolSet.Tools(ctx)
+	approved := make([]agent.Tool, len(tools))
+	for i, t := range tools {
+		approved[i] = approvedTool{t, s.approve}
+	}
+	return approved, err
+}
+
+// approvedTool is a tool of an approvedSet.
+type approvedTool struct {
+	agent.Tool
+	approve func(tool string, arguments json.RawMessage) *agent.Approval
+}
+
+// Approval implements agent.ApprovedTool.
+func (t approvedTool) Approval(arguments json.RawMessage) *agent.Approval {
+	return t.approve(t.Spec().Name, arguments)
 }

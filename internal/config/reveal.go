@@ -290,7 +290,7 @@ var programWords = sync.OnceValue(func() map[string]bool {
 // names of providers and stores, and the keys and names of expressions, templates, scripts and
 // schemas.
 const otherWords = `v1 v2 true false null yes no on off openai anthropic gemini scripted memory sqlite postgres postgresql http https
-	context round turn last input results steps data score outcome error size contains startsWith endsWith matches has exists all filter map in int string double bool list
+	context round turn last input tool results steps data score outcome error size contains startsWith endsWith matches has exists all filter map in int string double bool list
 	brief task_description expected_output when arguments chunks tool_calls status reason delay usage
 	type properties required items enum const pattern minimum maximum minLength maxLength minItems maxItems additionalProperties format title object array number integer boolean
 	anyOf allOf oneOf not KEY`

@@ -53,6 +53,7 @@ func (k *checker) members(id string, t *teamv1.TeamConfig) {
 	seen := map[string]int{}
 	for i, m := range t.GetMembers() {
 		path := []any{"teams", id, "members", i}
+		k.approveWhen(m.GetApprove().GetWhen(), true, append(slices.Clone(path), "approve", "when")...)
 		if m.GetAgent() != "" {
 			k.memberAgent(id, m, append(path, "agent"))
 		}
@@ -129,7 +130,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
 			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
-			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(),
+			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(), Approve: approveMember(m.GetApprove()),
 			Required: m.GetRequired(), StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}

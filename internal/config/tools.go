@@ -23,9 +23,10 @@ func (k *checker) toolNames(names []string, subject string, path ...any) {
 	}
 }
 
-// tools reports effects of operations that the tool does not allow.
+// tools reports effects of operations that the tool does not allow, and approvals that cannot be used.
 func (k *checker) tools() {
 	for _, name := range sorted(k.Server.GetTools()) {
+		k.approveTools(name, k.Server.GetTools()[name].GetApprove())
 		m := k.Server.GetTools()[name].GetMcp()
 		for _, of := range sorted(m.GetEffects()) {
 			if of != "*" && len(m.GetAllow()) > 0 && !slices.Contains(m.GetAllow(), of) {
@@ -66,8 +67,10 @@ func (k *checker) toolUser(tool string) string {
 // collectTools adds tools to a definition, without their programs, addresses and secrets.
 func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
 	for _, name := range tools {
-		if m := c.Server.GetTools()[name].GetMcp(); m != nil {
-			d.Config.Tools[name] = &teamv1.ToolConfig{Mcp: &teamv1.McpTool{Allow: m.GetAllow(), Effects: m.GetEffects()}}
+		if t := c.Server.GetTools()[name]; t.GetMcp() != nil {
+			d.Config.Tools[name] = &teamv1.ToolConfig{
+				Mcp: &teamv1.McpTool{Allow: t.GetMcp().GetAllow(), Effects: t.GetMcp().GetEffects()}, Approve: t.GetApprove(),
+			}
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
 // Unheld returns the paths of the roles of questions that cannot be answered, because no API key has
-// any of their roles: of human steps, and of limits whose on_limit is ASK. It returns nil if there are no API keys, because then roles are not
+// any of their roles: of human steps, of limits whose on_limit is ASK, and of approvals of members. It returns nil if there are no API keys, because then roles are not
 // checked.
 func (c *Config) Unheld() []string {
 	var all []string
@@ -35,6 +35,11 @@ func (c *Config) UnheldOf(id string) []string {
 	}
 	if unheld(c.Server.GetTeams()[id].GetLimits().GetAskRoles()) {
 		all = append(all, "teams."+id+".limits.ask_roles")
+	}
+	for i, m := range c.Server.GetTeams()[id].GetMembers() {
+		if unheld(m.GetApprove().GetRoles()) {
+			all = append(all, fmt.Sprintf("teams.%s.members[%d].approve.roles", id, i))
+		}
 	}
 	walk(c.Server.GetTeams()[id].GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, at []any) {
 		if unheld(s.GetHuman().GetRoles()) {

@@ -14,6 +14,7 @@ func TestUnheld(t *testing.T) {
 agents: {a: {scripted: {steps: [{text: x}]}}}
 teams:
   t:
+    members: [{agent: a, approve: {roles: [legal]}}]
     workflow:
       steps:
         - {id: draft, agent: a}
@@ -23,7 +24,7 @@ teams:
     limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"teams.t.limits.ask_roles", "teams.t.workflow.steps[3].human.roles"}} {
+	for file, want := range map[string][]string{teams: nil, teams + key: {"teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles"}} {
 		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err != nil {
 			t.Fatal(err)

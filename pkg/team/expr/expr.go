@@ -97,6 +97,20 @@ func CompileCheck(expr string) (*Expr, error) {
 	return e, nil
 }
 
+// CompileApproval compiles the condition under which a tool call, or with member a delegation, needs
+// approval. The error is an *Error.
+func CompileApproval(expr string, member bool) (*Expr, error) {
+	vars := toolVars
+	if member {
+		vars = taskVars
+	}
+	lang, err := newLanguage(vars, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	return lang.Compile(expr)
+}
+
 // Source returns the source text of the expression.
 func (e *Expr) Source() string { return e.source }
 
@@ -116,6 +130,16 @@ func (e *Expr) Eval(v Values) (matched bool, read *structpb.Struct, err error) {
 		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", agent.Quote(e.source))
 	}
 	return err == nil && out == types.True, e.values(details), nil
+}
+
+// Holds reports whether the expression is true. Unlike Eval it returns an error if the expression
+// cannot be evaluated, for example because a value is missing.
+func (e *Expr) Holds(v Values) (bool, error) {
+	out, _, err := e.program.Eval(activation{e.lang, v})
+	if err != nil {
+		return false, fmt.Errorf("evaluate %q: %w", agent.Quote(e.source), err)
+	}
+	return out == types.True, nil
 }
 
 // Score returns the score of a check: 1 for true, 0 for false or if a value is missing, or the
@@ -165,6 +189,12 @@ var stepVars = map[string]*cel.Type{
 	"context": cel.MapType(cel.StringType, cel.DynType),
 	"steps":   cel.MapType(cel.StringType, resultType),
 }
+
+// toolVars and taskVars are the variables of the conditions of approvals.
+var (
+	toolVars = map[string]*cel.Type{"tool": cel.StringType, "arguments": cel.MapType(cel.StringType, cel.DynType)}
+	taskVars = map[string]*cel.Type{"input": cel.StringType}
+)
 
 var checkVars = map[string]*cel.Type{
 	"input": cel.StringType, "expected": cel.StringType, "result": resultType,
