@@ -226,6 +226,30 @@ func TestS_51_Questions(t *testing.T) {
 	p.healthy(server)
 }
 
+// TestS_51_Approvals: what needs an approval is approved with a changed task, or rejected with a
+// reason.
+func TestS_51_Approvals(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=stationer")
+	p.say("Print tides")
+	p.shows(".questions form label", `wants to give member "printer" this task: Print tides`)
+	p.clickOn(".questions summary", "change the task")
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), " and the moon"))
+	p.shot("approval")
+	p.clickOn(".questions button.edit", "Approve with these")
+	p.shows("#trace .io", "In print: Print tides and the moon")
+	p.shows("#trace .state", "completed")
+
+	p.say("Print a secret")
+	p.shows(".questions form label", "Print a secret")
+	p.clickOn(".questions summary", "change the task")
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions .decision input"), "not this one"))
+	p.clickOn(".questions button.reject", "Reject with this reason")
+	p.shows("#trace .problem", "not this one")
+	p.shows("#trace .state", "failed")
+	p.healthy(server)
+}
+
 // TestS_51_QuestionsOfAllTeams: a question of another team than the one that is shown is
 // there too, and opens in its own.
 func TestS_51_QuestionsOfAllTeams(t *testing.T) {

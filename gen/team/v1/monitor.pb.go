@@ -2407,7 +2407,9 @@ type TraceQuestion struct {
 	// Who answered: account/principal.
 	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
 	// When it was answered, or closed without an answer; unset if it is open.
-	Closed        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=closed,proto3" json:"closed,omitempty"`
+	Closed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=closed,proto3" json:"closed,omitempty"`
+	// For a question of kind APPROVAL: the tool call or delegation that is to be approved.
+	Approval      *ApprovalRequest `protobuf:"bytes,10,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2501,6 +2503,13 @@ func (x *TraceQuestion) GetBy() string {
 func (x *TraceQuestion) GetClosed() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Closed
+	}
+	return nil
+}
+
+func (x *TraceQuestion) GetApproval() *ApprovalRequest {
+	if x != nil {
+		return x.Approval
 	}
 	return nil
 }
@@ -3132,7 +3141,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xf0\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xa6\x03\n" +
 	"\rTraceQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
@@ -3142,7 +3151,9 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12*\n" +
 	"\x06answer\x18\a \x01(\v2\x12.lf.a2a.v1.MessageR\x06answer\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\x122\n" +
-	"\x06closed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\"\xa4\x02\n" +
+	"\x06closed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x124\n" +
+	"\bapproval\x18\n" +
+	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xa4\x02\n" +
 	"\x06Rollup\x12$\n" +
 	"\x05spent\x18\x01 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12/\n" +
 	"\amembers\x18\x02 \x03(\v2\x15.team.v1.Rollup.ShareR\amembers\x12+\n" +
@@ -3243,7 +3254,8 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*Verdict)(nil),                // 49: team.v1.Verdict
 	(*structpb.Struct)(nil),        // 50: google.protobuf.Struct
 	(Asked_Kind)(0),                // 51: team.v1.Asked.Kind
-	(*structpb.Value)(nil),         // 52: google.protobuf.Value
+	(*ApprovalRequest)(nil),        // 52: team.v1.ApprovalRequest
+	(*structpb.Value)(nil),         // 53: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	7,  // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
@@ -3325,31 +3337,32 @@ var file_team_v1_monitor_proto_depIdxs = []int32{
 	33, // 76: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
 	42, // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
 	33, // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
-	36, // 79: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	30, // 80: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	30, // 81: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	30, // 82: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	13, // 83: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	42, // 84: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	41, // 85: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	52, // 86: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	36, // 87: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	36, // 88: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 89: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 90: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 91: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 92: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 93: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 94: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 95: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 96: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 97: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 98: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	94, // [94:99] is the sub-list for method output_type
-	89, // [89:94] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	52, // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
+	36, // 80: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	30, // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	30, // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	30, // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	13, // 84: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	42, // 85: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	41, // 86: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	53, // 87: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	36, // 88: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	36, // 89: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	4,  // 90: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	14, // 91: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	17, // 92: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	25, // 93: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	27, // 94: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	5,  // 95: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	15, // 96: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	18, // 97: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	26, // 98: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	28, // 99: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	95, // [95:100] is the sub-list for method output_type
+	90, // [90:95] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }

@@ -114,6 +114,14 @@ export interface Question {
   message?: Message;
   roles?: string[];
   expires?: string;
+  approval?: ApprovalRequest;
+}
+
+/** ApprovalRequest is a tool call, or the task of a member, that people decide about. */
+export interface ApprovalRequest {
+  tool?: string;
+  member?: string;
+  arguments?: string;
 }
 
 export interface WatchTeamResponse {
@@ -238,6 +246,7 @@ export interface TraceQuestion {
   answer?: Message;
   by?: string;
   closed?: string;
+  approval?: ApprovalRequest;
 }
 
 /** Choice is a team or an agent that can be watched. */

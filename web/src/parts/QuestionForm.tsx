@@ -1,6 +1,6 @@
 import { useId, useRef, useState } from "preact/hooks";
 import { APIError, type Client } from "../api/client";
-import type { Message } from "../api/types";
+import type { ApprovalRequest, Message } from "../api/types";
 import { useCall } from "../state/useCall";
 import { find, neighbor, useSuccessor } from "../state/useSuccessor";
 import { asked } from "../text";
@@ -10,12 +10,17 @@ interface Props {
   task: string;
   question: string;
   message: Message | undefined;
+  /** What is to be approved, if the question asks for an approval. */
+  approval?: ApprovalRequest | undefined;
   /** Called when another answer came first; the form may have been removed by then. */
   late?: (why: string) => void;
 }
 
-/** QuestionForm shows a question and sends the answer: one of its options, or a text. It keeps the focus meanwhile. */
-export function QuestionForm({ client, task, question, message, late }: Props) {
+/**
+ * QuestionForm shows a question and sends the answer: one of its options, a text, or for an approval also changed
+ * arguments or the reason of a rejection. It keeps the focus meanwhile.
+ */
+export function QuestionForm({ client, task, question, message, approval, late }: Props) {
   const [text, setText] = useState("");
   const [given, setGiven] = useState("");
   const call = useCall();
@@ -62,9 +67,44 @@ export function QuestionForm({ client, task, question, message, late }: Props) {
           </button>
         </div>
       )}
+      {approval && <Decision approval={approval} idle={idle} give={(answer) => void give(answer)} />}
       <p role="status">{given && `Answered: ${given}`}</p>
       {call.error && <p role="alert">{call.error}</p>}
     </form>
+  );
+}
+
+interface DecisionProps {
+  approval: ApprovalRequest;
+  idle: boolean;
+  give: (answer: string) => void;
+}
+
+/** Decision sends a rejection with its reason, or an approval with changed arguments. */
+function Decision({ approval, idle, give }: DecisionProps) {
+  const [reason, setReason] = useState("");
+  const [edited, setEdited] = useState(approval.arguments ?? "");
+  const why = useId();
+  const what = useId();
+  const changed = edited.trim() !== "" && edited !== approval.arguments;
+  return (
+    <details class="decision">
+      <summary>Give a reason, or change {approval.tool ? "the arguments" : "the task"}</summary>
+      <label for={why}>Reason of a rejection</label>
+      <div class="options">
+        <input id={why} value={reason} readOnly={!idle} onInput={(e) => setReason(e.currentTarget.value)} />
+        <button type="button" class="reject" disabled={!reason.trim()} aria-disabled={!idle} onClick={() => give(`reject: ${reason.trim()}`)}>
+          Reject with this reason
+        </button>
+      </div>
+      <label for={what}>{approval.tool ? `Arguments of ${approval.tool}` : `Task for ${approval.member ?? ""}`}</label>
+      <div class="options">
+        <textarea id={what} rows={4} value={edited} readOnly={!idle} onInput={(e) => setEdited(e.currentTarget.value)} />
+        <button type="button" class="edit" disabled={!changed} aria-disabled={!idle} onClick={() => give(`edit: ${edited.trim()}`)}>
+          Approve with these
+        </button>
+      </div>
+    </details>
   );
 }
 

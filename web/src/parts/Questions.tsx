@@ -54,6 +54,7 @@ export function Questions({ client, questions, team, open }: Props) {
               task={q.taskId}
               question={q.question.question}
               message={q.question.message}
+              approval={q.question.approval}
               late={(why) => setLate((all) => [...all, why])}
             />
           </li>

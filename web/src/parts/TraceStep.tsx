@@ -102,7 +102,7 @@ function Asked({ client, root, step }: Props) {
             asked: {asked(q.message)} <strong>{q.answer ? words(q.answer) : "not answered"}</strong> <span class="dim">{q.by}</span>
           </p>
         ) : (
-          <QuestionForm key={q.question} client={client} task={root} question={q.question} message={q.message} />
+          <QuestionForm key={q.question} client={client} task={root} question={q.question} message={q.message} approval={q.approval} />
         ),
       )}
     </>
