@@ -241,6 +241,9 @@ func TestLimitsAreRead(t *testing.T) {
 }
 
 func TestHints(t *testing.T) {
+	lead := func(team string) string {
+		return "version: v1\nmodels: {m: {provider: openai, name: m, api_key: k}}\nagents: {writer: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {" + team + "}}\n"
+	}
 	for _, tt := range []struct{ name, text, want string }{
 		{"the id of a grpc agent", strings.Replace(desk, "scripted: {steps: [{echo: true}]}", `grpc: {address: "h:1", agent: newsroom}`, 1), `did you mean "agent_id"?`},
 		{"two kinds in one scripted step", strings.Replace(desk, "echo: true", "echo: true, text: Hi", 1), "keep one of them, or make two steps"},
@@ -252,6 +255,8 @@ func TestHints(t *testing.T) {
 		{"the word of coordinators in limits", withLimits("s", "{max_tokens: 5, on_limit: FINALIZE}"), "write coordinator: {on_limit: FINALIZE}, or limits: {on_limit: ASK}"},
 		{"a condition of an approval", desk + "tools: {t: {mcp: {url: \"http://127.0.0.1:1\"}, approve: {when: amount > 3}}}\n", "known here: arguments, tool"},
 		{"a pattern of an approval", desk + "tools: {t: {mcp: {url: \"http://127.0.0.1:1\"}, approve: {tools: [\"a[\"]}}}\n", "write a name, in which * stands for any characters, such as pay_*"},
+		{"a sticky owner without memory", lead("members: [{agent: writer}], memory: false, coordinator: {leader: {model: m}, sticky_owner: true}"), "remove memory: false, or sticky_owner"},
+		{"a sticky owner beside required members", lead("members: [{agent: writer, required: true}], coordinator: {leader: {model: m}, sticky_owner: true}"), "remove sticky_owner, or required"},
 		{"roles that are not asked", withLimits("s", "{max_tokens: 5, ask_roles: [boss]}"), "add on_limit: ASK, or remove ask_roles"},
 	} {
 		fs := faultsOf(t, tt.text)

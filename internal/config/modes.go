@@ -88,7 +88,7 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) leader.CoordinatorCon
 		Instructions: Leader(t).GetInstructions(), Skills: Leader(t).GetSkills(), Members: Members(t), Tools: tools,
 		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
 		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
-		Wake:   c.GetWakeOnCompletion(),
+		Wake:   c.GetWakeOnCompletion(), StickyOwner: c.GetStickyOwner(),
 		Limits: t.GetLimits(),
 	}
 	if t.GetRoute() != nil && t.GetLimits().GetMaxDelegations() == 0 {
@@ -107,8 +107,24 @@ func Swarm(t *teamv1.TeamConfig) swarm.Config {
 	}
 }
 
+// sticky reports sticky_owner in a team without memory, which cannot know who answered last, and in one
+// with required members, which a follow-up would not call.
+func (k *checker) sticky(id string, t *teamv1.TeamConfig) {
+	if !t.GetCoordinator().GetStickyOwner() {
+		return
+	}
+	n := k.keyAt("teams", id, "coordinator", "sticky_owner")
+	if t.Memory != nil && !t.GetMemory() { //nolint:protogetter // unset is on
+		k.fault(n, "sticky_owner needs memory, which this team does not have", "remove memory: false, or sticky_owner")
+	}
+	if slices.ContainsFunc(t.GetMembers(), (*teamv1.MemberConfig).GetRequired) {
+		k.fault(n, "sticky_owner excludes required members, because a follow-up calls only one member", "remove sticky_owner, or required")
+	}
+}
+
 // coordinator checks the leader and the names of the members, which the leader calls as tools.
 func (k *checker) coordinator(id string, t *teamv1.TeamConfig) {
+	k.sticky(id, t)
 	path, at := []any{"teams", id, "coordinator"}, []any{"teams", id, "coordinator", "leader", "model"}
 	if t.GetRoute() != nil {
 		path, at = []any{"teams", id, "route"}, []any{"teams", id, "route", "model"}

@@ -204,14 +204,14 @@ func crashApprovals(t *testing.T, w *world) *team.Team {
 		cfg.ID, cfg.Limits, c.Members, c.Tools = "inner", crashLimits(nil), members("c"), []agent.Tool{&stamp{w}}
 	})
 	lead := w.mind("lead",
-		calls(tool("stamp", `{"n":1,"why":"edit this"}`), tool("stamp", `{"n":2,"why":"not this"}`)),
+		calls(give("d", "0"), tool("stamp", `{"n":1,"why":"edit this"}`), tool("stamp", `{"n":2,"why":"not this"}`)),
 		calls(tool("stamp", `{"n":3,"why":"all of these"}`)),
 		calls(tool("stamp", `{"n":4,"why":"edit this"}`), give("inner", "1"), give("b", "not this")),
-		found("tides", `{"edited":true}`, "rejected it: not this", `{"n":3`, `{"n":4`, `{"n":5}`, "c(one)", `member "b" did not begin`))
+		found("tides", "d(0)", `{"edited":true}`, "rejected it: not this", `{"n":3`, `{"n":4`, `{"n":5}`, "c(one)", `member "b" did not begin`))
 	everything := func(*a2av1.Message) *agent.Approval { return &agent.Approval{} }
 	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
-		c.Tools, c.Members = []agent.Tool{&stamp{w}}, members("inner", "b")
+		c.Tools, c.Members = []agent.Tool{&stamp{w}}, members("inner", "b", "d")
 		c.Members[0].Approve, c.Members[1].Approve = everything, everything
 	})
 }
@@ -259,7 +259,7 @@ var crashModes = []struct {
 	},
 	{"async", crashAsync, "OUTCOME_SUCCEEDED: tides, a(1), b(2, c(one), told: yes to asker2?, out of ink, told: yes to asker?, under way already, peer(6)"},
 	{"grants", crashGrants, "OUTCOME_SUCCEEDED: tides, checked, found, found"},
-	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
+	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, d(0), {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
 }
 

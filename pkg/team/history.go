@@ -10,10 +10,14 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// historyScope returns the history scope of a member, or the scheduler's default.
-func (l *Loop) historyScope(member string) HistoryScope {
-	if m := l.member(member); m != nil && m.History != "" {
+// historyScope returns the history scope of the member of a step, or the scheduler's default. A member
+// that takes over is shown the conversation by default.
+func (l *Loop) historyScope(step *teamv1.Step) HistoryScope {
+	if m := l.member(step.GetMember()); m != nil && m.History != "" {
 		return m.History
+	}
+	if step.GetKind() == teamv1.Step_KIND_TRANSFER {
+		return HistoryConversation
 	}
 	return cmp.Or(l.traits.History, HistoryLastResult)
 }
@@ -28,7 +32,7 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 		return st.past.Checks.History.GetMessages()
 	}
 	var shown []*a2av1.Message
-	switch f.loop.historyScope(st.Step.GetMember()) {
+	switch f.loop.historyScope(st.Step) {
 	case HistoryConversation:
 		shown = append(shown, f.History...)
 	case HistoryParent:

@@ -125,7 +125,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 			w.Approve = m.Approve
 		}
 	}
-	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step.GetMember()) != HistoryConversation
+	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step) != HistoryConversation
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)

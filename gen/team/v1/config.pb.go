@@ -3337,8 +3337,11 @@ type CoordinatorConfig struct {
 	OnMemberError OnMemberError_Value `protobuf:"varint,8,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	// The end of a detached delegation starts a turn of the leader in the same conversation; false.
 	WakeOnCompletion *bool `protobuf:"varint,9,opt,name=wake_on_completion,json=wakeOnCompletion,proto3,oneof" json:"wake_on_completion,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The next message of a conversation goes to the member that answered the last one, if it was the
+	// only one that did. It may hand the message back to the leader; false.
+	StickyOwner   *bool `protobuf:"varint,10,opt,name=sticky_owner,json=stickyOwner,proto3,oneof" json:"sticky_owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CoordinatorConfig) Reset() {
@@ -3430,6 +3433,13 @@ func (x *CoordinatorConfig) GetOnMemberError() OnMemberError_Value {
 func (x *CoordinatorConfig) GetWakeOnCompletion() bool {
 	if x != nil && x.WakeOnCompletion != nil {
 		return *x.WakeOnCompletion
+	}
+	return false
+}
+
+func (x *CoordinatorConfig) GetStickyOwner() bool {
+	if x != nil && x.StickyOwner != nil {
+		return *x.StickyOwner
 	}
 	return false
 }
@@ -5049,7 +5059,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\xfd\x01\n" +
 	"\x05roles\x18\x03 \x03(\tB\xe6\x01\xbaH\xe2\x01\xba\x01H\n" +
 	"\vhuman.roles\x12'for has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\x8b\t\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xc4\t\n" +
 	"\x11CoordinatorConfig\x12\xac\x01\n" +
 	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
 	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
@@ -5063,12 +5073,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x14coordinator.on_limit\x12oa coordinator's on_limit must be FAIL or FINALIZE; to ask people for more budget, write limits: {on_limit: ASK}\x1a\x11this in [0, 1, 2]R\aonLimit\x12\xbe\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBx\xbaHu\xba\x01r\n" +
 	"\x1bcoordinator.on_member_error\x12@a coordinator's on_member_error must be REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
-	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01:\xb9\x01\xbaH\xb5\x01\x1a\xb2\x01\n" +
+	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01\x12&\n" +
+	"\fsticky_owner\x18\n" +
+	" \x01(\bH\x04R\vstickyOwner\x88\x01\x01:\xb9\x01\xbaH\xb5\x01\x1a\xb2\x01\n" +
 	"\x1ecoordinator.wake_on_completion\x12Uwake_on_completion needs detached work; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +
-	"\x13_wake_on_completion\"\x86\x01\n" +
+	"\x13_wake_on_completionB\x0f\n" +
+	"\r_sticky_owner\"\x86\x01\n" +
 	"\fLeaderConfig\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\"\n" +
 	"\finstructions\x18\x02 \x01(\tR\finstructions\x12\x14\n" +

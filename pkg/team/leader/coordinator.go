@@ -39,6 +39,10 @@ type CoordinatorConfig struct {
 	// OnLimit says what happens at max_delegations, max_turns, max_steps, or the end of the budget;
 	// empty means FailRun.
 	OnLimit OnLimit
+	// StickyOwner gives the next message of a conversation to the member that answered the last one,
+	// without a turn of the leader, if it was the only one that answered. The member may hand the
+	// message back to the leader. It requires a team with memory.
+	StickyOwner bool
 	// Limits of a run. The coordinator itself reads max_turns and max_delegations.
 	Limits *teamv1.Limits
 }
@@ -97,7 +101,7 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
-		wake: c.Wake, strict: c.StrictCycles, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), defaultDelegations),
+		wake: c.Wake, strict: c.StrictCycles, sticky: c.StickyOwner, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), defaultDelegations),
 	}
 	if l.tools, err = specsOf(c.Tools); err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ type leader struct {
 	onLimit      OnLimit
 	wake         bool
 	strict       bool
+	sticky       bool
 	maxTurns     int
 	maxDelegated int
 	output       OutputFormat // format of answers; nil allows any
@@ -77,7 +78,8 @@ type round struct {
 
 func (r *round) calls() []*teamv1.ToolCall { return r.turn.Turn.GetToolCalls() }
 
-// lastRound returns the last turn and the steps of its calls so far.
+// lastRound returns the last turn and the steps of its calls so far. Before the first turn, the turn
+// has no Step.
 func lastRound(s *team.State) *round {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		if s.Steps[i].Step.GetKind() == teamv1.Step_KIND_MODEL {
@@ -89,10 +91,21 @@ func lastRound(s *team.State) *round {
 
 // Next implements [team.Scheduler].
 func (l *leader) Next(s *team.State) (team.Decision, error) {
+	d, err := l.next(s)
+	return l.withOwner(s, d), err
+}
+
+func (l *leader) next(s *team.State) (team.Decision, error) {
 	if len(s.Steps) == 0 {
+		if d, ok := l.toOwner(s); ok {
+			return d, nil
+		}
 		return modelStep("", "the message is new"), nil
 	}
 	r := lastRound(s)
+	if r.turn.Step == nil {
+		return l.fromOwner(s), nil
+	}
 	if err := l.fatalError(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}

@@ -24,6 +24,9 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, prompt.Said(m))
 	}
+	if len(s.Steps) > 1 && s.Steps[1].Step.GetName() == returnedTurn {
+		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: s.Steps[1].Step.GetAsk().GetQuestion()})
+	}
 	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
 	w := promptWriter{leader: l, state: s, request: req}
 	for i, st := range s.Steps {
