@@ -78,6 +78,7 @@ const (
 	ReasonQuality          = "QUALITY_THRESHOLD_NOT_MET"
 	ReasonRequiredWork     = "REQUIRED_WORK_FAILED"
 	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
+	ReasonAccountLimit     = "ACCOUNT_LIMIT_REACHED"
 	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
 	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"
 	ReasonRepetitive       = "REPETITIVE_HANDOFF"

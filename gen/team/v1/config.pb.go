@@ -533,7 +533,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -3726,7 +3726,10 @@ type ServerSettings struct {
 	// Web pages that may call the server; unset means only its own.
 	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
 	// Contents of cards.
-	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
+	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
+	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
+	// account is local.
+	Accounts      map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3880,6 +3883,96 @@ func (x *ServerSettings) GetCard() *CardSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetAccounts() map[string]*AccountLimits {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+// AccountLimits limits what the tasks of an account spend together, on all servers with the same
+// store. At least one of its limits must be set.
+type AccountLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Input and output tokens on a day; no limit.
+	MaxTokensPerDay *int64 `protobuf:"varint,1,opt,name=max_tokens_per_day,json=maxTokensPerDay,proto3,oneof" json:"max_tokens_per_day,omitempty"`
+	// Cost in USD on a day; no limit.
+	MaxCostPerDay *float64 `protobuf:"fixed64,2,opt,name=max_cost_per_day,json=maxCostPerDay,proto3,oneof" json:"max_cost_per_day,omitempty"`
+	// Tokens that may be reserved at the same time; no limit.
+	MaxTokensInFlight *int64 `protobuf:"varint,3,opt,name=max_tokens_in_flight,json=maxTokensInFlight,proto3,oneof" json:"max_tokens_in_flight,omitempty"`
+	// Cost in USD that may be reserved at the same time; no limit.
+	MaxCostInFlight *float64 `protobuf:"fixed64,4,opt,name=max_cost_in_flight,json=maxCostInFlight,proto3,oneof" json:"max_cost_in_flight,omitempty"`
+	// Time zone in which a day begins at midnight, a name of the IANA database; UTC.
+	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountLimits) Reset() {
+	*x = AccountLimits{}
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountLimits) ProtoMessage() {}
+
+func (x *AccountLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
+func (*AccountLimits) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *AccountLimits) GetMaxTokensPerDay() int64 {
+	if x != nil && x.MaxTokensPerDay != nil {
+		return *x.MaxTokensPerDay
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCostPerDay() float64 {
+	if x != nil && x.MaxCostPerDay != nil {
+		return *x.MaxCostPerDay
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxTokensInFlight() int64 {
+	if x != nil && x.MaxTokensInFlight != nil {
+		return *x.MaxTokensInFlight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCostInFlight() float64 {
+	if x != nil && x.MaxCostInFlight != nil {
+		return *x.MaxCostInFlight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
 // CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3893,7 +3986,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +3998,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4011,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -3947,7 +4040,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4052,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4065,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -3993,7 +4086,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4098,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4111,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4039,7 +4132,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +4144,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +4157,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4087,7 +4180,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4192,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4205,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4149,7 +4242,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4254,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4267,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Definition) GetId() string {
@@ -4224,7 +4317,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4329,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4342,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4296,7 +4389,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4401,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4414,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4354,7 +4447,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4459,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4472,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4395,7 +4488,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4407,7 +4500,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4420,7 +4513,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4456,7 +4549,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4561,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4574,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4532,7 +4625,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4637,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4650,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5024,7 +5117,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb1\x17\n" +
+	"\x0f_strict_members\"\xd9\x19\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5054,10 +5147,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
 	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
+	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
+	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x1aS\n" +
+	"\rAccountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x91\a\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xd0\x02\n" +
+	"\rAccountLimits\x120\n" +
+	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
+	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
+	"\x14max_tokens_in_flight\x18\x03 \x01(\x03H\x02R\x11maxTokensInFlight\x88\x01\x01\x120\n" +
+	"\x12max_cost_in_flight\x18\x04 \x01(\x01H\x03R\x0fmaxCostInFlight\x88\x01\x01\x12\x1b\n" +
+	"\ttime_zone\x18\x05 \x01(\tR\btimeZoneB\x15\n" +
+	"\x13_max_tokens_per_dayB\x13\n" +
+	"\x11_max_cost_per_dayB\x17\n" +
+	"\x15_max_tokens_in_flightB\x15\n" +
+	"\x13_max_cost_in_flight\"\x91\a\n" +
 	"\fCorsSettings\x12\xab\x04\n" +
 	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
 	"\vcors.origin\x12\x9a\x01origins must be http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
@@ -5152,7 +5260,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5204,51 +5312,53 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*CorsSettings)(nil),        // 50: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 51: team.v1.CardSettings
-	(*PushSettings)(nil),        // 52: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 53: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 54: team.v1.SigningKey
-	(*Definition)(nil),          // 55: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 56: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 57: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 58: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 59: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 60: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 61: team.v1.OidcConfig
-	nil,                         // 62: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 63: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 64: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 65: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 66: team.v1.McpTool.EnvEntry
-	nil,                         // 67: team.v1.McpTool.EffectsEntry
-	nil,                         // 68: team.v1.Definition.ScriptsEntry
-	nil,                         // 69: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
-	(*Skill)(nil),               // 71: team.v1.Skill
-	(*Limits)(nil),              // 72: team.v1.Limits
-	(*Retry)(nil),               // 73: team.v1.Retry
+	(*AccountLimits)(nil),       // 50: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 51: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 52: team.v1.CardSettings
+	(*PushSettings)(nil),        // 53: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 54: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 55: team.v1.SigningKey
+	(*Definition)(nil),          // 56: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 57: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 58: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 59: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 60: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 61: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 62: team.v1.OidcConfig
+	nil,                         // 63: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 64: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 65: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 66: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 67: team.v1.McpTool.EnvEntry
+	nil,                         // 68: team.v1.McpTool.EffectsEntry
+	nil,                         // 69: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 70: team.v1.Definition.ScriptsEntry
+	nil,                         // 71: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
+	(*Skill)(nil),               // 73: team.v1.Skill
+	(*Limits)(nil),              // 74: team.v1.Limits
+	(*Retry)(nil),               // 75: team.v1.Retry
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	62, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	63, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	64, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	63, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	64, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	65, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	66, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	72, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	13, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	66, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	67, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	71, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	72, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	67, // 8: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	68, // 9: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	73, // 10: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	74, // 11: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	20, // 12: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	22, // 13: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	23, // 14: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	18, // 15: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	16, // 16: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	17, // 17: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	71, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	73, // 18: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	19, // 19: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	19, // 20: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	19, // 21: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5268,10 +5378,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	18, // 35: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 36: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	28, // 37: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	72, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	74, // 38: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29, // 39: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	70, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	72, // 40: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	75, // 41: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 42: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	33, // 43: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
 	34, // 44: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
@@ -5281,39 +5391,41 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	39, // 48: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	40, // 49: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	37, // 50: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	70, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	72, // 51: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	75, // 52: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	42, // 53: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,  // 54: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 55: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
 	6,  // 56: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 57: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	71, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	70, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 67: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 68: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 69: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 70: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 71: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 72: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 73: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	10, // 74: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 75: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	15, // 76: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	27, // 77: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 78: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	73, // 58: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	60, // 59: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	57, // 60: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	72, // 61: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	53, // 62: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	54, // 63: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	58, // 64: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	51, // 65: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	52, // 66: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	69, // 67: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	55, // 68: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 69: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	70, // 70: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	71, // 71: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 72: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	61, // 73: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	62, // 74: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	10, // 75: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 76: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	15, // 77: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	27, // 78: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 79: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	50, // 80: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5342,16 +5454,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
