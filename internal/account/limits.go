@@ -1,7 +1,6 @@
 package account
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -37,8 +36,8 @@ func LimitsOf(l *teamv1.AccountLimits) Limits {
 	return out
 }
 
-// CountsMoney reports whether a limit on money is set.
-func CountsMoney(l *teamv1.AccountLimits) bool {
+// LimitsMoney reports whether a limit on money is set.
+func LimitsMoney(l *teamv1.AccountLimits) bool {
 	return l != nil && (l.MaxCostPerDay != nil || l.MaxCostInFlight != nil)
 }
 
@@ -48,7 +47,7 @@ func Check(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
 		return
 	}
 	if _, err := time.LoadLocation(l.GetTimeZone()); err != nil || l.GetTimeZone() == "Local" {
-		fault("time_zone", fmt.Sprintf("%q is not a time zone", l.GetTimeZone()), "write a name of the IANA database, such as Europe/Berlin, or remove it to use UTC")
+		fault("time_zone", "time_zone is not known", "write a name of the IANA database, such as Europe/Berlin, or remove it to use UTC")
 	}
 	for _, n := range []struct {
 		field string
