@@ -333,6 +333,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
+	config.Accounts = k.accounts
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}

@@ -38,8 +38,8 @@ const (
 // caller's own account; the error is PERMISSION_DENIED. Safe for concurrent use.
 type AccountServiceClient interface {
 	// SetAccountLimits replaces the limits of an account. What was spent before is not forgotten if the
-	// account had limits already. Errors: INVALID_REQUEST with every fault; FAILED_PRECONDITION with
-	// the reason INVALID_REQUEST if the account is in the server's file.
+	// account had limits already. Errors: INVALID_REQUEST with every fault, or if the account is in the
+	// server's file.
 	SetAccountLimits(ctx context.Context, in *SetAccountLimitsRequest, opts ...grpc.CallOption) (*SetAccountLimitsResponse, error)
 	// GetAccount returns the limits of an account and what it has spent today.
 	GetAccount(ctx context.Context, in *GetAccountRequest, opts ...grpc.CallOption) (*GetAccountResponse, error)
@@ -97,8 +97,8 @@ func (c *accountServiceClient) ListAccounts(ctx context.Context, in *ListAccount
 // caller's own account; the error is PERMISSION_DENIED. Safe for concurrent use.
 type AccountServiceServer interface {
 	// SetAccountLimits replaces the limits of an account. What was spent before is not forgotten if the
-	// account had limits already. Errors: INVALID_REQUEST with every fault; FAILED_PRECONDITION with
-	// the reason INVALID_REQUEST if the account is in the server's file.
+	// account had limits already. Errors: INVALID_REQUEST with every fault, or if the account is in the
+	// server's file.
 	SetAccountLimits(context.Context, *SetAccountLimitsRequest) (*SetAccountLimitsResponse, error)
 	// GetAccount returns the limits of an account and what it has spent today.
 	GetAccount(context.Context, *GetAccountRequest) (*GetAccountResponse, error)

@@ -252,4 +252,6 @@ ON CONFLICT (account) DO UPDATE SET changed = excluded.changed, changed_by = exc
 }
 
 // WatchAccountLimits implements account.Ledger.
-func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) { return s.hub.watch(accountTopic) }
+func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
+	return s.hub.watch(accountTopic)
+}
