@@ -74,11 +74,26 @@ func (l ledger) wants(name, day string, spent, held, flight int64) {
 	}
 }
 
+// Runs of the tests of the ledger.
+var (
+	one = account.Run{Account: "acme", Root: "t1", Epoch: 1}
+	two = account.Run{Account: "acme", Root: "t2", Epoch: 1}
+)
+
 // ledgers tests account.Ledger.
 func ledgers(t *testing.T, open Open) {
 	fresh := func(t *testing.T) ledger { return ledger{t, open(t, NewClock().Now)} }
-	one, two := account.Run{Account: "acme", Root: "t1", Epoch: 1}, account.Run{Account: "acme", Root: "t2", Epoch: 1}
+	reservations(t, fresh)
+	owners(t, fresh)
+	t.Run("C-07 any number of runs that race for a cap stay within it", func(t *testing.T) {
+		l := fresh(t)
+		raceForCap(t, []store.Store{l.Store}, 40)
+	})
+	t.Run("C-07 limits are kept and replaced", func(t *testing.T) { storedLimits(t, fresh(t)) })
+}
 
+// reservations tests what reservations and settlements add up to.
+func reservations(t *testing.T, fresh func(*testing.T) ledger) {
 	t.Run("C-07 a reservation counts until it is settled", func(t *testing.T) {
 		l := fresh(t)
 		rows := l.open(one, monday)
@@ -124,6 +139,10 @@ func ledgers(t *testing.T, open Open) {
 		l.wants("acme", tuesday, 1, 0, 0)
 	})
 
+}
+
+// owners tests that only the owner with the latest epoch writes.
+func owners(t *testing.T, fresh func(*testing.T) ledger) {
 	t.Run("C-07 an owner with a later epoch fences the one before", func(t *testing.T) {
 		l := fresh(t)
 		rows := l.open(one, monday)
@@ -169,37 +188,32 @@ func ledgers(t *testing.T, open Open) {
 		}
 		l.wants("acme", monday, 0, 1, 1)
 	})
+}
 
-	t.Run("C-07 any number of runs that race for a cap stay within it", func(t *testing.T) {
-		l := fresh(t)
-		raceForCap(t, []store.Store{l.Store}, 40)
-	})
-
-	t.Run("C-07 limits are kept and replaced", func(t *testing.T) {
-		l := fresh(t)
-		wake, stop := l.WatchAccountLimits()
-		defer stop()
-		n := int64(5)
-		put := func(s account.Stored) {
-			if err := l.PutAccountLimits(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
-			<-wake
+// storedLimits tests limits that are set and removed.
+func storedLimits(t *testing.T, l ledger) {
+	wake, stop := l.WatchAccountLimits()
+	defer stop()
+	n := int64(5)
+	put := func(s account.Stored) {
+		if err := l.PutAccountLimits(t.Context(), s); err != nil {
+			t.Fatal(err)
 		}
-		at := time.UnixMilli(1_700_000_000_123).UTC()
-		put(account.Stored{Account: "b", Limits: &teamv1.AccountLimits{MaxTokensPerDay: &n}, Changed: at, ChangedBy: "acme/ann"})
-		put(account.Stored{Account: "a", Limits: &teamv1.AccountLimits{TimeZone: "Europe/Berlin"}, Changed: at})
-		put(account.Stored{Account: "b", Limits: &teamv1.AccountLimits{MaxTokensInFlight: &n}, Changed: at.Add(time.Second), ChangedBy: "acme/bob"})
-		list, err := l.AccountLimits(t.Context())
-		if err != nil || len(list) != 2 || list[0].Account != "a" || list[1].ChangedBy != "acme/bob" || !list[1].Changed.Equal(at.Add(time.Second)) ||
-			!proto.Equal(list[1].Limits, &teamv1.AccountLimits{MaxTokensInFlight: &n}) {
-			t.Errorf("%v, %v", list, err)
-		}
-		put(account.Stored{Account: "b"})
-		if list, err := l.AccountLimits(t.Context()); err != nil || len(list) != 1 || list[0].Account != "a" {
-			t.Errorf("after the removal of one: %v, %v", list, err)
-		}
-	})
+		<-wake
+	}
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	put(account.Stored{Account: "b", Limits: &teamv1.AccountLimits{MaxTokensPerDay: &n}, Changed: at, ChangedBy: "acme/ann"})
+	put(account.Stored{Account: "a", Limits: &teamv1.AccountLimits{TimeZone: "Europe/Berlin"}, Changed: at})
+	put(account.Stored{Account: "b", Limits: &teamv1.AccountLimits{MaxTokensInFlight: &n}, Changed: at.Add(time.Second), ChangedBy: "acme/bob"})
+	list, err := l.AccountLimits(t.Context())
+	if err != nil || len(list) != 2 || list[0].Account != "a" || list[1].ChangedBy != "acme/bob" || !list[1].Changed.Equal(at.Add(time.Second)) ||
+		!proto.Equal(list[1].Limits, &teamv1.AccountLimits{MaxTokensInFlight: &n}) {
+		t.Errorf("%v, %v", list, err)
+	}
+	put(account.Stored{Account: "b"})
+	if list, err := l.AccountLimits(t.Context()); err != nil || len(list) != 1 || list[0].Account != "a" {
+		t.Errorf("after the removal of one: %v, %v", list, err)
+	}
 }
 
 // raceForCap has runs on several handles of a store reserve and settle at the same time, and wants
