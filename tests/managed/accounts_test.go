@@ -145,3 +145,43 @@ func ask(t *testing.T, at rig.Target, agent string) string {
 }
 
 var asked atomic.Int64
+
+// TestC_07_AnAccountsLastTurn: a coordinator that answers at a limit does so at the limit of its
+// account, for which it has reserved from the beginning.
+func TestC_07_AnAccountsLastTurn(t *testing.T) {
+	const limit = 4500
+	file := `version: v2
+models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k, max_output_tokens: 200}}
+agents: {helper: {description: Helps., scripted: {steps: [{text: "help with {{input}}"}]}}}
+teams:
+  lead: {description: Leads., members: [{agent: helper}], coordinator: {leader: {model: m, instructions: Lead.}, on_limit: FINALIZE}, limits: {max_delegations: 1000}}
+server:
+  accounts: {acme: {max_tokens_per_day: 4500}}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}, {name: bob, account: acme, sha256: "${BOB}"}]}
+`
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn {
+			if len(r.Tools) == 0 {
+				return fakellm.Turn{Text: "That is all there is."}
+			}
+			return fakellm.Turn{Calls: []fakellm.Call{{Name: r.Tools[0], Arguments: fmt.Sprintf(`{"task": "part %d"}`, r.N)}}}
+		})
+		h := open(t, at, file, llm)
+		resp, err := rig.NewREST(h.Target).Send(t.Context(), rig.Text("lead", "last", "go"))
+		if err != nil || resp.GetTask().GetStatus().GetState().String() != "TASK_STATE_COMPLETED" {
+			t.Fatal(resp, err)
+		}
+		billed, last := int64(0), llm.Requests()[len(llm.Requests())-1]
+		for _, r := range llm.Requests() {
+			billed += r.Billed.PromptTokens + r.Billed.CompletionTokens
+		}
+		a, err := accountsOf(t, h.Target)["grpc"].GetAccount(t.Context(), &teamv1.GetAccountRequest{})
+		if spent := a.GetAccount().GetSpent().GetTokens(); err != nil || spent != billed || spent > limit || a.GetAccount().GetInFlight().GetTokens() != 0 {
+			t.Errorf("%v, %v; %d were billed", a, err, billed)
+		}
+		if len(last.Tools) != 0 || len(llm.Requests()) < 2 {
+			t.Errorf("%d requests, the last one with tools %v", len(llm.Requests()), last.Tools)
+		}
+	})
+}
