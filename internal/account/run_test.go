@@ -63,7 +63,9 @@ func (r replica) open(o account.Opening) *account.RunAccount {
 func tokens(n int64) agent.Cost { return agent.Cost{Tokens: n} }
 
 // exactly asks for n tokens, no less.
-func exactly(n int64) agent.Want { return agent.Want{Least: tokens(n), Enough: tokens(n), Most: tokens(n)} }
+func exactly(n int64) agent.Want {
+	return agent.Want{Least: tokens(n), Enough: tokens(n), Most: tokens(n)}
+}
 
 func reserve(t testing.TB, r *account.RunAccount, w agent.Want) agent.AccountHold {
 	t.Helper()
