@@ -2516,8 +2516,8 @@ type Rollup struct {
 	Teams []*Rollup_Share `protobuf:"bytes,3,rep,name=teams,proto3" json:"teams,omitempty"`
 	// Cost by account: the one that the task belongs to.
 	Accounts []*Rollup_Share `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Cost by model, ordered by name. What was not spent on a model of this server has an empty path:
-	// the cost of agents on other servers.
+	// Cost by model, ordered by name. What was not spent on a model of this server has an empty path,
+	// such as calls of tools and the cost of agents on other servers.
 	Models        []*Rollup_Share `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -17,7 +17,9 @@ func (d *drive) openAccount(ctx context.Context) error {
 	if d.Accounts == nil {
 		return nil
 	}
-	o := account.Opening{Claim: d.claim, Spent: agent.CostOf(agent.SpentOn(d.recorded)), Held: agent.HeldOn(d.recorded), Commit: d.commit, Fail: d.journalError}
+	o := account.Opening{Claim: d.claim, Spent: agent.CostOf(agent.SpentOn(d.recorded)), Held: agent.HeldOn(d.recorded), Commit: d.commit,
+		Fail: func(err error) error { return d.journalError(d.accountError(err)) },
+	}
 	if d.summary.Started {
 		o.Adopt = d.worksElsewhere
 	}
