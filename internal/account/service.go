@@ -54,7 +54,9 @@ func checkRequest(l *teamv1.AccountLimits) error {
 	var faults []a2a.Violation
 	Check(l, func(field, what, instead string) {
 		at := "limits"
-		if field != "" {
+		if field == "" {
+			what = "has no limit"
+		} else {
 			at += "." + jsonName(l, field)
 		}
 		faults = append(faults, a2a.Violation{Field: at, Description: what + "; " + instead})
