@@ -320,7 +320,7 @@ func anyHistory(t *testing.T, seed uint64) {
 	total := int64(0)
 	for i := range 8 {
 		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // not a secret
+			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 			h := history{}
 			for range 3 {
 				h.epoch++
