@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // to read the ledger
+	"google.golang.org/protobuf/encoding/protojson"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/testkit/sample"
@@ -199,5 +202,90 @@ coalesce(sum(CASE WHEN day = '' THEN held_micros END), 0) FROM account_day WHERE
 			t.Fatal(err)
 		}
 		return spent, held, flight
+	}
+}
+
+// TestC_07_AnAccountAfterAKill kills the only server with a call in flight. The next one books the
+// call that was lost, holds nothing after the end, and refuses what the account does not cover.
+func TestC_07_AnAccountAfterAKill(t *testing.T) {
+	const limit = 1500 // millionths of a USD
+	llm, gate := fakellm.New(t), fakellm.NewGate()
+	text := strings.TrimSpace(strings.Repeat("word ", 40))
+	llm.Script("m", fakellm.Turn{Text: text, Chunks: 10, Gate: gate, GateAfter: 8})
+	llm.Answer("m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: text} })
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	config := strings.NewReplacer("LLM", llm.URL, "CAP", fmt.Sprintf("%.6f", float64(limit)/1e6)).Replace(cappedFile)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := command{config: file, store: sqlite(t), dir: t.ArtifactDir(), args: []string{"--lease=1s"}}
+	r, err := start.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.end(syscall.SIGKILL) })
+	account := func() *teamv1.Account {
+		resp, err := r.target.Do(t.Context(), http.MethodGet, "/team/v1/accounts/-", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := resp.Body()
+		got := &teamv1.GetAccountResponse{}
+		if err == nil {
+			err = protojson.Unmarshal(body, got)
+		}
+		if err != nil {
+			t.Fatalf("%v: %s", err, body)
+		}
+		return got.GetAccount()
+	}
+	id, err := begin(t.Context(), r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	held := account().GetInFlight().GetCostMicros()
+	if held == 0 || account().GetSpent().GetCostMicros() != 0 {
+		t.Errorf("in flight: %v", account())
+	}
+	r.end(syscall.SIGKILL)
+	if r, err = start.start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the task", func() bool {
+		task, err := rig.NewREST(r.target).Get(t.Context(), &a2av1.GetTaskRequest{Tenant: "desk", Id: id})
+		return err == nil && task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED
+	})
+	if err := llm.Quiet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, second := account(), llm.Requests()[1].Billed
+	want := held + second.PromptTokens + 2*second.CompletionTokens
+	if a.GetSpent().GetCostMicros() != want || a.GetInFlight().GetCostMicros() != 0 || billOf(llm) > want {
+		t.Errorf("after the restart: %v, want %d spent; the bill is %d", a, want, billOf(llm))
+	}
+	t.Logf("in flight before the kill: %d; bill %d <= ledger %d <= cap %d", held, billOf(llm), want, limit)
+	for i := 1; ; i++ {
+		id, err := begin(t.Context(), r, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reason string
+		await(t, "the end of the next task", func() bool {
+			task, err := rig.NewREST(r.target).Get(t.Context(), &a2av1.GetTaskRequest{Tenant: "desk", Id: id})
+			reason = a2a.RunOf(task.GetMetadata()).GetError().GetReason()
+			return err == nil && task.GetStatus().GetState() > a2av1.TaskState_TASK_STATE_WORKING
+		})
+		if reason == "ACCOUNT_LIMIT_REACHED" {
+			break
+		}
+		if reason != "" || i > 50 {
+			t.Fatalf("task %d: %s", i, reason)
+		}
+	}
+	if a := account(); a.GetSpent().GetCostMicros() > limit || billOf(llm) > a.GetSpent().GetCostMicros() || a.GetInFlight().GetCostMicros() != 0 {
+		t.Errorf("at the limit: %v; the bill is %d", a, billOf(llm))
 	}
 }
