@@ -31,6 +31,7 @@ var never = map[string][]string{
 	"of Process, which has no task to show; here it is a task that waits":                 {"INPUT_REQUIRED"},
 	"of the services that manage teams":                                                   {"TEAM_NOT_FOUND", "AGENT_INITIALIZATION_FAILED", "VERSION_CONFLICT"},
 	"of the service that begins collaborations":                                           {"COLLABORATION_IN_PROGRESS", "COLLABORATION_NOT_FOUND", "TEAM_NOT_READY"},
+	"of accounts that have used up their day (TestC_07_AnAccountsDay)":                    {"ACCOUNT_LIMIT_REACHED"},
 	"of the service of boards":                                                            {"WORK_ITEM_NOT_FOUND"},
 	"of programs that build teams":                                                        {"INVALID_TEAM_CONFIG"},
 	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":   {"SLOW_READER"},

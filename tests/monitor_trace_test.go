@@ -139,6 +139,7 @@ func TestS_60_CostByWhoCausedIt(t *testing.T) {
 				}, shares(tr.GetCost().GetMembers())),
 				cmp.Diff(map[string][2]string{"outer": {times(1), times(3)}, "outer/inner": {times(2), times(2)}}, shares(tr.GetCost().GetTeams())),
 				cmp.Diff(map[string][2]string{"local": {times(3), times(3)}}, shares(tr.GetCost().GetAccounts())),
+				cmp.Diff(map[string][2]string{"metered": {times(3), times(3)}}, shares(tr.GetCost().GetModels())),
 			} {
 				if diff != "" {
 					t.Errorf("S-60:\n%s", diff)

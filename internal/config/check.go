@@ -40,6 +40,7 @@ func (k *checker) check() {
 	k.markUsed()
 	k.inheritance()
 	k.needs()
+	k.accounts()
 	k.costs()
 	k.scripts()
 	k.guardrails()

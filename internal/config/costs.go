@@ -2,24 +2,50 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/agentteams/team-server/internal/account"
 )
 
-// Uncounted is a model or an agent whose cost in money is not known, although max_cost limits it:
-// what it costs counts as nothing.
+// accounts reports faults in the limits of accounts.
+func (k *checker) accounts() {
+	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {
+		path := []any{"server", "accounts", name}
+		account.Check(k.Server.GetServer().GetAccounts()[name], func(field, what, instead string) {
+			at := path
+			if field != "" {
+				at = append(slices.Clone(path), field)
+			}
+			if !k.isDamaged(at...) {
+				k.fault(k.keyAt(at...), what, instead)
+			}
+		})
+	}
+}
+
+// Uncounted is a model or an agent whose cost in money is not known, although max_cost or a limit of
+// an account limits it: what it costs counts as nothing.
 type Uncounted struct {
-	// Limited is the team or agent with max_cost.
+	// Limited is the team or agent with max_cost. If an account has the limit, it is the team or
+	// agent that uses the model, or is the agent.
 	Limited string
+	// ByAccount says that an account has the limit.
+	ByAccount bool
 	// Model or Agent is set.
 	Model, Agent string
 }
 
 // String describes the fault.
 func (u Uncounted) String() string {
-	if u.Model != "" {
-		return fmt.Sprintf("model %q has no price, and max_cost of %q limits it", u.Model, u.Limited)
+	limit := fmt.Sprintf("max_cost of %q limits it", u.Limited)
+	if u.ByAccount {
+		limit = "server.accounts limits the cost of an account"
 	}
-	return fmt.Sprintf("agent %q has no cost_per_task, and max_cost of %q limits it", u.Agent, u.Limited)
+	if u.Model != "" {
+		return fmt.Sprintf("model %q has no price, and %s", u.Model, limit)
+	}
+	return fmt.Sprintf("agent %q has no cost_per_task, and %s", u.Agent, limit)
 }
 
 // Fix says how to correct the fault.
@@ -49,7 +75,8 @@ func (k *checker) costs() {
 	}
 }
 
-// Uncounted returns the models and agents in use whose cost max_cost cannot limit.
+// Uncounted returns the models and agents in use whose cost max_cost or a limit of an account cannot
+// limit.
 func (c *Config) Uncounted() (all []Uncounted) {
 	limited := map[string]bool{}
 	for id, a := range c.Server.GetAgents() {
@@ -64,20 +91,43 @@ func (c *Config) Uncounted() (all []Uncounted) {
 		}
 		seen := map[string]bool{}
 		for _, below := range c.Reach(id) {
-			if a := c.Server.GetAgents()[below].GetA2A(); a != nil && a.CostPerTask == nil {
-				all = append(all, Uncounted{Limited: id, Agent: below})
-			}
-			models := c.modelsOf(below)
-			if below == id {
-				models = append(models, c.inherited(id)...)
-			}
-			for _, name := range models {
-				m := c.Server.GetModels()[name]
-				if m != nil && m.GetProvider() != "scripted" && m.GetPrice() == nil && !seen[name] {
-					seen[name] = true
-					all = append(all, Uncounted{Limited: id, Model: name})
+			for _, u := range c.unpriced(below, below == id) {
+				if u.Model == "" || !seen[u.Model] {
+					u.Limited, seen[u.Model] = id, true
+					all = append(all, u)
 				}
 			}
+		}
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(c.Server.GetServer().GetAccounts())), account.LimitsMoney) {
+		return all
+	}
+	for _, id := range sorted(limited) {
+		if !c.Used[id] {
+			continue
+		}
+		for _, u := range c.unpriced(id, false) {
+			u.Limited, u.ByAccount = id, true
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// unpriced returns the agent with this id, if its cost is not known, and the models that the agent or
+// team uses itself and that have no price; with inherited also those of its leaders, see inherited.
+func (c *Config) unpriced(id string, inherited bool) (all []Uncounted) {
+	if a := c.Server.GetAgents()[id].GetA2A(); a != nil && a.CostPerTask == nil {
+		all = append(all, Uncounted{Agent: id})
+	}
+	models := c.modelsOf(id)
+	if inherited {
+		models = append(models, c.inherited(id)...)
+	}
+	for _, name := range models {
+		m := c.Server.GetModels()[name]
+		if m != nil && m.GetProvider() != "scripted" && m.GetPrice() == nil {
+			all = append(all, Uncounted{Model: name})
 		}
 	}
 	return all

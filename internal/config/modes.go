@@ -88,7 +88,7 @@ func Coordinator(t *teamv1.TeamConfig, tools []agent.Tool) leader.CoordinatorCon
 		Instructions: Leader(t).GetInstructions(), Skills: Leader(t).GetSkills(), Members: Members(t), Tools: tools,
 		AllowParallel: c.GetAllowParallel(), ToolStyle: toolStyles[c.GetToolStyle()], Async: c.GetAsync(),
 		OpenDelegations: openDelegations[c.GetOnOpenDelegations()], OnLimit: onLimits[c.GetOnLimit()], StrictCycles: c.GetStrictCycles(),
-		Wake:   c.GetWakeOnCompletion(), StickyOwner: c.GetStickyOwner(),
+		Wake: c.GetWakeOnCompletion(), StickyOwner: c.GetStickyOwner(),
 		Limits: t.GetLimits(),
 	}
 	if t.GetRoute() != nil && t.GetLimits().GetMaxDelegations() == 0 {

@@ -206,7 +206,7 @@ func (m *Manager) install(p Prepared, next *state) {
 			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
 		case e.def != nil && (old == nil || old.def == nil || old.Version != e.Version):
 			for _, u := range e.def.Uncounted() {
-				if u.Limited == id {
+				if u.Limited == id || u.ByAccount { // those of the file itself were rejected
 					m.c.Log.Warn(u.String()+", so what it costs is not counted; "+u.Fix(), zap.String("id", id))
 				}
 			}

@@ -105,9 +105,9 @@ func (r *run) decision(ev *teamv1.Event) *teamv1.TraceDecision {
 	return td
 }
 
-// rollup returns the cost of a step by the path of the member that caused it, and by team.
+// rollup returns the cost of a step by the path of the member that caused it, by team and by model.
 func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
-	members, teams := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
+	members, teams, models := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
 	var walk func(n *journal.Node, team string)
 	walk = func(n *journal.Node, team string) {
 		if isTeamStep(n) {
@@ -115,15 +115,54 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 		}
 		members[n.Path] = agent.AddSpent(spentOr(members[n.Path]), n.Own())
 		teams[team] = agent.AddSpent(spentOr(teams[team]), n.Own())
+		addByModel(models, n)
 		for _, child := range n.Steps {
 			walk(child, team)
 		}
 	}
 	walk(top, teamOf(top))
+	byModel := shares(models)
+	for _, s := range byModel {
+		s.Total = s.GetOwn() // a name is no path, even if it has a slash
+	}
 	all := spentOr(top.Spent())
 	return &teamv1.Rollup{
-		Spent: all, Members: shares(members), Teams: shares(teams),
+		Spent: all, Members: shares(members), Teams: shares(teams), Models: byModel,
 		Accounts: []*teamv1.Rollup_Share{{Path: account, Own: all, Total: all}},
+	}
+}
+
+// addByModel adds the own cost of a step to the models of its attempts: what a failed or interrupted
+// attempt cost to its model, and the rest to that of the last attempt.
+func addByModel(models map[string]*teamv1.Spent, n *journal.Node) {
+	rest, model := n.Own(), ""
+	if agent.CostOf(rest) == (agent.Cost{}) && rest.GetModelCalls() == 0 && rest.GetToolCalls() == 0 {
+		return
+	}
+	for i, a := range n.Attempts {
+		started := a.Started.GetStarted()
+		if model = started.GetModel(); i == len(n.Attempts)-1 {
+			break
+		}
+		spent := a.Spent
+		if spent == nil && a.Error == nil {
+			spent = agent.LostOn(started.GetReserved())
+		}
+		models[model] = agent.AddSpent(spentOr(models[model]), spent)
+		rest = lessSpent(rest, spent)
+	}
+	models[model] = agent.AddSpent(spentOr(models[model]), rest)
+}
+
+// lessSpent returns a without b, at least 0.
+func lessSpent(a, b *teamv1.Spent) *teamv1.Spent {
+	less := func(a, b int64) int64 { return max(a-b, 0) }
+	return &teamv1.Spent{
+		InputTokens: less(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: less(a.GetOutputTokens(), b.GetOutputTokens()),
+		CachedInputTokens: less(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: less(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
+		ReasoningTokens: less(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: less(a.GetCostMicros(), b.GetCostMicros()),
+		ModelCalls: less(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: less(a.GetToolCalls(), b.GetToolCalls()),
+		Estimated: a.GetEstimated(), Claimed: a.GetClaimed(),
 	}
 }
 

@@ -216,7 +216,7 @@ func startServer(ctx context.Context, def *config.Config, kept server.Store, c s
 	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
 	_, c.ForgetMessageIDs = deduplicate(settings)
-	c.CardInterfaces = settings.GetCard().GetInterfaces()
+	c.CardInterfaces, c.Accounts = settings.GetCard().GetInterfaces(), settings.GetAccounts()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
 	return startLive(ctx, live, kept, c)

@@ -74,6 +74,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the board service: %w", err)
 		}
 	}
+	if s.config.Accounts != nil {
+		if err := teamv1.RegisterAccountServiceHandlerServer(context.Background(), mux, accountService{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the account service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {

@@ -62,6 +62,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Board != nil {
 		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boardService{Server: s})
 	}
+	if s.config.Accounts != nil {
+		g.RegisterService(readable(&teamv1.AccountService_ServiceDesc), accountService{Server: s})
+	}
 	brief := briefServices{Server: g, s: s}
 	healthpb.RegisterHealthServer(brief, &health{server: s})
 	if !s.config.NoReflection {

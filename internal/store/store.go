@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/engine"
@@ -24,6 +25,7 @@ type Store interface {
 	engine.Leases
 	catalog.Store
 	board.Store
+	account.Ledger
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.

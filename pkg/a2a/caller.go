@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Caller identifies who makes a call. The authentication of the server sets it with WithCaller.
@@ -33,6 +35,17 @@ func AccountOf(owner string) string {
 // Has reports whether the caller has at least one of the given roles.
 func (c Caller) Has(roles []string) bool {
 	return c.EveryRole && len(roles) > 0 || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
+}
+
+// Manager returns the caller of ctx, who must be permitted to manage teams and accounts. The error is
+// UNAUTHENTICATED or PERMISSION_DENIED.
+func Manager(ctx context.Context) (Caller, error) {
+	who, err := caller(ctx)
+	if err == nil && !who.Manages {
+		err = agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+			"this API key may not manage teams; use a key with manage: true in the server's configuration file")
+	}
+	return who, err
 }
 
 type (

@@ -68,6 +68,10 @@ type Config struct {
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
+	// Admit returns an error if an account may not begin another task: an *agent.Error for the
+	// caller, or an error of the store. It is not called for messages to existing tasks. If it is
+	// nil, every account may.
+	Admit func(ctx context.Context, account string) error
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)

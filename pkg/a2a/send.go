@@ -183,6 +183,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
+	if err := h.admit(ctx, who, id, s.key); err != nil {
+		return sent{}, err
+	}
 	root, existed, err := h.c.Store.Create(ctx, New{
 		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
@@ -192,6 +195,28 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
 	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
+}
+
+// admit returns an error if the account of the caller may not begin another task. A message that was
+// sent before is answered all the same.
+func (h *Handler) admit(ctx context.Context, who Caller, id, key string) error {
+	if h.c.Admit == nil {
+		return nil
+	}
+	err := h.c.Admit(ctx, who.Account)
+	if err == nil {
+		return nil
+	}
+	if key != "" {
+		if _, known := h.c.Store.Sent(ctx, who.Owner(), id, key); known == nil {
+			return nil
+		}
+	}
+	var refused *agent.Error
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return storeError("", err)
 }
 
 // infoOf returns the description of an agent, or nil if it is not available. A team is only asked

@@ -83,11 +83,11 @@ func less(a, b int64) int64 {
 	return max(a-b, 0)
 }
 
-// min returns the smaller amount of c and d, for tokens and for money separately.
-func (c Cost) min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
+// Min returns the smaller amount of c and d, for tokens and for money separately.
+func (c Cost) Min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
 
-// max returns the larger amount of c and d, for tokens and for money separately.
-func (c Cost) max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
+// Max returns the larger amount of c and d, for tokens and for money separately.
+func (c Cost) Max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
 
 // Covers reports whether c is at least d, in tokens and in money.
 func (c Cost) Covers(d Cost) bool { return d.Tokens <= c.Tokens && d.Micros <= c.Micros }
@@ -131,6 +131,9 @@ type Budget struct {
 	roles    []string // roles of those people; empty means the owner of the task
 	settled  bool     // guarded by tree.mu
 
+	entry  AccountHold // reservation in the account; nil if there is none
+	traded *Budget     // reservation given up for this one, until the account has granted it; nil if there is none
+
 	spent   Cost            // settled for this node and below; guarded by tree.mu
 	spentBy map[string]Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
 	held    Cost            // reserved for work below that has not been settled; guarded by tree.mu
@@ -139,6 +142,8 @@ type Budget struct {
 
 // tree holds what all nodes of a tree of budgets share.
 type tree struct {
+	account Account // nil if the account has no limits
+
 	mu    sync.Mutex
 	freed chan struct{} // closed at the next release; nil if nothing waits; guarded by mu
 }
@@ -193,9 +198,11 @@ func (b *Budget) Resume(c Cost, by string) *Budget {
 	if b == nil {
 		return nil
 	}
-	b.tree.mu.Lock()
-	defer b.tree.mu.Unlock()
-	return &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, by: by} // it is held already
+	r := &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, by: by} // it is held already
+	if a := b.account(); a != nil {
+		r.entry = a.Resume(c)
+	}
+	return r
 }
 
 // Among returns a node for one of n steps that run in parallel. A reservation made in it with
@@ -247,7 +254,7 @@ type Want struct {
 // Reserve reserves c in b and all nodes above, or nothing. It does not wait. If c is not
 // available, the error has the reason BUDGET_EXCEEDED and, in its Details, the limit that was
 // reached, its value and who set it. The result is a budget of its own with the limit c, which
-// the caller must end with Settle.
+// the caller must end with Settle. It does not reserve in the account, see Under.
 func (b *Budget) Reserve(c Cost) (*Budget, error) {
 	r, _, err := b.take(Want{Least: c, Enough: c, Most: c})
 	return r, err
@@ -255,12 +262,17 @@ func (b *Budget) Reserve(c Cost) (*Budget, error) {
 
 // Acquire reserves as much of w as is available; see Want. It waits while others hold
 // reservations that they may release, until ctx ends; then it returns the cause of ctx. Otherwise
-// it is like Reserve.
+// it is like Reserve. What the tree has is then also reserved in the account, if it has limits; the
+// error may be that of Account.Reserve.
 func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 	for {
 		r, freed, err := b.take(w)
-		if freed == nil {
-			return r, err
+		switch {
+		case freed != nil:
+		case r == nil || err != nil:
+			return nil, err
+		default:
+			return b.reserveInAccount(ctx, r, w)
 		}
 		select {
 		case <-freed:
@@ -281,14 +293,13 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	given := w.Instead.drop()
 	free, later, part := b.left()
 	if w.Part {
-		part = part.max(w.Least)
-		free, later = free.min(part), later.min(part)
+		part = part.Max(w.Least)
+		free, later = free.Min(part), later.Min(part)
 	}
-	c := w.Most.min(free)
+	c := w.Most.Min(free)
 	if !c.Covers(w.Enough) && (later != free || !c.Covers(w.Least)) {
 		if given {
-			w.Instead.settled = false
-			w.Instead.hold()
+			w.Instead.restore()
 		}
 		if later != free && later.Covers(w.Least) {
 			return nil, b.tree.wait(), b.exceeded(w.Least)
@@ -298,6 +309,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 	r := &Budget{tree: b.tree, parent: b, limit: c, share: 1, reserved: true, kept: w.Keep, by: w.By}
 	r.hold()
 	if given {
+		r.traded = w.Instead
 		b.tree.tell()
 	}
 	return r, nil, nil
@@ -325,9 +337,9 @@ func (b *Budget) left() (free, later, part Cost) {
 	share := int64(1)
 	for n := b; n != nil; n = n.parent {
 		most := n.limit.minus(n.spent).minus(n.keeps)
-		free = free.min(most.minus(n.held.minus(n.keeps)))
-		later = later.min(most)
-		part = part.min(most.over(share))
+		free = free.Min(most.minus(n.held.minus(n.keeps)))
+		later = later.Min(most)
+		part = part.Min(most.over(share))
 		if n.reserved {
 			break
 		}
@@ -364,6 +376,14 @@ func (b *Budget) drop() bool {
 	return true
 }
 
+// restore undoes drop. It does nothing if b is nil. The caller holds tree.mu.
+func (b *Budget) restore() {
+	if b != nil {
+		b.settled = false
+		b.hold()
+	}
+}
+
 // above iterates over the nodes that b is reserved in, from the nearest upwards.
 func (b *Budget) above(yield func(*Budget) bool) {
 	for n := b.parent; n != nil && yield(n) && !n.reserved; n = n.parent {
@@ -385,7 +405,13 @@ func (b *Budget) limited(c Cost) Cost {
 // nodes above. That is spent, or the sum of what was settled below b if that is more; it may
 // exceed the reservation. Further calls do nothing, and neither do calls on a budget that is not
 // a reservation.
-func (b *Budget) Settle(spent Cost) {
+func (b *Budget) Settle(spent Cost) { b.settle(spent, false) }
+
+// HandOver ends the reservation b like Settle, because a task of its own may spend c. That task
+// reserves in the account what it spends, so nothing is booked there for b.
+func (b *Budget) HandOver(c Cost) { b.settle(c, true) }
+
+func (b *Budget) settle(spent Cost, elsewhere bool) {
 	if b == nil || !b.reserved {
 		return
 	}
@@ -394,7 +420,7 @@ func (b *Budget) Settle(spent Cost) {
 	if !b.drop() {
 		return
 	}
-	spent = Cost{max(spent.Tokens, 0), max(spent.Micros, 0)}.max(b.spent)
+	spent = Cost{max(spent.Tokens, 0), max(spent.Micros, 0)}.Max(b.spent)
 	for n := range b.above {
 		n.spent = n.spent.plus(spent)
 		if n.asks && spent != (Cost{}) {
@@ -402,6 +428,13 @@ func (b *Budget) Settle(spent Cost) {
 		}
 	}
 	b.tree.tell()
+	switch {
+	case b.entry == nil:
+	case elsewhere:
+		b.entry.Settle(Cost{})
+	default:
+		b.entry.Settle(spent)
+	}
 }
 
 // tell wakes all calls of Acquire that wait for a release. The caller holds t.mu.
@@ -453,10 +486,14 @@ func (b *Budget) Left() Cost {
 	if b == nil {
 		return NoLimit()
 	}
+	most := NoLimit()
+	if a := b.account(); a != nil {
+		most = a.Left()
+	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
 	free, _, _ := b.left()
-	return free
+	return free.Min(most)
 }
 
 // Spent returns what was spent by b and everything below it and has been settled.
@@ -545,19 +582,21 @@ func (b *Budget) shortfall(c Cost, tokens bool) *Error {
 }
 
 // Binds reports whether err is about a limit that holds for the agent at path as a whole: the
-// agent's own, one above it, or the caller's. The agent then cannot continue. If Binds returns
+// agent's own, one above it, the caller's, or the account's. The agent then cannot continue. If Binds returns
 // false, err is, for the agent, like any other failure of a member. It considers the limits on
 // the budget, steps, turns and delegations, but not on hand-offs.
 func Binds(err *Error, path string) bool {
 	if err == nil {
 		return false
 	}
+	by := err.Details[DetailSetBy]
 	switch err.Reason {
 	case ReasonBudgetExceeded, ReasonMaxIterations, ReasonMaxDelegations:
+	case ReasonAccountLimit:
+		return by == SetByAccount
 	default:
 		return false
 	}
-	by := err.Details[DetailSetBy]
 	return by == SetByCaller || by != "" && (by == path || strings.HasPrefix(path, by+"/"))
 }
 

@@ -79,6 +79,7 @@ const (
 	ReasonRequiredWork     = "REQUIRED_WORK_FAILED"
 	ReasonBudgetExceeded   = "BUDGET_EXCEEDED"
 	ReasonApprovalRejected = "APPROVAL_REJECTED"
+	ReasonAccountLimit     = "ACCOUNT_LIMIT_REACHED"
 	ReasonMaxDelegations   = "MAX_DELEGATIONS_EXCEEDED"
 	ReasonMaxHandoffs      = "MAX_HANDOFFS_EXCEEDED"
 	ReasonRepetitive       = "REPETITIVE_HANDOFF"

@@ -54,7 +54,7 @@ func failure(id string, err error) error {
 		if wire.IsOversized(st) {
 			return tooLarge(id, err)
 		}
-		return peerError(st, true, true)
+		return peerError(st, wire.InfoOf(st).GetReason() != agent.ReasonAccountLimit, true) // that may last for a day
 	case codes.Unauthenticated, codes.PermissionDenied:
 		e := peerError(st, false, true)
 		e.Message = "agent " + strconv.Quote(id) + " refused our credentials; check its auth setting"

@@ -42,6 +42,7 @@ func (l *Local) Serve(ctx context.Context) error {
 	var guarding sync.WaitGroup
 	guarding.Go(func() { guard(runs, l.store, stop) })
 	guarding.Go(func() { l.notifier.serve(runs) })
+	guarding.Go(func() { l.accounts.Serve(runs) })
 	err := l.engine.Serve(runs, l.runner.Drive)
 	stop()
 	guarding.Wait()

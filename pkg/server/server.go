@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
@@ -142,6 +144,10 @@ type Config struct {
 	// Boards gives access to the teams that have boards, for team.v1.BoardService and the
 	// monitor. If it is nil, no team has a board.
 	Boards Boards
+	// Accounts are limits on what the tasks of an account spend together, by account. Without
+	// Keys the account is local. Limits that are set by team.v1.AccountService apply to other
+	// accounts.
+	Accounts map[string]*teamv1.AccountLimits
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
@@ -193,6 +199,7 @@ type core struct {
 	engine   *engine.Engine
 	runner   *drive.Runner
 	store    Store
+	accounts *account.Accounts
 	notifier *notifier // nil without push notifications
 }
 
@@ -237,6 +244,15 @@ func (c *Config) complete() error {
 			return fmt.Errorf("server.Config.CardInterfaces has %q; it must contain each of %s at most once", binding, strings.Join(a2a.Bindings(), ", "))
 		}
 	}
+	var wrong error
+	for name, l := range c.Accounts {
+		account.Check(l, func(_, what, instead string) {
+			wrong = fmt.Errorf("server.Config.Accounts[%q]: %s; %s", name, what, instead)
+		})
+	}
+	if wrong != nil {
+		return wrong
+	}
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
@@ -277,13 +293,15 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if sign != nil {
 		config.Sign = sign.Sign
 	}
+	accounts := account.New(account.Config{Ledger: c.Store, File: c.Accounts, Clock: c.Store.Now, Log: c.Log.Named("accounts")})
+	config.Admit = accounts.Admit
 	h := a2a.NewHandler(config)
-	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
 	t, err := newNotifier(c, h, config.Interfaces.HTTP)
-	return core{handler: h, engine: e, runner: runner, store: c.Store, notifier: t}, err
+	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, notifier: t}, err
 }
 
 // build builds the whole server.
@@ -315,6 +333,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
+	config.Accounts = k.accounts
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}
@@ -354,6 +373,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	})
 	driving.Go(func() { guard(serving, s.store, cancel) })
 	driving.Go(func() { s.notifier.serve(runs) })
+	driving.Go(func() { s.accounts.Serve(runs) })
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()

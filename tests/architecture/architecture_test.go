@@ -247,7 +247,8 @@ func TestLayersOfARun(t *testing.T) {
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},
 		"internal/engine":       {"pkg/agent", "pkg/a2a"},
-		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/journal", "internal/taskstate"},
+		"internal/account":      {"pkg/agent", "pkg/a2a"},
+		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/journal", "internal/taskstate"},
 	} {
 		for _, f := range production(t, dir) {
 			for _, imp := range f.Imports {

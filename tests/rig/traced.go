@@ -41,7 +41,7 @@ func (i Invariants) traced(t testing.TB, id string, all []*teamv1.Event) {
 	}
 	root := want[id].spent
 	for name, list := range map[string][]*teamv1.Rollup_Share{
-		"members": tr.GetCost().GetMembers(), "teams": tr.GetCost().GetTeams(), "accounts": tr.GetCost().GetAccounts(),
+		"members": tr.GetCost().GetMembers(), "teams": tr.GetCost().GetTeams(), "accounts": tr.GetCost().GetAccounts(), "models": tr.GetCost().GetModels(),
 	} {
 		sum := &teamv1.Spent{}
 		for _, s := range list {

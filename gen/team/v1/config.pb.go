@@ -480,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -3805,7 +3805,10 @@ type ServerSettings struct {
 	// Web pages that may call the server; unset means only its own.
 	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
 	// Contents of cards.
-	Card          *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
+	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
+	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
+	// account is local.
+	Accounts      map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3959,6 +3962,96 @@ func (x *ServerSettings) GetCard() *CardSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetAccounts() map[string]*AccountLimits {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+// AccountLimits limits what the tasks of an account spend together, on all servers with the same
+// store. At least one of its limits must be set.
+type AccountLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Input and output tokens on a day; no limit.
+	MaxTokensPerDay *int64 `protobuf:"varint,1,opt,name=max_tokens_per_day,json=maxTokensPerDay,proto3,oneof" json:"max_tokens_per_day,omitempty"`
+	// Cost in USD on a day; no limit.
+	MaxCostPerDay *float64 `protobuf:"fixed64,2,opt,name=max_cost_per_day,json=maxCostPerDay,proto3,oneof" json:"max_cost_per_day,omitempty"`
+	// Tokens that may be reserved at the same time; no limit.
+	MaxTokensInFlight *int64 `protobuf:"varint,3,opt,name=max_tokens_in_flight,json=maxTokensInFlight,proto3,oneof" json:"max_tokens_in_flight,omitempty"`
+	// Cost in USD that may be reserved at the same time; no limit.
+	MaxCostInFlight *float64 `protobuf:"fixed64,4,opt,name=max_cost_in_flight,json=maxCostInFlight,proto3,oneof" json:"max_cost_in_flight,omitempty"`
+	// Time zone in which a day begins at midnight, a name of the IANA database; UTC.
+	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountLimits) Reset() {
+	*x = AccountLimits{}
+	mi := &file_team_v1_config_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountLimits) ProtoMessage() {}
+
+func (x *AccountLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
+func (*AccountLimits) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AccountLimits) GetMaxTokensPerDay() int64 {
+	if x != nil && x.MaxTokensPerDay != nil {
+		return *x.MaxTokensPerDay
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCostPerDay() float64 {
+	if x != nil && x.MaxCostPerDay != nil {
+		return *x.MaxCostPerDay
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxTokensInFlight() int64 {
+	if x != nil && x.MaxTokensInFlight != nil {
+		return *x.MaxTokensInFlight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCostInFlight() float64 {
+	if x != nil && x.MaxCostInFlight != nil {
+		return *x.MaxCostInFlight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
 // CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3972,7 +4065,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4077,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4090,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4026,7 +4119,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4131,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4144,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4072,7 +4165,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4177,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4190,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4118,7 +4211,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4223,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4236,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4166,7 +4259,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4271,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4284,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4228,7 +4321,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4333,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4346,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Definition) GetId() string {
@@ -4303,7 +4396,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4408,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4421,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4375,7 +4468,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4480,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4493,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4433,7 +4526,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4538,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4551,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4474,7 +4567,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4579,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4592,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4535,7 +4628,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4640,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4653,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4611,7 +4704,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4716,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4729,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5119,7 +5212,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb1\x17\n" +
+	"\x0f_strict_members\"\xd9\x19\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5149,10 +5242,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
 	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
+	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
+	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x1aS\n" +
+	"\rAccountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x91\a\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xd0\x02\n" +
+	"\rAccountLimits\x120\n" +
+	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
+	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
+	"\x14max_tokens_in_flight\x18\x03 \x01(\x03H\x02R\x11maxTokensInFlight\x88\x01\x01\x120\n" +
+	"\x12max_cost_in_flight\x18\x04 \x01(\x01H\x03R\x0fmaxCostInFlight\x88\x01\x01\x12\x1b\n" +
+	"\ttime_zone\x18\x05 \x01(\tR\btimeZoneB\x15\n" +
+	"\x13_max_tokens_per_dayB\x13\n" +
+	"\x11_max_cost_per_dayB\x17\n" +
+	"\x15_max_tokens_in_flightB\x15\n" +
+	"\x13_max_cost_in_flight\"\x91\a\n" +
 	"\fCorsSettings\x12\xab\x04\n" +
 	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
 	"\vcors.origin\x12\x9a\x01origins must be http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
@@ -5247,7 +5355,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5299,55 +5407,57 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*CorsSettings)(nil),        // 50: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 51: team.v1.CardSettings
-	(*PushSettings)(nil),        // 52: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 53: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 54: team.v1.SigningKey
-	(*Definition)(nil),          // 55: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 56: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 57: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 58: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 59: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 60: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 61: team.v1.OidcConfig
-	nil,                         // 62: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 63: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 64: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 65: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 66: team.v1.McpTool.EnvEntry
-	nil,                         // 67: team.v1.McpTool.EffectsEntry
-	nil,                         // 68: team.v1.Definition.ScriptsEntry
-	nil,                         // 69: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 70: google.protobuf.Duration
-	(*Skill)(nil),               // 71: team.v1.Skill
-	(*Limits)(nil),              // 72: team.v1.Limits
-	(*Retry)(nil),               // 73: team.v1.Retry
-	(OnLimit_Value)(0),          // 74: team.v1.OnLimit.Value
+	(*AccountLimits)(nil),       // 50: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 51: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 52: team.v1.CardSettings
+	(*PushSettings)(nil),        // 53: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 54: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 55: team.v1.SigningKey
+	(*Definition)(nil),          // 56: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 57: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 58: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 59: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 60: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 61: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 62: team.v1.OidcConfig
+	nil,                         // 63: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 64: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 65: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 66: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 67: team.v1.McpTool.EnvEntry
+	nil,                         // 68: team.v1.McpTool.EffectsEntry
+	nil,                         // 69: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 70: team.v1.Definition.ScriptsEntry
+	nil,                         // 71: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
+	(*Skill)(nil),               // 73: team.v1.Skill
+	(*Limits)(nil),              // 74: team.v1.Limits
+	(*Retry)(nil),               // 75: team.v1.Retry
+	(OnLimit_Value)(0),          // 76: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	62, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	63, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	64, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	65, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	63, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	64, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	65, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	66, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	70, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	72, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	14, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	12, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	70, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	70, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	66, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	67, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	71, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	72, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	72, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	72, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	67, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	68, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	73, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	74, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	21, // 15: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	23, // 16: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	24, // 17: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	19, // 18: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 19: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	18, // 20: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	71, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	73, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	20, // 22: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	20, // 23: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	20, // 24: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5367,10 +5477,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	19, // 38: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	18, // 39: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	29, // 40: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	72, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	74, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	30, // 42: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	70, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	73, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	72, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	75, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 45: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	13, // 46: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	34, // 47: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
@@ -5381,39 +5491,41 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	40, // 52: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	41, // 53: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	38, // 54: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	70, // 55: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	73, // 56: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	72, // 55: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	75, // 56: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	43, // 57: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	6,  // 58: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 59: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	74, // 60: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	76, // 60: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 61: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	71, // 62: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	59, // 63: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	56, // 64: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	70, // 65: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	52, // 66: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	53, // 67: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	57, // 68: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	50, // 69: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	51, // 70: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	54, // 71: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 72: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	68, // 73: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	69, // 74: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 75: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	60, // 76: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	61, // 77: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 78: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 79: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	16, // 80: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	28, // 81: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 82: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	73, // 62: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	60, // 63: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	57, // 64: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	72, // 65: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	53, // 66: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	54, // 67: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	58, // 68: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	51, // 69: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	52, // 70: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	69, // 71: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	55, // 72: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 73: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	70, // 74: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	71, // 75: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 76: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	61, // 77: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	62, // 78: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 79: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 80: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	16, // 81: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	28, // 82: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 83: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	50, // 84: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5443,16 +5555,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   62,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

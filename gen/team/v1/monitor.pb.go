@@ -2524,7 +2524,10 @@ type Rollup struct {
 	// Cost by the team in which it arose, ordered by path.
 	Teams []*Rollup_Share `protobuf:"bytes,3,rep,name=teams,proto3" json:"teams,omitempty"`
 	// Cost by account: the one that the task belongs to.
-	Accounts      []*Rollup_Share `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Accounts []*Rollup_Share `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// Cost by model, ordered by name. What was not spent on a model of this server has an empty path,
+	// such as calls of tools and the cost of agents on other servers.
+	Models        []*Rollup_Share `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2583,6 +2586,13 @@ func (x *Rollup) GetTeams() []*Rollup_Share {
 func (x *Rollup) GetAccounts() []*Rollup_Share {
 	if x != nil {
 		return x.Accounts
+	}
+	return nil
+}
+
+func (x *Rollup) GetModels() []*Rollup_Share {
+	if x != nil {
+		return x.Models
 	}
 	return nil
 }
@@ -2871,7 +2881,7 @@ func (x *AnswerQuestionResponse) GetTask() *v1.Task {
 // Share is a part of the cost.
 type Rollup_Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path of the agent or team, team/member/…, or the account.
+	// Path of the agent or team, team/member/…, the account, or the name of the model.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Its own cost.
 	Own *Spent `protobuf:"bytes,2,opt,name=own,proto3" json:"own,omitempty"`
@@ -3153,12 +3163,13 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x02by\x18\b \x01(\tR\x02by\x122\n" +
 	"\x06closed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x124\n" +
 	"\bapproval\x18\n" +
-	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xa4\x02\n" +
+	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xd3\x02\n" +
 	"\x06Rollup\x12$\n" +
 	"\x05spent\x18\x01 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12/\n" +
 	"\amembers\x18\x02 \x03(\v2\x15.team.v1.Rollup.ShareR\amembers\x12+\n" +
 	"\x05teams\x18\x03 \x03(\v2\x15.team.v1.Rollup.ShareR\x05teams\x121\n" +
-	"\baccounts\x18\x04 \x03(\v2\x15.team.v1.Rollup.ShareR\baccounts\x1ac\n" +
+	"\baccounts\x18\x04 \x03(\v2\x15.team.v1.Rollup.ShareR\baccounts\x12-\n" +
+	"\x06models\x18\x05 \x03(\v2\x15.team.v1.Rollup.ShareR\x06models\x1ac\n" +
 	"\x05Share\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12 \n" +
 	"\x03own\x18\x02 \x01(\v2\x0e.team.v1.SpentR\x03own\x12$\n" +
@@ -3342,27 +3353,28 @@ var file_team_v1_monitor_proto_depIdxs = []int32{
 	30, // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
 	30, // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
 	30, // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	13, // 84: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	42, // 85: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	41, // 86: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	53, // 87: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	36, // 88: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	36, // 89: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 90: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 91: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 92: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 93: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 94: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 95: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 96: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 97: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 98: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 99: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	95, // [95:100] is the sub-list for method output_type
-	90, // [90:95] is the sub-list for method input_type
-	90, // [90:90] is the sub-list for extension type_name
-	90, // [90:90] is the sub-list for extension extendee
-	0,  // [0:90] is the sub-list for field type_name
+	30, // 84: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
+	13, // 85: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	42, // 86: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	41, // 87: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	53, // 88: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	36, // 89: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	36, // 90: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	4,  // 91: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	14, // 92: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	17, // 93: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	25, // 94: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	27, // 95: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	5,  // 96: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	15, // 97: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	18, // 98: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	26, // 99: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	28, // 100: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	96, // [96:101] is the sub-list for method output_type
+	91, // [91:96] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }

@@ -8,14 +8,18 @@ import (
 )
 
 // envelope returns the budget of the run: the caller's limits minus what is recorded as spent. What
-// was reserved by a process that died is available again. It returns nil if the caller set no
-// limits.
+// was reserved by a process that died is available again. It returns nil if neither the caller nor
+// the account has set limits.
 func (d *drive) envelope() *agent.Budget {
 	limit := agent.LimitOf(d.accepted.GetLimits())
-	if limit == agent.NoLimit() {
+	if limit == agent.NoLimit() && d.account == nil {
 		return nil
 	}
-	return agent.NewBudget("", limit, agent.BookedOn(d.recorded)).Holding(agent.HeldOn(d.recorded))
+	b := agent.NewBudget("", limit, agent.BookedOn(d.recorded)).Holding(agent.HeldOn(d.recorded))
+	if d.account != nil {
+		b.Under(d.account)
+	}
+	return b
 }
 
 // left returns the limits that are sent to the agent that works for the root, which may be on
@@ -24,7 +28,10 @@ func (d *drive) envelope() *agent.Budget {
 // nil if there are no limits.
 func (d *drive) left() *teamv1.Limits {
 	var left *teamv1.Limits
-	if d.budget != nil {
+	switch {
+	case d.hold != nil:
+		left = d.hold.Envelope()
+	case d.budget != nil:
 		left = agent.LimitsOf(d.budget.Left())
 	}
 	bounds := d.accepted.GetLimits()

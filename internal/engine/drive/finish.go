@@ -30,6 +30,9 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	}
 	e := d.ended(err)
 	e.Spent = agent.WithTaskCost(d.callee, e.GetSpent(), err, d.recorded)
+	if aerr := d.settleAccount(ctx, e.GetSpent(), agent.Cost{}); aerr != nil {
+		return d.journalError(aerr)
+	}
 	if jerr := d.remember(ctx, e); jerr != nil {
 		return jerr
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -32,6 +33,8 @@ type Runner struct {
 	Tasks Tasks
 	// Conversations stores what agents remember of a conversation. If nil, they remember nothing.
 	Conversations a2a.Conversations
+	// Accounts are the limits of accounts. If nil, there are none.
+	Accounts *account.Accounts
 	// Replica is the name of this process in Claimed events.
 	Replica string
 	// Clock returns the current time. If nil, time.Now is used.
@@ -66,6 +69,10 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	if d.replay(events) {
 		return a2a.Park{Done: true}, nil
 	}
+	if err := d.openAccount(ctx); err != nil {
+		return a2a.Park{}, err
+	}
+	defer d.account.Close()
 	d.resumed, d.budget = d.summary.Started, d.envelope()
 	return d.serve(ctx)
 }
@@ -76,7 +83,9 @@ type drive struct {
 	claim    a2a.Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
-	budget   *agent.Budget // what is left of the caller's limits; nil means no limit
+	budget   *agent.Budget       // what is left of the caller's limits; nil means no limit
+	account  *account.RunAccount // nil if the account has no limits
+	hold     *agent.Budget       // see reserveForRoot; nil without a reservation
 	cancel   context.CancelCauseFunc
 
 	one       [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
@@ -183,7 +192,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 		case d.canceled || err != nil:
 		case d.run.Paused() && !d.closing:
 			if d.isParked() {
-				return d.park(), nil
+				return d.parked(ctx)
 			}
 			if err = d.wait(ctx); broke(err) {
 				return a2a.Park{}, err
@@ -192,7 +201,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 				continue
 			}
 		case d.isParked() && !took:
-			return d.park(), nil
+			return d.parked(ctx)
 		}
 		if d.lapsed && !d.canceled {
 			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
@@ -376,6 +385,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 	}()
 	if err := d.mayCall(ctx, a); err != nil {
+		return err
+	}
+	if err := d.reserveForRoot(ctx, a); err != nil {
 		return err
 	}
 	recording := context.WithoutCancel(ctx) // what was yielded is recorded even if ctx ends

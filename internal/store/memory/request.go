@@ -98,6 +98,7 @@ func (s *Store) retire(r *run) {
 // finish adds a run to the finished ones and drops the oldest beyond the limit. It returns the run
 // whose events are to be encoded, nil if there is none.
 func (s *Store) finish(r *run) *run {
+	s.accounts.endUse(r.root, a2a.AccountOf(r.owner))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = append(s.finished, r)

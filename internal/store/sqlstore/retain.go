@@ -49,10 +49,14 @@ func (s *Store) retain(ctx context.Context) {
 
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
 // that belongs to them; conversations to which nothing was added for as long; streamed text of runs
-// that ended an hour ago; requests whose window has passed; and definitions without runs.
+// that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
+// accounts for days long past. It also releases what ended runs still hold of their accounts.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
+	if err := s.endUse(ctx); err != nil {
+		return err
+	}
 	now := s.Now()
 	for _, sweep := range []struct {
 		old    string
@@ -61,6 +65,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	}{
 		{`ended < $1`, now.Add(-s.cfg.Retention), []string{
 			`DELETE FROM event WHERE id = $1`, `DELETE FROM inbox WHERE id = $1`, `DELETE FROM request WHERE id = $1`,
+			`DELETE FROM account_use WHERE root = $1`,
 			`DELETE FROM push_dead WHERE id = $1`, `DELETE FROM push_config WHERE id = $1`,
 			`DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`,
 		}},
@@ -82,6 +87,9 @@ func (s *Store) Sweep(ctx context.Context) error {
 		}
 	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if _, err := q.exec(ctx, `DELETE FROM account_day WHERE day <> '' AND day < $1`, now.Add(-daysKept).UTC().Format(time.DateOnly)); err != nil {
+			return err
+		}
 		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, now.Add(-max(store.RequestWindow, s.cfg.Deduplicate)).UnixMilli()); err != nil {
 			return err
 		}

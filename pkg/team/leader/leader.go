@@ -216,7 +216,7 @@ func endsRun(s *team.State, st *team.StepState) bool {
 func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
 	limit := false
 	switch agent.AsError(err).Reason {
-	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded:
+	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded, agent.ReasonAccountLimit:
 		limit = true
 	}
 	switch {

@@ -224,8 +224,12 @@ func (w *Work) settle(res *Result) {
 	spent := res.Reply.GetSpent()
 	if e := agent.AsError(res.Err); e != nil {
 		spent = e.Spent
-		if w.Target.Spends && e.Reason == agent.ReasonBudgetExceeded {
+		switch {
+		case !w.Target.Spends:
+		case e.Reason == agent.ReasonBudgetExceeded:
 			res.Err = w.partExceeded(e)
+		case e.Reason == agent.ReasonAccountLimit: // of an account on the other server
+			res.Err = e.With(agent.DetailSetBy, w.by.Path+"/"+w.Step.GetMember())
 		}
 	}
 	switch {
@@ -266,7 +270,11 @@ func (w *Work) withTaskCost(spent *teamv1.Spent, err error) *teamv1.Spent {
 // after the cost is on record: otherwise another step could begin with what the record, after a crash,
 // still counts for this one. Further calls do nothing.
 func (w *Work) release() {
-	w.cost.hold.Settle(w.cost.booked)
+	if w.Step.GetDetached() {
+		w.cost.hold.HandOver(w.cost.booked)
+	} else {
+		w.cost.hold.Settle(w.cost.booked)
+	}
 	w.cost.hold, w.cost.booked = nil, agent.Cost{}
 }
 

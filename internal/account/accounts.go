@@ -1,0 +1,209 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// pollInterval is how often the limits are read, in case a notification was lost.
+const pollInterval = 5 * time.Second
+
+// Config configures Accounts. Ledger is required.
+type Config struct {
+	Ledger Ledger
+	// File are the limits in the configuration file, by account. They take precedence over those
+	// that are set by the API.
+	File map[string]*teamv1.AccountLimits
+	// Clock returns the time of the store; nil means time.Now.
+	Clock func() time.Time
+	// Log receives why limits cannot be read; nil means no log.
+	Log *zap.Logger
+}
+
+// Accounts knows the limits of all accounts. It is safe for concurrent use.
+type Accounts struct {
+	c Config
+
+	mu     sync.Mutex
+	read   bool              // stored has been read; guarded by mu
+	stored map[string]Stored // limits that were set by the API; guarded by mu
+	lines  map[string]*line  // by account; guarded by mu
+}
+
+// New returns the accounts of a store.
+func New(c Config) *Accounts {
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return &Accounts{c: c, lines: map[string]*line{}}
+}
+
+// Serve reads limits that are set by other replicas until ctx ends.
+func (a *Accounts) Serve(ctx context.Context) {
+	wake, stop := a.c.Ledger.WatchAccountLimits()
+	defer stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := a.refresh(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			a.c.Log.Warn("the limits of accounts cannot be read; those that are known are used", zap.Error(err))
+		}
+		failing = err != nil
+		select {
+		case <-wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refresh reads the limits that were set by the API.
+func (a *Accounts) refresh(ctx context.Context) error {
+	list, err := a.c.Ledger.AccountLimits(ctx)
+	if err != nil {
+		return fmt.Errorf("read the limits of accounts: %w", err)
+	}
+	stored := make(map[string]Stored, len(list))
+	for _, s := range list {
+		stored[s.Account] = s
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read, a.stored = true, stored
+	return nil
+}
+
+// limits returns the limits of an account, and false if it has none. The store is read only if it
+// has not been read since the start; the error is then the store's.
+func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, error) {
+	if l, ok := a.c.File[account]; ok {
+		return LimitsOf(l), true, nil
+	}
+	a.mu.Lock()
+	read := a.read
+	a.mu.Unlock()
+	if !read {
+		if err := a.refresh(ctx); err != nil {
+			return Limits{}, false, err
+		}
+	}
+	l, ok := a.known(account)
+	return l, ok, nil
+}
+
+// known returns the limits of an account as last read, and false if it has none.
+func (a *Accounts) known(account string) (Limits, bool) {
+	if l, ok := a.c.File[account]; ok {
+		return LimitsOf(l), true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, ok := a.stored[account]
+	return LimitsOf(s.Limits), ok
+}
+
+// Admit returns an ACCOUNT_LIMIT_REACHED error if an account has spent all that it may spend today.
+// Amounts that are only reserved do not count, because they may be released. Other errors are the
+// store's. For an account without limits the store is not read.
+func (a *Accounts) Admit(ctx context.Context, account string) error {
+	l, ok, err := a.limits(ctx, account)
+	if err != nil || !ok || l.PerDay == agent.NoLimit() {
+		return err
+	}
+	now := a.c.Clock()
+	use, err := a.c.Ledger.Use(ctx, account, l.Day(now))
+	if err != nil {
+		return err
+	}
+	if need := (agent.Cost{Tokens: 1, Micros: 1}); !free(l.PerDay, use.Spent, agent.Cost{}, agent.Cost{}).Covers(l.limited(need)) {
+		use.Held, use.InFlight = agent.Cost{}, agent.Cost{}
+		e := l.reached(account, use, l.limited(need), now)
+		e.Retry, e.RetryAfter = true, max(l.Reset(now).Sub(now), time.Second)
+		return e
+	}
+	return nil
+}
+
+// limited returns c without amounts that have no limit.
+func (l Limits) limited(c agent.Cost) agent.Cost {
+	if l.PerDay.Tokens == agent.Unlimited && l.InFlight.Tokens == agent.Unlimited {
+		c.Tokens = 0
+	}
+	if l.PerDay.Micros == agent.Unlimited && l.InFlight.Micros == agent.Unlimited {
+		c.Micros = 0
+	}
+	return c
+}
+
+// line orders the reservations of an account in this process that have to wait: only the first one
+// asks the store. It is safe for concurrent use.
+type line struct {
+	first chan struct{} // semaphore: held by the first one that waits
+
+	mu    sync.Mutex
+	freed chan struct{} // closed at the next release in this process; nil if nothing waits; guarded by mu
+}
+
+// lineOf returns the line of an account.
+func (a *Accounts) lineOf(account string) *line {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lines[account]
+	if l == nil {
+		l = &line{first: make(chan struct{}, 1)}
+		a.lines[account] = l
+	}
+	return l
+}
+
+// busy reports whether somebody waits.
+func (l *line) busy() bool { return len(l.first) > 0 }
+
+// wait returns a channel that is closed at the next release in this process.
+func (l *line) wait() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freed == nil {
+		l.freed = make(chan struct{})
+	}
+	return l.freed
+}
+
+// tell wakes those that wait for a release.
+func (l *line) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freed != nil {
+		close(l.freed)
+		l.freed = nil
+	}
+}
+
+// names returns the accounts that have limits, sorted.
+func (a *Accounts) names() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []string
+	for name := range a.stored {
+		list = append(list, name)
+	}
+	for name := range a.c.File {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

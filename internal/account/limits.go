@@ -1,0 +1,126 @@
+package account
+
+import (
+	"math"
+	"strconv"
+	"time"
+	_ "time/tzdata" // time zones of accounts, also where the machine has none
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Limits are those of an account. What is not limited is Unlimited.
+type Limits struct {
+	PerDay   agent.Cost     // what may be spent on a day
+	InFlight agent.Cost     // what may be reserved at the same time
+	Zone     *time.Location // decides when a day begins
+}
+
+// LimitsOf returns the limits in l. An unknown time zone counts as UTC; see Check.
+func LimitsOf(l *teamv1.AccountLimits) Limits {
+	zone, err := time.LoadLocation(l.GetTimeZone()) // UTC if it is empty
+	if err != nil {
+		zone = time.UTC
+	}
+	out := Limits{PerDay: agent.NoLimit(), InFlight: agent.NoLimit(), Zone: zone}
+	set := func(to *int64, is bool, n int64) {
+		if is {
+			*to = n
+		}
+	}
+	set(&out.PerDay.Tokens, l != nil && l.MaxTokensPerDay != nil, l.GetMaxTokensPerDay())
+	set(&out.PerDay.Micros, l != nil && l.MaxCostPerDay != nil, agent.Micros(l.GetMaxCostPerDay()))
+	set(&out.InFlight.Tokens, l != nil && l.MaxTokensInFlight != nil, l.GetMaxTokensInFlight())
+	set(&out.InFlight.Micros, l != nil && l.MaxCostInFlight != nil, agent.Micros(l.GetMaxCostInFlight()))
+	return out
+}
+
+// LimitsMoney reports whether a limit on money is set.
+func LimitsMoney(l *teamv1.AccountLimits) bool {
+	return l != nil && (l.MaxCostPerDay != nil || l.MaxCostInFlight != nil)
+}
+
+// Check calls fault for each fault of l: the field, what is wrong, and what to write instead.
+func Check(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
+	if l == nil {
+		return
+	}
+	if _, err := time.LoadLocation(l.GetTimeZone()); err != nil || l.GetTimeZone() == "Local" {
+		fault("time_zone", "time_zone is not known", "write a name of the IANA database, such as Europe/Berlin, or remove it to use UTC")
+	}
+	for _, n := range []struct {
+		field string
+		value *int64
+	}{{"max_tokens_per_day", l.MaxTokensPerDay}, {"max_tokens_in_flight", l.MaxTokensInFlight}} {
+		if n.value != nil && (*n.value <= 0 || *n.value > most) {
+			fault(n.field, n.field+" must be a number of tokens from 1 to "+strconv.FormatInt(most, 10), "correct it, or remove it for no limit")
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value *float64
+	}{{"max_cost_per_day", l.MaxCostPerDay}, {"max_cost_in_flight", l.MaxCostInFlight}} {
+		if n.value != nil && !(*n.value >= 1e-6 && *n.value*1e6 <= most) || n.value != nil && math.IsNaN(*n.value) {
+			fault(n.field, n.field+" must be an amount in USD from 0.000001 to "+agent.Dollars(most), "correct it, or remove it for no limit")
+		}
+	}
+	if l.MaxTokensPerDay == nil && l.MaxCostPerDay == nil && l.MaxTokensInFlight == nil && l.MaxCostInFlight == nil {
+		fault("", "no limit is set", "set max_tokens_per_day, max_cost_per_day, max_tokens_in_flight or max_cost_in_flight")
+	}
+}
+
+// Day returns the day of a time, as YYYY-MM-DD.
+func (l Limits) Day(t time.Time) string { return t.In(l.Zone).Format(time.DateOnly) }
+
+// Reset returns the beginning of the day after that of a time.
+func (l Limits) Reset(t time.Time) time.Time {
+	y, m, d := t.In(l.Zone).Date()
+	return time.Date(y, m, d+1, 0, 0, 0, 0, l.Zone)
+}
+
+// Keys in the Details of an error that reports a limit of an account, besides those of a budget.
+const (
+	// DetailAccount is the key of the account.
+	DetailAccount = "account"
+	// DetailReset is the key of the time at which the day ends, as in RFC 3339; it is absent if the
+	// limit is not one of the day.
+	DetailReset = "reset_time"
+)
+
+// reached returns the error for an amount that an account does not cover.
+func (l Limits) reached(account string, use Use, need agent.Cost, now time.Time) *agent.Error {
+	var limit, used int64
+	var name string
+	money, daily := false, false
+	for _, of := range []struct {
+		name              string
+		limit, used, need int64
+		money, daily      bool
+	}{
+		{"max_tokens_per_day", l.PerDay.Tokens, use.Spent.Tokens + use.Held.Tokens, need.Tokens, false, true},
+		{"max_cost_per_day", l.PerDay.Micros, use.Spent.Micros + use.Held.Micros, need.Micros, true, true},
+		{"max_tokens_in_flight", l.InFlight.Tokens, use.InFlight.Tokens, need.Tokens, false, false},
+		{"max_cost_in_flight", l.InFlight.Micros, use.InFlight.Micros, need.Micros, true, false},
+	} {
+		if of.limit != agent.Unlimited && of.used+of.need > of.limit {
+			name, limit, used, money, daily = of.name, of.limit, of.used, of.money, of.daily
+			break
+		}
+	}
+	show, unit, needed := func(n int64) string { return strconv.FormatInt(n, 10) }, " tokens", need.Tokens
+	if money {
+		show, unit, needed = agent.Dollars, " USD", need.Micros
+	}
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonAccountLimit,
+		"account %q cannot spend more now: its %s is %s%s, %s of it are spent or reserved, and %s are needed", account, name, show(limit), unit, show(used), show(needed))
+	e = e.With(agent.DetailLimit, name).With(agent.DetailValue, show(limit)).With(agent.DetailSetBy, agent.SetByAccount).With(DetailAccount, account)
+	if daily {
+		reset := l.Reset(now)
+		e.Message += "; its next day begins at " + reset.Format(time.RFC3339)
+		e = e.With(DetailReset, reset.UTC().Format(time.RFC3339))
+	} else {
+		e.Message += "; try again when other tasks of the account have ended"
+	}
+	return e
+}

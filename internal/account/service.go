@@ -1,0 +1,170 @@
+package account
+
+import (
+	"context"
+	"regexp"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// own stands for the account of the caller, where a path needs a name.
+const own = "-"
+
+var validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+
+// SetAccountLimits implements the RPC.
+func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountLimitsRequest) (*teamv1.SetAccountLimitsResponse, error) {
+	who, err := a2a.Manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := req.GetAccount()
+	if !validAccount.MatchString(name) || name == own {
+		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
+	}
+	if a.inFile(name) {
+		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "has its limits in the server's configuration file (server.accounts); change them there"})
+	}
+	s := Stored{Account: name, Changed: a.c.Clock(), ChangedBy: who.Owner()}
+	if req.Limits != nil {
+		if err := checkRequest(req.GetLimits()); err != nil {
+			return nil, err
+		}
+		s.Limits = proto.CloneOf(req.GetLimits())
+	}
+	err = a.c.Ledger.PutAccountLimits(ctx, s)
+	if err == nil {
+		err = a.refresh(ctx)
+	}
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	got, err := a.account(ctx, name)
+	return &teamv1.SetAccountLimitsResponse{Account: got}, err
+}
+
+// checkRequest returns an INVALID_REQUEST error with every fault of limits.
+func checkRequest(l *teamv1.AccountLimits) error {
+	var faults []a2a.Violation
+	Check(l, func(field, what, instead string) {
+		at := "limits"
+		if field == "" {
+			what = "has no limit"
+		} else {
+			at += "." + jsonName(l, field)
+		}
+		faults = append(faults, a2a.Violation{Field: at, Description: what + "; " + instead})
+	})
+	if len(faults) == 0 {
+		return nil
+	}
+	return a2a.Invalid(faults...)
+}
+
+// jsonName returns the name of a field in JSON.
+func jsonName(l *teamv1.AccountLimits, field string) string {
+	for i := range l.ProtoReflect().Descriptor().Fields().Len() {
+		if f := l.ProtoReflect().Descriptor().Fields().Get(i); f.TextName() == field {
+			return f.JSONName()
+		}
+	}
+	return field
+}
+
+// GetAccount implements the RPC.
+func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest) (*teamv1.GetAccountResponse, error) {
+	who, ok := a2a.CallerOf(ctx)
+	name := req.GetAccount()
+	if ok && (name == "" || name == own) {
+		name = who.Account
+	}
+	if !ok || name != who.Account {
+		if _, err := a2a.Manager(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !validAccount.MatchString(name) {
+		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
+	}
+	got, err := a.account(ctx, name)
+	return &teamv1.GetAccountResponse{Account: got}, err
+}
+
+// ListAccounts implements the RPC. A page token is the last account of the page before.
+func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsRequest) (*teamv1.ListAccountsResponse, error) {
+	if _, err := a2a.Manager(ctx); err != nil {
+		return nil, err
+	}
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	if t := req.GetPageToken(); t != "" && !validAccount.MatchString(t) {
+		return nil, a2a.StoreError("", a2a.ErrPageToken)
+	}
+	if err := a.refresh(ctx); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	names := a.names()
+	at, found := slices.BinarySearch(names, req.GetPageToken())
+	if found {
+		at++
+	}
+	names = names[at:]
+	resp := &teamv1.ListAccountsResponse{}
+	if len(names) > size {
+		names = names[:size]
+		resp.NextPageToken = names[size-1]
+	}
+	for _, name := range names {
+		got, err := a.account(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		resp.Accounts = append(resp.Accounts, got)
+	}
+	return resp, nil
+}
+
+func (a *Accounts) inFile(name string) bool {
+	_, ok := a.c.File[name]
+	return ok
+}
+
+// account returns an account as callers see it.
+func (a *Accounts) account(ctx context.Context, name string) (*teamv1.Account, error) {
+	l, limited, err := a.limits(ctx, name)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	got := &teamv1.Account{Account: name}
+	if !limited {
+		return got, nil
+	}
+	now := a.c.Clock()
+	use, err := a.c.Ledger.Use(ctx, name, l.Day(now))
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
+	got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)
+	if got.InFile = a.inFile(name); got.GetInFile() {
+		got.Limits = a.c.File[name]
+		return got, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.stored[name]
+	got.Limits, got.Changed, got.ChangedBy = s.Limits, timestamppb.New(s.Changed), s.ChangedBy
+	return got, nil
+}
+
+func amountOf(c agent.Cost) *teamv1.AccountAmount {
+	return &teamv1.AccountAmount{Tokens: c.Tokens, CostMicros: c.Micros}
+}

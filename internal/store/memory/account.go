@@ -1,0 +1,152 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// accounts are the ledger of a Store. The zero value is empty.
+type accounts struct {
+	mu       sync.Mutex
+	rows     map[string][]account.Row   // by root; guarded by mu
+	epochs   map[string]int64           // by root; guarded by mu
+	sums     map[string]*account.Sums   // by account; guarded by mu
+	limits   map[string]account.Stored  // by account; guarded by mu
+	watchers map[chan struct{}]struct{} // guarded by mu
+}
+
+// admit returns agent.ErrFenced if an owner with a later epoch has opened the rows of a run. The
+// caller must hold mu.
+func (c *accounts) admit(r account.Run) error {
+	if c.epochs[r.Root] > r.Epoch {
+		return fmt.Errorf("epoch %d of %s: %w", r.Epoch, r.Root, agent.ErrFenced)
+	}
+	if c.rows == nil {
+		c.rows, c.epochs, c.sums = map[string][]account.Row{}, map[string]int64{}, map[string]*account.Sums{}
+	}
+	c.epochs[r.Root] = r.Epoch
+	return nil
+}
+
+// OpenUse implements account.Ledger.
+func (s *Store) OpenUse(_ context.Context, r account.Run, day string, before agent.Cost) ([]account.Row, error) {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.admit(r); err != nil {
+		return nil, err
+	}
+	if len(c.rows[r.Root]) == 0 {
+		c.rows[r.Root] = []account.Row{{Day: day, Before: before}}
+	}
+	return slices.Clone(c.rows[r.Root]), nil
+}
+
+// BookUse implements account.Ledger.
+func (s *Store) BookUse(_ context.Context, r account.Run, b account.Booking) (account.Booked, error) {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.admit(r); err != nil {
+		return account.Booked{}, err
+	}
+	sums := c.sums[r.Account]
+	if sums == nil {
+		sums = &account.Sums{Days: map[string]account.Use{}}
+		c.sums[r.Account] = sums
+	}
+	booked := b.Apply(c.rows[r.Root], sums)
+	c.rows[r.Root] = slices.Clone(booked.Rows)
+	return booked, nil
+}
+
+// Use implements account.Ledger.
+func (s *Store) Use(_ context.Context, name, day string) (account.Use, error) {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sums := c.sums[name]
+	if sums == nil {
+		return account.Use{}, nil
+	}
+	u := sums.Days[day]
+	u.InFlight = sums.InFlight
+	return u, nil
+}
+
+// endUse deletes the rows of a run that has ended. What it still holds is booked as spent, because it
+// may have been.
+func (c *accounts) endUse(root, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows := c.rows[root]
+	if len(rows) == 0 {
+		return
+	}
+	b := account.Booking{}
+	for _, row := range rows {
+		row.Spent = agent.Cost{Tokens: row.Spent.Tokens + row.Held.Tokens, Micros: row.Spent.Micros + row.Held.Micros}
+		row.Held = agent.Cost{}
+		b.Rows = append(b.Rows, row)
+	}
+	if sums := c.sums[name]; sums != nil {
+		b.Apply(rows, sums)
+	}
+	delete(c.rows, root)
+	delete(c.epochs, root)
+}
+
+// AccountLimits implements account.Ledger.
+func (s *Store) AccountLimits(context.Context) ([]account.Stored, error) {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.limits), func(a, b account.Stored) int { return cmp.Compare(a.Account, b.Account) }), nil
+}
+
+// PutAccountLimits implements account.Ledger.
+func (s *Store) PutAccountLimits(_ context.Context, l account.Stored) error {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.limits == nil {
+		c.limits = map[string]account.Stored{}
+	}
+	if l.Limits == nil {
+		delete(c.limits, l.Account)
+	} else {
+		l.Limits = proto.CloneOf[*teamv1.AccountLimits](l.Limits)
+		c.limits[l.Account] = l
+	}
+	for w := range c.watchers {
+		store.Poke(w)
+	}
+	return nil
+}
+
+// WatchAccountLimits implements account.Ledger.
+func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
+	c, w := &s.accounts, make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watchers == nil {
+		c.watchers = map[chan struct{}]struct{}{}
+	}
+	c.watchers[w] = struct{}{}
+	return w, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, w)
+	}
+}
