@@ -1697,8 +1697,9 @@ type Step struct {
 	// How much of the member's output readers of the deciding scope see while it works. Set by the
 	// loop.
 	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
-	// Readers of the deciding scope, and above, do not see what the member says or what is judged,
-	// because the scope's guardrails check only its answer. Set by the loop.
+	// Readers of the deciding scope, and above, do not see what the member says, what is judged or
+	// the files that the tool returns, because the scope's guardrails check only its answer. Set by the
+	// loop.
 	Withheld bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	// Reason of the member's refused hand-over that the step tells it about. Earlier versions
 	// recorded it only in the name: "hand-off refused: REASON".
@@ -2691,7 +2692,9 @@ type Turn struct {
 	// The model that answered.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Opaque state that the provider needs with the next request.
-	State         []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	State []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	// Files that the model made. They follow the text in the message of the turn.
+	Files         []*v1.Part `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2757,6 +2760,13 @@ func (x *Turn) GetModel() string {
 func (x *Turn) GetState() []byte {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *Turn) GetFiles() []*v1.Part {
+	if x != nil {
+		return x.Files
 	}
 	return nil
 }
@@ -2831,7 +2841,9 @@ type ToolResult struct {
 	// Text for the model.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// The tool failed; the text says why.
-	IsError       bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	// Files that the tool returned. They are an artifact of the task of the agent that called it.
+	Files         []*v1.Part `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2878,6 +2890,13 @@ func (x *ToolResult) GetIsError() bool {
 		return x.IsError
 	}
 	return false
+}
+
+func (x *ToolResult) GetFiles() []*v1.Part {
+	if x != nil {
+		return x.Files
+	}
+	return nil
 }
 
 // Transfer hands control to another member.
@@ -5058,22 +5077,24 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05score\x18\x01 \x01(\x01H\x00R\x05score\x88\x01\x01\x12\x1a\n" +
 	"\bfeedback\x18\x02 \x01(\tR\bfeedback\x12\x14\n" +
 	"\x05fault\x18\x03 \x01(\tR\x05faultB\b\n" +
-	"\x06_score\"\x9d\x01\n" +
+	"\x06_score\"\xc4\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
 	"\n" +
 	"tool_calls\x18\x02 \x03(\v2\x11.team.v1.ToolCallR\ttoolCalls\x12#\n" +
 	"\rfinish_reason\x18\x03 \x01(\tR\ffinishReason\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12\x14\n" +
-	"\x05state\x18\x05 \x01(\fR\x05state\"L\n" +
+	"\x05state\x18\x05 \x01(\fR\x05state\x12%\n" +
+	"\x05files\x18\x06 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\targuments\x18\x03 \x01(\tR\targuments\";\n" +
+	"\targuments\x18\x03 \x01(\tR\targuments\"b\n" +
 	"\n" +
 	"ToolResult\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x19\n" +
-	"\bis_error\x18\x02 \x01(\bR\aisError\"4\n" +
+	"\bis_error\x18\x02 \x01(\bR\aisError\x12%\n" +
+	"\x05files\x18\x03 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\"4\n" +
 	"\bTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\xf1\x02\n" +
@@ -5325,10 +5346,11 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*v1.Message)(nil),            // 57: lf.a2a.v1.Message
 	(*structpb.Struct)(nil),       // 58: google.protobuf.Struct
 	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
-	(*v1.Artifact)(nil),           // 60: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 61: google.protobuf.Value
-	(*AgentInfo)(nil),             // 62: team.v1.AgentInfo
-	(*Health)(nil),                // 63: team.v1.Health
+	(*v1.Part)(nil),               // 60: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 61: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 62: google.protobuf.Value
+	(*AgentInfo)(nil),             // 63: team.v1.AgentInfo
+	(*Health)(nil),                // 64: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
 	56,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -5410,51 +5432,53 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	57,  // 76: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
 	23,  // 77: team.v1.Ended.verdict:type_name -> team.v1.Verdict
 	25,  // 78: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	52,  // 79: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	28,  // 80: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	57,  // 81: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	28,  // 82: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 83: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	57,  // 84: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	56,  // 85: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	57,  // 86: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	28,  // 87: team.v1.Answered.grant:type_name -> team.v1.Spent
-	59,  // 88: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	57,  // 89: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	4,   // 90: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	59,  // 91: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	53,  // 92: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	5,   // 93: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	57,  // 94: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	46,  // 95: team.v1.Checked.error:type_name -> team.v1.Error
-	54,  // 96: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	60,  // 97: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	57,  // 98: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	58,  // 99: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	57,  // 100: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	24,  // 101: team.v1.Reply.turn:type_name -> team.v1.Turn
-	27,  // 102: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	26,  // 103: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 104: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	28,  // 105: team.v1.Reply.spent:type_name -> team.v1.Spent
-	58,  // 106: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	57,  // 107: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	55,  // 108: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	34,  // 109: team.v1.Inbound.received:type_name -> team.v1.Received
-	33,  // 110: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	35,  // 111: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	61,  // 112: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	61,  // 113: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	28,  // 114: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 115: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	62,  // 116: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	63,  // 117: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	57,  // 118: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	60,  // 79: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	60,  // 80: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	52,  // 81: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	28,  // 82: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	57,  // 83: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	28,  // 84: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 85: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	57,  // 86: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	56,  // 87: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	57,  // 88: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	28,  // 89: team.v1.Answered.grant:type_name -> team.v1.Spent
+	59,  // 90: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	57,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	4,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	59,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	53,  // 94: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	5,   // 95: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	57,  // 96: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	46,  // 97: team.v1.Checked.error:type_name -> team.v1.Error
+	54,  // 98: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	61,  // 99: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	57,  // 100: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	58,  // 101: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	57,  // 102: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	24,  // 103: team.v1.Reply.turn:type_name -> team.v1.Turn
+	27,  // 104: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	26,  // 105: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 106: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	28,  // 107: team.v1.Reply.spent:type_name -> team.v1.Spent
+	58,  // 108: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	57,  // 109: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	55,  // 110: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	34,  // 111: team.v1.Inbound.received:type_name -> team.v1.Received
+	33,  // 112: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	35,  // 113: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	62,  // 114: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	62,  // 115: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	28,  // 116: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 117: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	63,  // 118: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	64,  // 119: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	57,  // 120: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -62,14 +63,28 @@ func (w *promptWriter) turn(i int, st *team.StepState) {
 	if st.Turn == nil {
 		return
 	}
-	w.add(agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText(), ToolCalls: st.Turn.GetToolCalls(), State: st.Turn.GetState()})
+	w.add(agent.ModelMessage{Role: agent.RoleAssistant, Text: prompt.TurnText(st.Turn), ToolCalls: st.Turn.GetToolCalls(), State: st.Turn.GetState()})
 	for k, call := range st.Turn.GetToolCalls() {
 		answer := agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: "not run"}
 		if i+1+k < len(w.state.Steps) {
-			answer.Text = w.answer(w.state.Steps[i+1+k])
+			step := w.state.Steps[i+1+k]
+			answer.Text = w.answer(step)
+			answer.Parts = prompt.WithFiles(answer.Text, filesOf(step))
 		}
 		w.add(answer)
 	}
+}
+
+// filesOf returns the parts of the answer to a call among which are its files: those that a tool has
+// returned, or a member that the leader waits for.
+func filesOf(st *team.StepState) []*a2av1.Part {
+	switch {
+	case st.Tool != nil:
+		return st.Tool.GetFiles()
+	case st.ByMember() && !st.Step.GetAsync() && st.Failure() == nil:
+		return st.Message.GetParts()
+	}
+	return nil
 }
 
 // answer returns the answer to a call.

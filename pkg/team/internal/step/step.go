@@ -34,6 +34,7 @@ func Chain(a Attempt, layers ...Layer) Attempt {
 var layers = Chain(attempt,
 	deadline,    // bounds the time of all attempts, and makes the step cancelable
 	guardGiven,  // passes what a member is given through middlewares
+	media,       // refuses files that a member does not take
 	retry,       // waits for the next attempt, and repeats failed ones
 	guardResult, // passes the answer of a member through middlewares
 	budget,      // reserves the maximum cost of an attempt, and books the actual cost
