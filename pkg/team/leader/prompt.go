@@ -41,6 +41,7 @@ type promptWriter struct {
 	state    *team.State
 	request  *agent.ModelRequest
 	received int // number of follow-ups written
+	posted   int // number of messages of others written
 }
 
 func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
@@ -50,6 +51,14 @@ func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w
 func (w *promptWriter) turn(i int, st *team.StepState) {
 	for ; w.received < st.ReceivedBefore; w.received++ {
 		w.add(prompt.Said(w.state.Received[w.received]))
+	}
+	if shown := w.state.Posted[w.posted:st.PostedBefore]; len(shown) > 0 {
+		text := "Others left messages for you. They are not from the user."
+		for _, m := range shown {
+			text += "\n\n" + m.Text
+		}
+		w.posted = st.PostedBefore
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: text})
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
