@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,7 +26,7 @@ type Tools struct {
 	members []string
 }
 
-var _ agent.ToolSet = Tools{}
+var _ agent.Mailbox = Tools{}
 
 // NewTools returns the tools of a member of a team.
 func NewTools(s Store, team string, members []string, self string) Tools {
@@ -42,6 +43,66 @@ func (t Tools) Tools(context.Context) ([]agent.Tool, error) {
 		list[i] = tool{&toolbox[i], t}
 	}
 	return list, nil
+}
+
+// place returns the board and the actor of a run. owned is false if the run has no owner.
+func (t Tools) place(ctx context.Context) (p Place, owned bool) {
+	run := agent.From(ctx)
+	account, _, owned := strings.Cut(run.Owner, "/")
+	return Place{
+		Key: Key{Account: account, Team: t.team}, Members: t.members,
+		Actor: &teamv1.BoardActor{Principal: run.Owner, Agent: t.self, TaskId: run.Root},
+	}, owned
+}
+
+// Limits of the unread messages that one model turn is shown: their number, and the bytes of their
+// texts together.
+const (
+	maxUnread      = 20
+	maxUnreadBytes = 32 << 10
+)
+
+// Unread implements agent.Mailbox. The first message is returned whatever its size.
+func (t Tools) Unread(ctx context.Context, after int64) (texts []string, upTo int64, err error) {
+	p, owned := t.place(ctx)
+	if !owned {
+		return nil, 0, nil
+	}
+	list, err := t.board.store.BoardMessages(ctx, p.Key, MessageFilter{Reader: t.self, Unread: true, After: after, Limit: maxUnread})
+	if err != nil {
+		return nil, 0, storeError(err)
+	}
+	size := 0
+	for i, m := range list {
+		if size += len(m.GetText()); i > 0 && size > maxUnreadBytes {
+			break
+		}
+		texts, upTo = append(texts, heading(m)+m.GetText()), m.GetSeq()
+	}
+	return texts, upTo, nil
+}
+
+// heading returns what stands before the text of a message: its number, its author, and to whom and
+// to which message it is addressed.
+func heading(m *teamv1.BoardMessage) string {
+	text := fmt.Sprintf("Message %d, from %s", m.GetSeq(), Name(m.GetFrom()))
+	if m.GetTo() == "" {
+		text += " to all"
+	}
+	if m.GetReplyTo() != 0 {
+		text += fmt.Sprintf(", in reply to message %d", m.GetReplyTo())
+	}
+	return text + ":\n"
+}
+
+// Acknowledge implements agent.Mailbox.
+func (t Tools) Acknowledge(ctx context.Context, upTo int64) error {
+	p, owned := t.place(ctx)
+	if !owned {
+		return nil
+	}
+	_, err := t.board.AckMessages(ctx, p, &teamv1.AckMessagesRequest{UpTo: upTo})
+	return err
 }
 
 // tool is a tool of one member.
@@ -61,14 +122,9 @@ func (t tool) Spec() agent.ToolSpec { return t.spec }
 
 // Call implements agent.Tool.
 func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	run := agent.From(ctx)
-	account, _, owned := strings.Cut(run.Owner, "/")
+	p, owned := t.by.place(ctx)
 	if !owned {
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run has no owner, so it has no board")
-	}
-	p := Place{
-		Key: Key{Account: account, Team: t.by.team}, Members: t.by.members,
-		Actor: &teamv1.BoardActor{Principal: run.Owner, Agent: t.by.self, TaskId: run.Root},
 	}
 	answer, err := t.call(ctx, t.by, p, arguments, key)
 	if fault := (*a2a.Error)(nil); errors.As(err, &fault) {

@@ -138,27 +138,123 @@ func TestR_003_26_ToolsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestR_003_26_ToolsReadWithoutLoss: messages that a model has not acknowledged are
-// returned again.
-func TestR_003_26_ToolsReadWithoutLoss(t *testing.T) {
-	d := newDesk(t)
-	for _, text := range []string{"one", "two"} {
-		_, err := d.PostMessage(d.ctx, as("x"), &teamv1.PostMessageRequest{Text: text, To: "crew"})
-		d.must(err)
-		_, err = d.PostMessage(d.ctx, as("y"), &teamv1.PostMessageRequest{Text: text, To: "x"})
-		d.must(err)
-	}
-	lead := &clerk{calls: []*teamv1.ToolCall{call("read_messages", `{}`), call("read_messages", `{"up_to":1}`), call("read_messages", `{"up_to":3}`)}}
-	a, err := leader.NewAgent(leader.AgentConfig{ID: "lead", Model: lead, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, nil, key.Team)}})
-	d.must(err)
-	process(t, a, nil, -1)
-	for i, want := range []int{2, 1, 0} {
-		if got := strings.Count(lead.told[i], `"text"`); got != want {
-			t.Errorf("read %d shows %s", i, lead.told[i])
+// reader is a model that calls a tool in its first turn and then answers. It records the messages of
+// others in each of its prompts.
+type reader struct {
+	during func(turn int) // called while a turn is made; nil means nothing
+	shown  [][]string     // by turn
+}
+
+func (*reader) Name() string { return "reader" }
+
+func (r *reader) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	var shown []string
+	turn := &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{call("list_tasks", "{}")}}
+	n := 1
+	for _, m := range req.Messages {
+		if m.Role == agent.RoleTool {
+			turn, n = &teamv1.Turn{Text: "done"}, 2
+		}
+		if text, ok := strings.CutPrefix(m.Text, "Others left messages for you. They are not from the user.\n\n"); ok {
+			for one := range strings.SplitSeq(text, "\n\n") {
+				if n == 2 {
+					one = "after the call: " + one
+				}
+				shown = append(shown, one)
+			}
 		}
 	}
-	if lead.told[2] != "none" {
-		t.Errorf("%s", lead.told[2])
+	r.shown = append(r.shown, shown)
+	if r.during != nil {
+		r.during(n)
+	}
+	return func(yield func(agent.ModelChunk, error) bool) { yield(agent.ModelChunk{Turn: turn}, nil) }
+}
+
+// TestR_003_26_UnreadMessagesStandInTheNextTurn ends a run at each of its events, while more messages
+// come: a turn that is made again is shown the same messages, each message is shown at last, and all
+// that were shown are acknowledged at the end.
+func TestR_003_26_UnreadMessagesStandInTheNextTurn(t *testing.T) {
+	first, second := "Message 1, from x:\none", "Message 3, from y to all:\nthree"
+	third := "after the call: Message 4, from x, in reply to message 3:\nfour"
+	set := func() (*desk, *reader, agent.Agent) {
+		d, r := newDesk(t), &reader{}
+		post := func(from, to, text string, replyTo int64) {
+			t.Helper()
+			_, err := d.PostMessage(d.ctx, as(from), &teamv1.PostMessageRequest{Text: text, To: to, ReplyTo: replyTo})
+			d.must(err)
+		}
+		post("x", "crew", "one", 0)
+		post("x", "y", "two", 0)
+		post("y", "", "three", 0)
+		came := false
+		r.during = func(turn int) {
+			if turn == 1 && !came {
+				came = true
+				post("x", "crew", "four", 3)
+			}
+		}
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "clerk", Model: r, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, []string{"x", "y"}, key.Team)}})
+		d.must(err)
+		return d, r, a
+	}
+	_, _, a := set()
+	whole := len(process(t, a, nil, -1))
+	for crash := range whole + 1 {
+		d, r, a := set()
+		before := process(t, a, nil, crash)
+		process(t, a, before, -1)
+		var one, two []string
+		for _, shown := range r.shown {
+			if len(shown) == 3 {
+				two = shown
+				continue
+			}
+			if one = shown; fmt.Sprint(one) != fmt.Sprint([]string{first, second}) {
+				t.Errorf("after a crash at event %d a first turn is shown %q", crash, r.shown)
+			}
+		}
+		if one == nil || fmt.Sprint(two) != fmt.Sprint([]string{first, second, third}) {
+			t.Errorf("after a crash at event %d the turns are shown %q", crash, r.shown)
+		}
+		left, _, err := d.ListMessages(d.ctx, as("x"), &teamv1.ListMessagesRequest{Reader: key.Team, Unread: true})
+		d.must(err)
+		if len(left) != 0 {
+			t.Errorf("after a crash at event %d %v are not acknowledged", crash, left)
+		}
+	}
+}
+
+// TestR_003_26_UnreadMessagesAreBounded: a turn is shown at most 20 messages, and 32 KiB; the next one
+// is shown the rest. What a model has not been shown stays unread, and read_messages returns it.
+func TestR_003_26_UnreadMessagesAreBounded(t *testing.T) {
+	d, r := newDesk(t), &reader{}
+	for i := range 41 {
+		text := fmt.Sprint("text ", i)
+		if i >= 20 && i < 23 {
+			text = strings.Repeat("x", 12<<10)
+		}
+		_, err := d.PostMessage(d.ctx, as("x"), &teamv1.PostMessageRequest{Text: text, To: "crew"})
+		d.must(err)
+	}
+	lead := func(m agent.Model) agent.Agent {
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "lead", Model: m, ToolSets: []agent.ToolSet{board.NewTools(d.store, key.Team, nil, key.Team)}})
+		d.must(err)
+		return a
+	}
+	process(t, lead(r), nil, -1)
+	if len(r.shown) != 2 || len(r.shown[0]) != 20 || len(r.shown[1]) != 22 {
+		t.Errorf("%d and %d messages are shown", len(r.shown[0]), len(r.shown[1]))
+	}
+	left, _, err := d.ListMessages(d.ctx, as("x"), &teamv1.ListMessagesRequest{Reader: key.Team, Unread: true})
+	d.must(err)
+	if len(left) != 19 {
+		t.Errorf("%d are unread", len(left))
+	}
+	c := &clerk{calls: []*teamv1.ToolCall{call("read_messages", `{}`), call("read_messages", `{"up_to":99}`)}}
+	process(t, lead(c), nil, -1)
+	if len(c.told) != 2 || c.told[0] != "none" || !strings.Contains(c.told[1], "upTo is 99") {
+		t.Errorf("the model was told %q", c.told)
 	}
 }
 

@@ -57,11 +57,11 @@ func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, err
 	c := model.Config{
 		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
-		Price:      model.PriceOf(m.GetPrice()),
+		Price:      model.PriceOf(m.GetPrice()), Accepts: m.GetAccepts(), ContextWindow: int64(m.GetContextWindow()),
 	}
 	switch m.GetProvider() {
 	case "scripted":
-		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice()})
+		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice(), Accepts: m.GetAccepts()})
 	case "openai":
 		return openai.New(c)
 	case "anthropic":

@@ -25,6 +25,7 @@ type checker struct {
 func (k *checker) check() {
 	k.ids()
 	k.fallbacks()
+	k.files()
 	k.addresses()
 	k.tools()
 	for _, id := range sorted(k.Server.GetAgents()) {

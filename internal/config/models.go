@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
 )
 
 // provider names the environment variables that a model provider reads.
@@ -76,6 +78,20 @@ func (k *checker) addresses() {
 		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.isDamaged(path...) {
 			n, _ := k.at(path...)
 			k.fault(n, "card must have no user", "a token belongs in auth: {bearer: ...}")
+		}
+	}
+}
+
+// files checks the media types that models accept against those that their provider's API takes.
+func (k *checker) files() {
+	for _, name := range sorted(k.Server.GetModels()) {
+		m := k.Server.GetModels()[name]
+		takes, known := model.Formats[m.GetProvider()]
+		for i, media := range m.GetAccepts() {
+			n, _ := k.at("models", name, "accepts", i)
+			if known && len(agent.CommonMedia([]string{media}, takes.Types)) == 0 && !k.isDamaged("models", name, "accepts", i) {
+				k.fault(n, fmt.Sprintf("models of the provider %q take no files of type %s", m.GetProvider(), media), "remove it; the provider takes "+strings.Join(takes.Types, ", "))
+			}
 		}
 	}
 }

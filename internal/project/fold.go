@@ -203,6 +203,7 @@ func (f *Fold) below(ev *teamv1.Event, c journal.Change) {
 		f.innerArtifact(c.Node, k.Artifact)
 	case *teamv1.Event_Ended:
 		f.stepEnded(c.Node)
+		f.toolFiles(c.Node, k.Ended.GetTool())
 	default:
 	}
 }

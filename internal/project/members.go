@@ -126,6 +126,25 @@ func (m *memberWork) innerArtifact(n *journal.Node, u *teamv1.ArtifactUpdate) {
 	m.put(piece{artifact: a, add: u.GetAppend(), last: u.GetLastChunk(), by: n})
 }
 
+// toolFiles shows the files that a tool has returned as an artifact of the agent that called it.
+func (m *memberWork) toolFiles(n *journal.Node, t *teamv1.ToolResult) {
+	if n == nil || len(t.GetFiles()) == 0 || n.Step.GetWithheld() {
+		return
+	}
+	name := t.GetFiles()[0].GetFilename()
+	if name == "" {
+		name = n.Step.GetName()
+	}
+	a := &a2av1.Artifact{
+		ArtifactId: (&agent.Run{Root: m.view.Root}).ID(n.Scope, "artifact", 1), Name: name, Description: "returned by " + n.Step.GetName(), Parts: t.GetFiles(),
+	}
+	if n.Parent.Scope == m.scope {
+		m.put(piece{artifact: a, last: true})
+		return
+	}
+	m.innerArtifact(n.Parent, &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true})
+}
+
 // visible returns those parts that readers see at a level.
 func visible(parts []*a2av1.Part, shown teamv1.Step_Inner) []*a2av1.Part {
 	switch shown {

@@ -71,7 +71,7 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.c.RequireTeamRun, Params: facts(info),
 			}},
 		},
-		DefaultInputModes: modes(info.GetInputModes()), DefaultOutputModes: modes(info.GetOutputModes()),
+		DefaultInputModes: modes(agent.InputModes(info)), DefaultOutputModes: modes(info.GetOutputModes()),
 		SecuritySchemes: b.c.Security, Skills: skills(id, info),
 	}
 	if routes(info) {

@@ -18,7 +18,7 @@ const (
 	ReasonTaskNotCancelable            = "TASK_NOT_CANCELABLE"
 	ReasonPushNotificationNotSupported = "PUSH_NOTIFICATION_NOT_SUPPORTED"
 	ReasonUnsupportedOperation         = "UNSUPPORTED_OPERATION"
-	ReasonContentTypeNotSupported      = "CONTENT_TYPE_NOT_SUPPORTED"
+	ReasonContentTypeNotSupported      = agent.ReasonContentType
 	ReasonInvalidAgentResponse         = "INVALID_AGENT_RESPONSE"
 	ReasonExtendedCardNotConfigured    = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
 	ReasonExtensionSupportRequired     = "EXTENSION_SUPPORT_REQUIRED"

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,16 +27,19 @@ func modes(own []string) []string {
 func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) error {
 	var faults []Violation
 	for i, p := range m.GetParts() {
-		if media := mediaType(p); len(info.GetInputModes()) > 0 && !fits(media, info.GetInputModes()) {
-			faults = append(faults, Violation{
-				Field:       "message.parts[" + strconv.Itoa(i) + "].mediaType",
-				Description: fmt.Sprintf("is %s; the agent accepts %s", clip(media), strings.Join(info.GetInputModes(), ", ")),
-			})
+		takes := len(info.GetInputModes()) == 0 || agent.MatchesMedia(agent.MediaType(p), info.GetInputModes())
+		if agent.IsFile(p) {
+			takes = agent.AcceptsFile(info, p)
+		}
+		if !takes {
+			faults = append(faults, Violation{Field: "message.parts[" + strconv.Itoa(i) + "].mediaType", Description: agent.Refused(info, p)})
 		}
 	}
 	out := modes(info.GetOutputModes())
 	answers := func(wanted string) bool {
-		return slices.ContainsFunc(out, func(mode string) bool { return fits(mode, []string{wanted}) || fits(wanted, []string{mode}) })
+		return slices.ContainsFunc(out, func(mode string) bool {
+			return agent.MatchesMedia(mode, []string{wanted}) || agent.MatchesMedia(wanted, []string{mode})
+		})
 	}
 	if len(accepted) > 0 && !slices.ContainsFunc(accepted, answers) {
 		faults = append(faults, Violation{Field: "configuration.acceptedOutputModes", Description: "contains no media type that the agent produces; it produces " + strings.Join(out, ", ")})
@@ -48,30 +50,4 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 	e := Invalid(faults...)
 	e.Reason, e.Code = ReasonContentTypeNotSupported, agent.CodeInvalidArgument
 	return e
-}
-
-// mediaType returns the media type of a part in lower case and without parameters. If the part
-// has none, it returns the default for its kind of content.
-func mediaType(p *a2av1.Part) string {
-	if media, _, _ := strings.Cut(p.GetMediaType(), ";"); strings.TrimSpace(media) != "" {
-		return strings.ToLower(strings.TrimSpace(media))
-	}
-	switch p.GetContent().(type) {
-	case *a2av1.Part_Text:
-		return "text/plain"
-	case *a2av1.Part_Data:
-		return "application/json"
-	}
-	return "application/octet-stream"
-}
-
-// fits reports whether media matches an entry of list. Entries may end in "/*", and "*/*" matches
-// all.
-func fits(media string, list []string) bool {
-	return slices.ContainsFunc(list, func(one string) bool {
-		one, _, _ = strings.Cut(strings.ToLower(one), ";")
-		one = strings.TrimSpace(one)
-		group, all := strings.CutSuffix(one, "/*")
-		return one == media || all && (group == "*" || strings.HasPrefix(media, group+"/"))
-	})
 }

@@ -31,7 +31,7 @@ func TestMedia_A_04(t *testing.T) {
 		{name: "everything", takes: []string{"*/*"}, parts: []*a2av1.Part{text, raw("")}},
 		{
 			name: "what it does not take", takes: []string{"text/plain", "image/*"}, parts: []*a2av1.Part{text, raw("imageX/png"), data},
-			field: "message.parts[1].mediaType", says: "is imagex/png; the agent accepts text/plain, image/*", also: "message.parts[2].mediaType is application/json",
+			field: "message.parts[1].mediaType", says: "is imagex/png; agent \"it\" accepts text/plain, image/*", also: "message.parts[2].mediaType is application/json",
 		},
 		{name: "a file of no type", takes: []string{"text/plain"}, parts: []*a2av1.Part{raw("")}, field: "message.parts[0].mediaType", says: "is application/octet-stream"},
 		{name: "one of the answers that are wanted", parts: []*a2av1.Part{text}, wants: []string{"image/png", "text/*"}},

@@ -220,11 +220,10 @@ func (h *Handler) admit(ctx context.Context, who Caller, id, key string) error {
 }
 
 // infoOf returns the description of an agent, or nil if it is not available. A team is only asked
-// for its media types, because its Info would call its members; its answer is always a task.
+// for its id and media types, because its Info would call its members; its answer is always a task.
 func infoOf(ctx context.Context, a agent.Agent) *teamv1.AgentInfo {
 	if t, ok := a.(agent.Moded); ok {
-		in, out := t.Modes()
-		return &teamv1.AgentInfo{InputModes: in, OutputModes: out}
+		return t.Modes()
 	}
 	if _, ok := a.(agent.Composite); ok {
 		return nil

@@ -49,6 +49,7 @@ const (
 // Reasons of errors; docs/errors.md explains each. Clients depend on them, so they never change.
 const (
 	ReasonInvalidRequest        = "INVALID_REQUEST"
+	ReasonContentType           = "CONTENT_TYPE_NOT_SUPPORTED"
 	ReasonInvalidTeamConfig     = "INVALID_TEAM_CONFIG"
 	ReasonTeamNotFound          = "TEAM_NOT_FOUND"
 	ReasonTeamNotReady          = "TEAM_NOT_READY"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
@@ -46,8 +47,12 @@ type ModelRequest struct {
 type ModelMessage struct {
 	// Role is the author of the message.
 	Role ModelRole
-	// Text is the text of the message, or the result of a tool if Role is RoleTool.
+	// Text is the text of the message, or the result of a tool if Role is RoleTool. A line stands
+	// in the place of each file.
 	Text string
+	// Parts is the content of a message with files, in order: parts with text, and files that the
+	// model takes. Nil means that the content is Text. Messages with RoleAssistant have none.
+	Parts []*a2av1.Part
 	// ToolCalls lists the tool calls that the model requested. Only messages with RoleAssistant
 	// have any.
 	ToolCalls []*teamv1.ToolCall

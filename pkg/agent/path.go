@@ -1,6 +1,10 @@
 package agent
 
-import "context"
+import (
+	"context"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
 
 // MaxDepth is the default maximum depth of nesting: how many levels of teams may lie above an
 // agent, counted across servers.
@@ -17,9 +21,8 @@ type Composite interface {
 // media types it accepts and produces.
 type Moded interface {
 	Composite
-	// Modes returns the media types of parts that the agent accepts and of those that it
-	// produces. Nil means unknown.
-	Modes() (input, output []string)
+	// Modes returns the id of the agent and its media types; other fields are not set.
+	Modes() *teamv1.AgentInfo
 }
 
 type depthKey struct{}

@@ -149,6 +149,10 @@ func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 	case *teamv1.Event_Ended:
 		if t := k.Ended.GetTurn(); t != nil {
 			m := NewMessage(t.GetText())
+			if len(t.GetFiles()) > 0 && t.GetText() == "" {
+				m.Parts = nil
+			}
+			m.Parts = append(m.Parts, t.GetFiles()...)
 			m.MessageId = (&Run{Root: root}).ID(ev.GetScope(), "reply", 1)
 			return m
 		}

@@ -17,6 +17,19 @@ type ToolSet interface {
 	Tools(ctx context.Context) ([]Tool, error)
 }
 
+// Mailbox is an optional interface of a ToolSet that brings messages of others to the agent that has
+// the tools. The agent's next model turn is shown what is unread. Once that turn has ended, it is
+// acknowledged.
+type Mailbox interface {
+	ToolSet
+	// Unread returns messages after a number, oldest first, as texts for a model, and the number
+	// of the last one. It does not return what was acknowledged, and it need not return everything
+	// at once. The number is 0 if there is no message.
+	Unread(ctx context.Context, after int64) (texts []string, upTo int64, err error)
+	// Acknowledge marks all messages up to a number as read. It may be repeated.
+	Acknowledge(ctx context.Context, upTo int64) error
+}
+
 // maxToolName is the maximum number of characters in the name of a tool.
 const maxToolName = 64
 

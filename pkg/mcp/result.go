@@ -3,51 +3,81 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// maxText is the maximum size of a result that is passed to a model, in bytes.
-const maxText = 256 << 10
+// Limits of a result, in bytes.
+const (
+	maxText  = 256 << 10 // text that is passed to a model
+	maxFiles = 8 << 20   // all files together
+)
 
-// result converts the result of a call for a model. Content that is not text is replaced by a note.
+// result converts the result of a call. Images, audio and binary resources are its files, and its
+// text has a line for each. Files beyond maxFiles are left out, as the line then says.
 func result(r *mcp.CallToolResult) *teamv1.ToolResult {
+	out := &teamv1.ToolResult{IsError: r.IsError}
 	var texts []string
+	size := 0
 	for _, c := range r.Content {
-		texts = append(texts, text(c))
+		text, f := content(c)
+		switch {
+		case f == nil:
+		case size+len(f.GetRaw()) > maxFiles:
+			text = fmt.Sprintf("%s, left out: the files of a result may have %d bytes together]", strings.TrimSuffix(text, "]"), maxFiles)
+		default:
+			size += len(f.GetRaw())
+			out.Files = append(out.Files, f)
+		}
+		texts = append(texts, text)
 	}
 	if len(texts) == 0 && r.StructuredContent != nil {
 		if b, err := json.Marshal(r.StructuredContent); err == nil {
 			texts = append(texts, string(b))
 		}
 	}
-	return &teamv1.ToolResult{Text: cut(strings.Join(texts, "\n")), IsError: r.IsError}
+	out.Text = cut(strings.Join(texts, "\n"))
+	return out
 }
 
-func text(c mcp.Content) string {
+// content returns the text for a piece of content, and the file that it is; nil if it is none.
+func content(c mcp.Content) (text string, f *a2av1.Part) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
-		return c.Text
+		return c.Text, nil
 	case *mcp.ImageContent:
-		return fmt.Sprintf("[image of type %s, %d bytes; not shown]", c.MIMEType, len(c.Data))
+		return fmt.Sprintf("[image of type %s, %d bytes]", c.MIMEType, len(c.Data)), file(c.Data, c.MIMEType, "")
 	case *mcp.AudioContent:
-		return fmt.Sprintf("[audio of type %s, %d bytes; not shown]", c.MIMEType, len(c.Data))
+		return fmt.Sprintf("[audio of type %s, %d bytes]", c.MIMEType, len(c.Data)), file(c.Data, c.MIMEType, "")
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[resource %s at %s]", c.Name, c.URI)
+		return fmt.Sprintf("[resource %s at %s]", c.Name, c.URI), nil
 	case *mcp.EmbeddedResource:
 		switch {
 		case c.Resource == nil:
-			return "[resource without content]"
+			return "[resource without content]", nil
 		case c.Resource.Text != "":
-			return c.Resource.Text
+			return c.Resource.Text, nil
 		}
-		return fmt.Sprintf("[resource %s of type %s, %d bytes; not shown]", c.Resource.URI, c.Resource.MIMEType, len(c.Resource.Blob))
+		text := fmt.Sprintf("[resource %s of type %s, %d bytes]", c.Resource.URI, c.Resource.MIMEType, len(c.Resource.Blob))
+		return text, file(c.Resource.Blob, c.Resource.MIMEType, path.Base(c.Resource.URI))
 	}
-	return "[content that cannot be shown]"
+	return "[content that cannot be shown]", nil
+}
+
+// file returns a file as a part; nil if it is empty.
+func file(data []byte, media, name string) *a2av1.Part {
+	if len(data) == 0 {
+		return nil
+	}
+	return &a2av1.Part{
+		Content: &a2av1.Part_Raw{Raw: data}, MediaType: strings.ToValidUTF8(media, "\uFFFD"), Filename: strings.ToValidUTF8(name, "\uFFFD"),
+	}
 }
 
 // cut truncates a text to maxText and makes it valid UTF-8.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,12 +114,19 @@ func TestResults(t *testing.T) {
 	s := start(t, program("plain"))
 	for name, want := range map[string]string{
 		"echo": `{"text":"x"} with key key-1`,
-		"show": "see\n[image of type image/png, 3 bytes; not shown]\n[audio of type audio/wav, 1 bytes; not shown]\n[resource x at file:///x]\ninside\n[resource file:///z of type image/gif, 4 bytes; not shown]",
+		"show": "see\n[image of type image/png, 3 bytes]\n[audio of type audio/wav, 1 bytes]\n[resource x at file:///x]\ninside\n[resource file:///z of type image/gif, 4 bytes]",
 		"data": `{"n":1}`,
 	} {
 		if r := call(t, s, name); r.GetText() != want || r.GetIsError() {
 			t.Errorf("%s: %v", name, r)
 		}
+	}
+	var files []string
+	for _, f := range call(t, s, "show").GetFiles() {
+		files = append(files, f.GetMediaType()+" "+f.GetFilename()+" "+string(f.GetRaw()))
+	}
+	if want := []string{"image/png  abc", "audio/wav  a", "image/gif z 1234"}; !slices.Equal(files, want) {
+		t.Errorf("C-07 the files of a result: %q, want %q", files, want)
 	}
 	if r := call(t, s, "fails"); r.GetText() != "no such page" || !r.GetIsError() {
 		t.Errorf("fails: %v", r)

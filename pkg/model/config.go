@@ -32,6 +32,12 @@ type Config struct {
 	// MaxOutput is the maximum number of tokens of an answer; 0 means the provider's limit. A
 	// request may lower it.
 	MaxOutput int64
+	// Accepts are the media types of the files that the model takes; nil means those that the models
+	// of the provider usually take. Types that the provider's API does not take are ignored.
+	Accepts []string
+	// ContextWindow is the maximum number of input tokens that the provider accepts in one request;
+	// 0 means that of its largest models.
+	ContextWindow int64
 }
 
 // Price is the price of a model in USD per million tokens.
@@ -86,7 +92,7 @@ func (p Price) Spent(turn *teamv1.Turn, u agent.Usage, whole bool) *teamv1.Spent
 		return nil
 	}
 	spent := p.Micros().Spent(u)
-	spent.Estimated = !whole || u.Output <= 0 && (turn.GetText() != "" || len(turn.GetToolCalls()) > 0)
+	spent.Estimated = !whole || u.Output <= 0 && (turn.GetText() != "" || len(turn.GetToolCalls())+len(turn.GetFiles()) > 0)
 	return spent
 }
 
@@ -125,6 +131,9 @@ func (c *Config) validate(example string) error {
 	}
 	if c.IdleTimeout < 0 {
 		faults = append(faults, fmt.Errorf("idle_timeout must be more than 0, or 0 for no limit, not %s", c.IdleTimeout))
+	}
+	if c.ContextWindow < 0 {
+		faults = append(faults, fmt.Errorf("context_window must be 1 or more, or 0 for that of the provider's largest models, not %d", c.ContextWindow))
 	}
 	if c.MaxOutput < 0 || c.MaxOutput > math.MaxInt32 {
 		faults = append(faults, fmt.Errorf("max_output_tokens must be 1 or more, or 0 for the provider's limit, not %d", c.MaxOutput))

@@ -16,12 +16,13 @@ import (
 // decideNext asks the scheduler, unless its reply, transfer or question is on record already, and
 // acts on the decision.
 func (p *process) decideNext(ctx context.Context) (*teamv1.Reply, error) {
+	p.acknowledge(ctx)
 	decided := p.decidedReply != nil || p.decidedTransfer != nil
 	if p.failed != nil && !decided {
 		return nil, p.failed
 	}
 	if !decided && p.pendingAsk == nil {
-		if err := p.askScheduler(); err != nil {
+		if err := p.askScheduler(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -37,7 +38,7 @@ func (p *process) decideNext(ctx context.Context) (*teamv1.Reply, error) {
 }
 
 // askScheduler asks the scheduler and records its decision.
-func (p *process) askScheduler() error {
+func (p *process) askScheduler(ctx context.Context) error {
 	if err := p.recordBreakers(); err != nil {
 		return err
 	}
@@ -53,6 +54,9 @@ func (p *process) askScheduler() error {
 		}
 		return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q ended without a response: no member has answered; its scheduler must choose a member first", p.cfg.ID)
+	}
+	if err := p.readPosted(ctx, &d); err != nil {
+		return err
 	}
 	return p.recordDecision(&d)
 }
@@ -106,7 +110,7 @@ func (p *process) newDecided(d *choice) *teamv1.Event {
 		step.CallId, step.Name, step.Ask, step.Timeout, step.Refusal = s.GetCallId(), s.GetName(), s.GetAsk(), s.GetTimeout(), s.GetRefusal()
 		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
 		m, byMember := p.member(s.GetMember()), agent.IsDelegation(s.GetKind())
-		step.Inner, step.Withheld = m.inner(), p.withholdsMemberOutput() && (byMember || s.GetKind() == teamv1.Step_KIND_JUDGE)
+		step.Inner, step.Withheld = m.inner(), p.withholdsMemberOutput() && (byMember || s.GetKind() == teamv1.Step_KIND_JUDGE || s.GetKind() == teamv1.Step_KIND_TOOL)
 		step.Required = s.GetRequired() || byMember && m != nil && m.Required
 		switch {
 		case s.GetInput().GetMessage() != nil:

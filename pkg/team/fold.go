@@ -189,7 +189,7 @@ func (f *fold) applyDecision(d *teamv1.Decided) {
 	dispatches := false
 	for _, step := range d.GetSteps() {
 		st := &StepState{
-			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, ReceivedBefore: len(f.Received), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
+			Step: step, index: len(f.Earlier) + len(f.Steps), Round: f.dispatched + f.Rounds, ReceivedBefore: len(f.Received), PostedBefore: len(f.Posted), EndedBefore: f.Ended, Scope: f.prefix + step.GetId(),
 			Given: f.texts.Resolve(step.GetInput(), f.Input), earlier: step.GetInput().GetEarlier(),
 		}
 		if r := step.GetRefusal(); r != nil {
@@ -522,7 +522,12 @@ func (f *fold) failAtLimit(st *StepState) {
 
 // applyNote folds a note of the scope itself: the list of tools.
 func (f *fold) applyNote(n *teamv1.Noted) {
-	if n.GetCode() != noteTools {
+	switch n.GetCode() {
+	case notePosted:
+		f.applyPosted(n)
+		return
+	case noteTools:
+	default:
 		return
 	}
 	f.toolsRecorded = true

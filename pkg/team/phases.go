@@ -138,6 +138,9 @@ func (p *process) begin(ctx context.Context) error {
 	if err := p.checkInput(ctx); err != nil {
 		return err
 	}
+	if err := p.checkFiles(ctx); err != nil {
+		return err
+	}
 	if err := p.prepare(ctx); err != nil {
 		return err
 	}

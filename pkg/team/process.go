@@ -32,7 +32,8 @@ type process struct {
 	yield    func(*teamv1.Event, error) bool
 	emitFunc func(*teamv1.Event) error // the method value p.emitEvent, allocated once
 
-	stopped bool // the consumer ended the iteration
+	stopped      bool // the consumer ended the iteration
+	acknowledged int  // number of messages in Posted that are acknowledged
 
 	startTime      time.Time          // time at which dispatch last started steps
 	inbox          []*teamv1.Inbound  // messages taken from the listener that are not on record yet

@@ -86,6 +86,8 @@ type Traits struct {
 	// WakesOnDetachedEnd says that the end of a detached task starts a run of the team in the same
 	// conversation, with the result of the task as input.
 	WakesOnDetachedEnd bool
+	// Entry says who is given the message of a run. A team accepts the files that they take.
+	Entry Entry
 	// Warnings are logged when the team is created.
 	Warnings []string
 }

@@ -48,6 +48,9 @@ type State struct {
 	Rounds int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
+	// Posted are the messages of others that model turns were shown, oldest first; see
+	// agent.Mailbox.
+	Posted []Posted
 	// Tools are the tools that the team's tool sets offered when the run began.
 	Tools []agent.ToolSpec
 	// Transfers are the members of the calling team that the run may hand over to.
@@ -119,6 +122,9 @@ type StepState struct {
 	Began time.Time
 	// ReceivedBefore counts the follow-up messages that had arrived when the step was decided.
 	ReceivedBefore int
+	// PostedBefore counts the messages of State.Posted that were on record when the step was
+	// decided.
+	PostedBefore int
 	// EndedBefore counts the steps that had ended when the step was decided.
 	EndedBefore int
 	// EndIndex counts the steps that ended before this one.

@@ -7,6 +7,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // target returns what a step calls. It is looked up when the step starts. An error refuses the
@@ -120,7 +121,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	}
 	w.Target, w.Refused = p.target(ctx, st)
 	if st.ByMember() {
-		w.Transfers = p.cfg.Scheduler.Transfers(&p.State, st)
+		w.Transfers, w.Accepts = p.cfg.Scheduler.Transfers(&p.State, st), p.accepts(ctx, st)
 		if m := p.member(st.Step.GetMember()); m != nil {
 			w.Approve = m.Approve
 		}
@@ -134,6 +135,9 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	case teamv1.Step_KIND_TOOL:
 		w.Arguments, w.Unsafe = p.Arguments(st), p.unsafe(st.Step.GetName())
 	default:
+	}
+	if w.Prompt != nil && w.Target.Model != nil {
+		w.Prompt = prompt.Fit(agent.FilesOf(w.Target.Model), w.Prompt)
 	}
 	return w
 }

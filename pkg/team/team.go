@@ -41,7 +41,7 @@ func (t *Team) Members() []string {
 }
 
 // Modes implements agent.Moded.
-func (t *Team) Modes() (input, output []string) { return t.cfg.InputModes, t.cfg.OutputModes }
+func (t *Team) Modes() *teamv1.AgentInfo { return t.modes(map[*Config]*teamv1.AgentInfo{}) }
 
 // Info returns the configured id, name and description, and the skills of all members. Members that
 // do not implement agent.Describer are asked on every call. A member that does not answer is logged
@@ -75,6 +75,7 @@ func (t *Team) describe(k *infoSnapshot) *teamv1.AgentInfo {
 		},
 		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
 	}
+	t.setFiles(info, func(i int) *teamv1.AgentInfo { return t.lent(i, k.infos[i]) })
 	seen := map[string]bool{}
 	lists := [][]*teamv1.Skill{agent.PublicSkills(t.cfg.Skills)}
 	for _, m := range k.infos {

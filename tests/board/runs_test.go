@@ -27,7 +27,7 @@ func scripted(llm *fakellm.Server) {
 	}
 	llm.Script("m",
 		does("add_task", `{"title":"write it","priority":4}`), does("delegate_to_writer", `{"task":"take what is on the board"}`),
-		does("read_messages", `{}`), fakellm.Turn{Text: "all done"})
+		fakellm.Turn{Text: "all done"})
 	llm.Script("w",
 		does("list_tasks", `{"claimable":true}`), does("claim_task", `{"item_id":"t1"}`), does("post_message", `{"text":"I have it","to":"desk"}`),
 		does("complete_task", `{"item_id":"t1","result":"words"}`), fakellm.Turn{Text: "done"})
@@ -58,8 +58,12 @@ func TestR_003_18_R_003_20_R_003_26_MembersByTools(t *testing.T) {
 				t.Errorf("%s is offered %v, want %v", model, got, want)
 			}
 		}
-		if last := h.llm.Requests("m")[3].Last(); !strings.Contains(last, "I have it") {
-			t.Errorf("the leader reads %q", last)
+		if last := h.llm.Requests("m")[2].Last(); !strings.Contains(last, ", from writer:\nI have it") {
+			t.Errorf("R-003-26: the leader's next turn is shown %q", last)
+		}
+		left, err := b.ListMessages(t.Context(), &teamv1.ListMessagesRequest{TeamId: "desk", Reader: "desk", Unread: true})
+		if err != nil || len(left.GetMessages()) != 0 {
+			t.Errorf("R-003-26: unread by the leader: %v %v", left, err)
 		}
 	})
 }

@@ -600,8 +600,16 @@ type ModelConfig struct {
 	// Maximum number of tokens of an answer. Unset means 4096 if a budget has to be reserved, else
 	// the provider's limit, 8192 for anthropic models.
 	MaxOutputTokens int32 `protobuf:"varint,8,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Media types of the files that the model takes, such as image/*. A message with other files is
+	// rejected before the model is called. Unset means those that the models of the provider usually
+	// take; for openai with another endpoint, only files that consist of text.
+	Accepts []string `protobuf:"bytes,10,rep,name=accepts,proto3" json:"accepts,omitempty"`
+	// Maximum number of input tokens that the provider accepts in one request. Budgets reserve it for
+	// documents, whose tokens their size does not bound. Unset means that of the provider's largest
+	// models: 1050000 for openai and gemini, 1000000 for anthropic models.
+	ContextWindow int32 `protobuf:"varint,11,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelConfig) Reset() {
@@ -693,6 +701,20 @@ func (x *ModelConfig) GetIdleTimeout() *durationpb.Duration {
 func (x *ModelConfig) GetMaxOutputTokens() int32 {
 	if x != nil {
 		return x.MaxOutputTokens
+	}
+	return 0
+}
+
+func (x *ModelConfig) GetAccepts() []string {
+	if x != nil {
+		return x.Accepts
+	}
+	return nil
+}
+
+func (x *ModelConfig) GetContextWindow() int32 {
+	if x != nil {
+		return x.ContextWindow
 	}
 	return 0
 }
@@ -4777,7 +4799,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xc8\x0e\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xf7\x11\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -4792,9 +4814,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fidle_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
 	"\x12model.idle_timeout\x121idle_timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\vidleTimeout\x12\xa2\x01\n" +
 	"\x11max_output_tokens\x18\b \x01(\x05Bv\xbaHs\xba\x01p\n" +
-	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens:\xff\x05\xbaH\xfb\x05\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xf7\x01\n" +
-	"\x13model.scripted_only\x12Ea scripted model allows only file and fallback; remove the other keys\x1a\x98\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0)\x1a\xde\x01\n" +
+	"\x17model.max_output_tokens\x12Jmax_output_tokens must be 1 or more; remove it to use the provider's limit\x1a\tthis >= 0R\x0fmaxOutputTokens\x12\xdb\x01\n" +
+	"\aaccepts\x18\n" +
+	" \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
+	"\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\aaccepts\x12\xa9\x01\n" +
+	"\x0econtext_window\x18\v \x01(\x05B\x81\x01\xbaH~\xba\x01{\n" +
+	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow:\xa4\x06\xbaH\xa0\x06\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\x9c\x02\n" +
+	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xb4\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +

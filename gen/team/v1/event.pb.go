@@ -1526,8 +1526,9 @@ type Step struct {
 	// How much of the member's output readers of the deciding scope see while it works. Set by the
 	// loop.
 	Inner Step_Inner `protobuf:"varint,13,opt,name=inner,proto3,enum=team.v1.Step_Inner" json:"inner,omitempty"`
-	// Readers of the deciding scope, and above, do not see what the member says or what is judged,
-	// because the scope's guardrails check only its answer. Set by the loop.
+	// Readers of the deciding scope, and above, do not see what the member says, what is judged or
+	// the files that the tool returns, because the scope's guardrails check only its answer. Set by the
+	// loop.
 	Withheld bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	// Reason of the member's refused hand-over that the step tells it about. Earlier versions
 	// recorded it only in the name: "hand-off refused: REASON".
@@ -2520,7 +2521,9 @@ type Turn struct {
 	// The model that answered.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// Opaque state that the provider needs with the next request.
-	State         []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	State []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	// Files that the model made. They follow the text in the message of the turn.
+	Files         []*v1.Part `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2586,6 +2589,13 @@ func (x *Turn) GetModel() string {
 func (x *Turn) GetState() []byte {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *Turn) GetFiles() []*v1.Part {
+	if x != nil {
+		return x.Files
 	}
 	return nil
 }
@@ -2660,7 +2670,9 @@ type ToolResult struct {
 	// Text for the model.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// The tool failed; the text says why.
-	IsError       bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	// Files that the tool returned. They are an artifact of the task of the agent that called it.
+	Files         []*v1.Part `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2707,6 +2719,13 @@ func (x *ToolResult) GetIsError() bool {
 		return x.IsError
 	}
 	return false
+}
+
+func (x *ToolResult) GetFiles() []*v1.Part {
+	if x != nil {
+		return x.Files
+	}
+	return nil
 }
 
 // Transfer hands control to another member.
@@ -5143,22 +5162,24 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05score\x18\x01 \x01(\x01H\x00R\x05score\x88\x01\x01\x12\x1a\n" +
 	"\bfeedback\x18\x02 \x01(\tR\bfeedback\x12\x14\n" +
 	"\x05fault\x18\x03 \x01(\tR\x05faultB\b\n" +
-	"\x06_score\"\x9d\x01\n" +
+	"\x06_score\"\xc4\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
 	"\n" +
 	"tool_calls\x18\x02 \x03(\v2\x11.team.v1.ToolCallR\ttoolCalls\x12#\n" +
 	"\rfinish_reason\x18\x03 \x01(\tR\ffinishReason\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12\x14\n" +
-	"\x05state\x18\x05 \x01(\fR\x05state\"L\n" +
+	"\x05state\x18\x05 \x01(\fR\x05state\x12%\n" +
+	"\x05files\x18\x06 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\targuments\x18\x03 \x01(\tR\targuments\";\n" +
+	"\targuments\x18\x03 \x01(\tR\targuments\"b\n" +
 	"\n" +
 	"ToolResult\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x19\n" +
-	"\bis_error\x18\x02 \x01(\bR\aisError\"4\n" +
+	"\bis_error\x18\x02 \x01(\bR\aisError\x12%\n" +
+	"\x05files\x18\x03 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\"4\n" +
 	"\bTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\xf1\x02\n" +
@@ -5446,10 +5467,11 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*Limits)(nil),                // 62: team.v1.Limits
 	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
 	(*Retry)(nil),                 // 64: team.v1.Retry
-	(*v1.Artifact)(nil),           // 65: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 66: google.protobuf.Value
-	(*AgentInfo)(nil),             // 67: team.v1.AgentInfo
-	(*Health)(nil),                // 68: team.v1.Health
+	(*v1.Part)(nil),               // 65: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 66: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 67: google.protobuf.Value
+	(*AgentInfo)(nil),             // 68: team.v1.AgentInfo
+	(*Health)(nil),                // 69: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
 	59,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -5526,56 +5548,58 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	60,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
 	22,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
 	24,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	54,  // 74: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	27,  // 75: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	60,  // 76: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	27,  // 77: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 78: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	60,  // 79: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	59,  // 80: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	32,  // 81: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	33,  // 82: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	55,  // 83: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	4,   // 84: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	60,  // 85: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	27,  // 86: team.v1.Answered.grant:type_name -> team.v1.Spent
-	63,  // 87: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	34,  // 88: team.v1.Answered.approval:type_name -> team.v1.Approval
-	60,  // 89: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	5,   // 90: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	63,  // 91: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	56,  // 92: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	6,   // 93: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	60,  // 94: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	48,  // 95: team.v1.Checked.error:type_name -> team.v1.Error
-	57,  // 96: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	65,  // 97: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	60,  // 98: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	61,  // 99: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	60,  // 100: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	23,  // 101: team.v1.Reply.turn:type_name -> team.v1.Turn
-	26,  // 102: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	25,  // 103: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 104: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	27,  // 105: team.v1.Reply.spent:type_name -> team.v1.Spent
-	61,  // 106: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	60,  // 107: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	58,  // 108: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	36,  // 109: team.v1.Inbound.received:type_name -> team.v1.Received
-	35,  // 110: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	37,  // 111: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	66,  // 112: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	66,  // 113: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	27,  // 114: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 115: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	67,  // 116: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	68,  // 117: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	60,  // 118: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	65,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	65,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	54,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	27,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	60,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	27,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	3,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	60,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	59,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	32,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	33,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	55,  // 85: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	4,   // 86: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	60,  // 87: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	27,  // 88: team.v1.Answered.grant:type_name -> team.v1.Spent
+	63,  // 89: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	34,  // 90: team.v1.Answered.approval:type_name -> team.v1.Approval
+	60,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	5,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	63,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	56,  // 94: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	6,   // 95: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	60,  // 96: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	48,  // 97: team.v1.Checked.error:type_name -> team.v1.Error
+	57,  // 98: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	66,  // 99: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	60,  // 100: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	61,  // 101: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	60,  // 102: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	23,  // 103: team.v1.Reply.turn:type_name -> team.v1.Turn
+	26,  // 104: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	25,  // 105: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 106: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	27,  // 107: team.v1.Reply.spent:type_name -> team.v1.Spent
+	61,  // 108: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	60,  // 109: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	58,  // 110: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	36,  // 111: team.v1.Inbound.received:type_name -> team.v1.Received
+	35,  // 112: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	37,  // 113: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	67,  // 114: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	67,  // 115: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	27,  // 116: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 117: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	68,  // 118: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	69,  // 119: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	60,  // 120: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }

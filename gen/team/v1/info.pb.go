@@ -43,7 +43,12 @@ type AgentInfo struct {
 	// Media types that it accepts, such as text/plain or image/*; empty means unspecified.
 	InputModes []string `protobuf:"bytes,8,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
 	// Media types of its answers; empty means unspecified.
-	OutputModes   []string `protobuf:"bytes,9,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
+	OutputModes []string `protobuf:"bytes,9,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
+	// Media types of the files that it takes; empty means unspecified.
+	FileModes []string `protobuf:"bytes,10,rep,name=file_modes,json=fileModes,proto3" json:"file_modes,omitempty"`
+	// Media types of the files that it takes by their URL. Only with file_modes, which are then those
+	// of files that it takes as bytes.
+	UrlModes      []string `protobuf:"bytes,11,rep,name=url_modes,json=urlModes,proto3" json:"url_modes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +142,20 @@ func (x *AgentInfo) GetInputModes() []string {
 func (x *AgentInfo) GetOutputModes() []string {
 	if x != nil {
 		return x.OutputModes
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetFileModes() []string {
+	if x != nil {
+		return x.FileModes
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetUrlModes() []string {
+	if x != nil {
+		return x.UrlModes
 	}
 	return nil
 }
@@ -373,7 +392,7 @@ var File_team_v1_info_proto protoreflect.FileDescriptor
 
 const file_team_v1_info_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/info.proto\x12\ateam.v1\"\x8a\x03\n" +
+	"\x12team/v1/info.proto\x12\ateam.v1\"\xc6\x03\n" +
 	"\tAgentInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -384,7 +403,11 @@ const file_team_v1_info_proto_rawDesc = "" +
 	"\x12may_reply_directly\x18\a \x01(\bR\x10mayReplyDirectly\x12\x1f\n" +
 	"\vinput_modes\x18\b \x03(\tR\n" +
 	"inputModes\x12!\n" +
-	"\foutput_modes\x18\t \x03(\tR\voutputModes\x1a;\n" +
+	"\foutput_modes\x18\t \x03(\tR\voutputModes\x12\x1d\n" +
+	"\n" +
+	"file_modes\x18\n" +
+	" \x03(\tR\tfileModes\x12\x1b\n" +
+	"\turl_modes\x18\v \x03(\tR\burlModes\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +

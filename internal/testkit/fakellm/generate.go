@@ -29,6 +29,14 @@ type part struct {
 		Name     string         `json:"name"`
 		Response map[string]any `json:"response"`
 	} `json:"functionResponse,omitempty"`
+	Inline *struct {
+		Data []byte `json:"data"`
+		Type string `json:"mimeType"`
+	} `json:"inlineData,omitempty"`
+	Link *struct {
+		URI  string `json:"fileUri"`
+		Type string `json:"mimeType"`
+	} `json:"fileData,omitempty"`
 }
 
 // decode implements wire.
@@ -109,6 +117,10 @@ func (r *Request) parts(i int, role string, parts []part) error {
 			if err := r.add(i, Message{Role: "tool", Text: fmt.Sprint(p.Response.Response["output"]), ToolCallID: p.Response.ID}); err != nil {
 				return err
 			}
+		case p.Inline != nil && len(p.Inline.Data) > 0 && p.Inline.Type != "":
+			said.Files = append(said.Files, File{Type: p.Inline.Type, Data: p.Inline.Data})
+		case p.Link != nil && p.Link.URI != "" && p.Link.Type != "":
+			said.Files = append(said.Files, File{Type: p.Link.Type, URL: p.Link.URI})
 		case p.Text != "":
 			said.Text += p.Text
 			said.Signature += string(p.Signature)
@@ -117,6 +129,9 @@ func (r *Request) parts(i int, role string, parts []part) error {
 		}
 	}
 	if results > 0 && said.Text == "" {
+		if n := len(r.Messages); len(said.Files) > 0 { // the files of results follow them
+			r.Messages[n-1].Files = said.Files
+		}
 		return nil
 	}
 	return r.add(i, said)
@@ -157,6 +172,13 @@ func (generateContent) frames(a *answer) (before, pieces, after []string) {
 		if i == 0 {
 			p.Signature = []byte(a.turn.Signature)
 		}
+		all = append(all, p)
+	}
+	for _, f := range a.turn.Files {
+		p := part{Inline: &struct {
+			Data []byte `json:"data"`
+			Type string `json:"mimeType"`
+		}{f.Data, f.Type}}
 		all = append(all, p)
 	}
 	for _, p := range all {

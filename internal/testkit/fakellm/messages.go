@@ -25,6 +25,8 @@ type block struct {
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
+	Title     string          `json:"title"`
+	Source    *source         `json:"source"`
 }
 
 // decode implements wire.
@@ -103,9 +105,24 @@ func (r *Request) blocks(i int, role string, raw json.RawMessage) error {
 			said.Calls = append(said.Calls, Call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)})
 		case "tool_result":
 			text, _ := content(b.Content)
-			if err := r.add(i, Message{Role: "tool", Text: text, ToolCallID: b.ToolUseID}); err != nil {
+			var inner []block
+			_ = json.Unmarshal(b.Content, &inner) // a text has no files
+			files, err := blockFiles(at, inner)
+			if err != nil {
 				return err
 			}
+			if err := r.add(i, Message{Role: "tool", Text: text, ToolCallID: b.ToolUseID, Files: files}); err != nil {
+				return err
+			}
+		case "image", "document":
+			files, err := blockFiles(at, []block{b})
+			if err != nil {
+				return err
+			}
+			if role != "user" {
+				return fmt.Errorf("%s: only messages of the user can have files", at)
+			}
+			said.Files = append(said.Files, files...)
 		default:
 			return fmt.Errorf("%s: Input tag '%s' is unknown", at, b.Type)
 		}

@@ -57,6 +57,8 @@ type Message struct {
 	ToolCallID string
 	// Signature is the signature of the reasoning in an assistant's entry.
 	Signature string
+	// Files are the files of the entry, in order.
+	Files []File
 }
 
 // Last returns the text of the last message.
@@ -133,11 +135,17 @@ func (chatCompletions) decode(r *Request, body []byte) error {
 func (r *Request) message(c *completion, i int) error {
 	m := &c.Messages[i]
 	text, ok := content(m.Content)
-	out := Message{Role: m.Role, Text: text, ToolCallID: m.ToolCallID}
+	files, err := contentFiles(m.Content)
+	if err != nil {
+		return fmt.Errorf("messages[%d].content%w", i, err)
+	}
+	out := Message{Role: m.Role, Text: text, ToolCallID: m.ToolCallID, Files: files}
 	for _, call := range m.ToolCalls {
 		out.Calls = append(out.Calls, Call{ID: call.ID, Name: call.Function.Name, Arguments: call.Function.Arguments})
 	}
 	switch {
+	case len(files) > 0 && m.Role != "user":
+		return fmt.Errorf("messages[%d].content: only messages of the user can have files", i)
 	case !ok && (m.Role != "assistant" || len(out.Calls) == 0):
 		return fmt.Errorf("messages[%d].content is missing", i)
 	case m.Role == "system", m.Role == "developer":

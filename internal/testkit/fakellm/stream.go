@@ -1,6 +1,7 @@
 package fakellm
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -75,6 +76,10 @@ func (a *answer) deltas() []map[string]any {
 	text := scripted.Answer{Text: a.turn.Text, Chunks: a.turn.Chunks}
 	for _, piece := range text.Pieces() {
 		out = append(out, map[string]any{"content": piece})
+	}
+	for _, f := range a.turn.Files {
+		url := "data:" + f.Type + ";base64," + base64.StdEncoding.EncodeToString(f.Data)
+		out = append(out, map[string]any{"content": "", "images": []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}}}})
 	}
 	for i, c := range a.turn.Calls {
 		out = append(out, toolDelta(map[string]any{"index": i, "id": c.ID, "type": "function", "function": function{Name: c.Name}}))

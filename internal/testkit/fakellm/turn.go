@@ -16,6 +16,8 @@ type Turn struct {
 	Signature string
 	// Calls are the tool calls.
 	Calls []Call
+	// Files are the files that the model makes; Anthropic's models make none.
+	Files []File
 	// Chunks is the number of pieces in which the text is streamed; 0 means 1.
 	Chunks int
 

@@ -41,6 +41,7 @@ var (
 	_ agent.Model         = (*Model)(nil)
 	_ agent.Pricer        = (*Model)(nil)
 	_ agent.OutputLimiter = (*Model)(nil)
+	_ agent.FileTaker     = (*Model)(nil)
 )
 
 // New returns a model. It makes no request and reads no environment variables. The error lists all
@@ -65,6 +66,10 @@ func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
+
+// Files implements agent.FileTaker. All models take images and PDF documents, unless the
+// configuration says otherwise.
+func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
 
 // Generate implements agent.Model.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {

@@ -50,8 +50,11 @@ func (m *Model) add(to []anthropic.MessageParam, msg agent.ModelMessage) []anthr
 
 // content returns the blocks of a message.
 func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUnion {
-	if msg.Role == agent.RoleTool {
-		return []anthropic.ContentBlockParamUnion{anthropic.NewToolResultBlock(msg.CallID, model.Text(msg.Text), false)}
+	switch {
+	case msg.Role == agent.RoleTool:
+		return []anthropic.ContentBlockParamUnion{toolResult(msg)}
+	case msg.Role == agent.RoleUser && msg.Parts != nil:
+		return contents(msg.Parts)
 	}
 	var blocks []*block
 	if msg.Role != agent.RoleAssistant || !model.UnpackState(msg.State, provider, m.config.Name, &blocks) {

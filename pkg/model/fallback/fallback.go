@@ -21,6 +21,7 @@ var (
 	_ agent.Model         = (*Model)(nil)
 	_ agent.Pricer        = (*Model)(nil)
 	_ agent.OutputLimiter = (*Model)(nil)
+	_ agent.FileTaker     = (*Model)(nil)
 )
 
 // New returns a model that calls first, and others in their order if it fails.
@@ -61,6 +62,20 @@ func (m *Model) MaxOutput() int64 {
 		most = max(most, l.MaxOutput())
 	}
 	return most
+}
+
+// Files implements agent.FileTaker. It returns the files that all models take, and the highest
+// numbers of tokens.
+func (m *Model) Files() agent.Files {
+	all := agent.FilesOf(m.models[0])
+	for _, one := range m.models[1:] {
+		f := agent.FilesOf(one)
+		all = agent.Files{
+			Types: agent.CommonMedia(all.Types, f.Types), URLs: agent.CommonMedia(all.URLs, f.URLs),
+			ImageTokens: max(all.ImageTokens, f.ImageTokens), Window: max(all.Window, f.Window),
+		}
+	}
+	return all
 }
 
 // Generate implements agent.Model. If all models fail, the error is that of the last one called. It is

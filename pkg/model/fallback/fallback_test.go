@@ -6,6 +6,7 @@ import (
 	"iter"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -216,3 +217,27 @@ func TestLostAttemptsBeginWithTheNextModel(t *testing.T) {
 		}
 	}
 }
+
+// TestFiles: a model with fallbacks takes the files that all of them take, and counts the most tokens
+// that one of them does.
+func TestFiles(t *testing.T) {
+	see, err := openai.New(openai.Config{Name: "m", BaseURL: "http://x", Accepts: []string{"image/*", "application/pdf"}, ContextWindow: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := anthropic.New(anthropic.Config{Name: "m", Accepts: []string{"image/png", "text/csv"}, ContextWindow: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := of(t, see, other).Files()
+	want := agent.Files{Types: []string{"image/png"}, URLs: []string{"image/png"}, ImageTokens: 50_000, Window: 10}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Error(diff)
+	}
+	if f := of(t, see, plain{}).Files(); f.Types != nil {
+		t.Errorf("with a model that takes only text: %v", f)
+	}
+}
+
+// plain is a model that does not say which files it takes.
+type plain struct{ agent.Model }

@@ -35,6 +35,7 @@ var (
 	_ agent.Model         = (*Model)(nil)
 	_ agent.Pricer        = (*Model)(nil)
 	_ agent.OutputLimiter = (*Model)(nil)
+	_ agent.FileTaker     = (*Model)(nil)
 )
 
 // New returns a model. It makes no request. The error lists all faults and never contains the key.
@@ -65,6 +66,10 @@ func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
+
+// Files implements agent.FileTaker. All models take images, PDF documents, audio and videos, unless
+// the configuration says otherwise.
+func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
 
 // Generate implements agent.Model. Tokens of thoughts count as output tokens. The provider sends
 // arguments of calls as JSON objects only.
@@ -99,10 +104,12 @@ func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
 		}
 	}
 	for _, p := range parts {
-		if p.FunctionCall == nil {
-			continue
+		switch {
+		case p.FunctionCall != nil:
+			t.ToolCalls = append(t.ToolCalls, toolCall(p.FunctionCall, turn, len(t.ToolCalls)+1))
+		case p.InlineData != nil && !p.Thought:
+			t.Files = append(t.Files, model.File(p.InlineData.MIMEType, p.InlineData.Data, len(t.Files)+1))
 		}
-		t.ToolCalls = append(t.ToolCalls, toolCall(p.FunctionCall, turn, len(t.ToolCalls)+1))
 	}
 	if signed {
 		t.State = model.PackState(provider, m.config.Name, parts)

@@ -92,12 +92,15 @@ func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.
 		if name == "" {
 			name = names[msg.CallID]
 		}
-		return []*genai.Part{{FunctionResponse: &genai.FunctionResponse{
+		return append([]*genai.Part{{FunctionResponse: &genai.FunctionResponse{
 			ID: sentID(msg.CallID), Name: name, Response: map[string]any{"output": msg.Text},
-		}}}
+		}}}, files(msg.Parts)...)
 	case agent.RoleAssistant:
 		return m.modelParts(msg)
 	default:
+		if msg.Parts != nil {
+			return contents(msg.Parts)
+		}
 		return []*genai.Part{{Text: model.Text(msg.Text)}}
 	}
 }

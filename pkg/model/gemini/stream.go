@@ -104,6 +104,7 @@ type part struct {
 	Thought          bool                `json:"thought"`
 	ThoughtSignature []byte              `json:"thoughtSignature"`
 	FunctionCall     *genai.FunctionCall `json:"functionCall"`
+	InlineData       *genai.Blob         `json:"inlineData"`
 }
 
 // add adds an event and returns the text it contains.
@@ -154,7 +155,10 @@ func (a *answer) fold(r *piece) (string, error) {
 // dropped, because it could not be sent back: parts must not be empty.
 func (a *answer) part(p *part) string {
 	switch {
-	case p == nil || p.Text == "" && p.FunctionCall == nil:
+	case p == nil || p.Text == "" && p.FunctionCall == nil && p.InlineData == nil:
+		return ""
+	case p.InlineData != nil:
+		a.parts = append(a.parts, &partialPart{part: &genai.Part{InlineData: p.InlineData, Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
 		return ""
 	case p.FunctionCall != nil:
 		a.parts = append(a.parts, &partialPart{part: &genai.Part{FunctionCall: p.FunctionCall, ThoughtSignature: p.ThoughtSignature}})
@@ -174,7 +178,7 @@ func (a *answer) part(p *part) string {
 
 // isText reports whether a part is text without a signature.
 func isText(p *genai.Part) bool {
-	return p.FunctionCall == nil && !p.Thought && len(p.ThoughtSignature) == 0
+	return p.FunctionCall == nil && p.InlineData == nil && !p.Thought && len(p.ThoughtSignature) == 0
 }
 
 // content returns the parts of the turn, and whether the provider signed any of them.

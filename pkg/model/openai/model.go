@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 
 	openai "github.com/sashabaranov/go-openai"
 
@@ -33,6 +34,7 @@ var (
 	_ agent.Model         = (*Model)(nil)
 	_ agent.Pricer        = (*Model)(nil)
 	_ agent.OutputLimiter = (*Model)(nil)
+	_ agent.FileTaker     = (*Model)(nil)
 )
 
 // New returns a model. It makes no request. The error lists all faults and never contains the key.
@@ -54,6 +56,15 @@ func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
+
+// Files implements agent.FileTaker. Models of OpenAI take images and PDF documents, models of other
+// endpoints only files of text, unless the configuration says otherwise.
+func (m *Model) Files() agent.Files {
+	if m.config.BaseURL == DefaultBaseURL {
+		return m.config.Files("openai", append(slices.Clip(agent.TextFiles), "image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")...)
+	}
+	return m.config.Files("openai", agent.TextFiles...)
+}
 
 // Generate implements agent.Model. Reasoning that the endpoint streams in addition to the answer is
 // ignored.

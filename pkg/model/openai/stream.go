@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
@@ -19,9 +21,16 @@ import (
 // library makes the request, but its stream reader is not used, because it misses an error in the
 // stream if a comment precedes it.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	config := m.client
+	config, r := m.client, m.request(req)
 	config.HTTPClient = c
-	if _, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, m.request(req)); err != nil {
+	if hasFiles(req) {
+		body, err := withFiles(r, req)
+		if err != nil {
+			return err
+		}
+		config.HTTPClient = doer{c, body}
+	}
+	if _, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, r); err != nil {
 		return err
 	}
 	if err := c.Streams(); err != nil {
@@ -56,6 +65,7 @@ type answer struct {
 	finish string
 	model  string
 	usage  *openai.Usage
+	files  []*a2av1.Part
 
 	counted bool // usage includes all output; some endpoints report it while they generate
 }
@@ -68,6 +78,11 @@ func (a *answer) add(data []byte) (string, error) {
 	}
 	if c.Error != nil {
 		return "", c.Error
+	}
+	if bytes.Contains(data, []byte(`"images"`)) {
+		if err := a.images(data); err != nil {
+			return "", err
+		}
 	}
 	if c.Model != "" {
 		a.model = c.Model
@@ -93,6 +108,33 @@ func (a *answer) add(data []byte) (string, error) {
 	}
 	a.text.WriteString(text)
 	return text, nil
+}
+
+// images adds the images of a chunk. Gateways send those that a model makes as data URLs; the
+// library has no types for them. Images that are no data URL are ignored.
+func (a *answer) images(data []byte) error {
+	var c struct {
+		Choices []struct {
+			Index int
+			Delta struct {
+				Images []struct {
+					URL imageURL `json:"image_url"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("reading the images of the stream: %w", err)
+	}
+	for _, choice := range c.Choices {
+		for _, image := range choice.Delta.Images {
+			if media, raw, ok := model.FromDataURL(image.URL.URL); ok && choice.Index == 0 {
+				a.counted = false
+				a.files = append(a.files, model.File(media, raw, len(a.files)+1))
+			}
+		}
+	}
+	return nil
 }
 
 // call adds a piece of a tool call. Pieces with the same index belong together. Endpoints that send
@@ -158,7 +200,7 @@ func (a *answer) end(err error) error {
 
 // turn converts a complete answer.
 func (a *answer) turn(name string) *teamv1.Turn {
-	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, Model: a.model}
+	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, Model: a.model, Files: a.files}
 	if t.Model == "" {
 		t.Model = name
 	}

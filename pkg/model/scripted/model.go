@@ -18,18 +18,22 @@ type Config struct {
 	Name string
 	// Price is the price to account for; nil counts no cost.
 	Price *teamv1.Price
+	// Accepts are the media types of the files that the model takes; nil means all.
+	Accepts []string
 }
 
 // Model answers from a script. It is safe for concurrent use.
 type Model struct {
-	name   string
-	script *Script
-	price  *teamv1.Price
+	name    string
+	script  *Script
+	price   *teamv1.Price
+	accepts []string
 }
 
 var (
-	_ agent.Model  = (*Model)(nil)
-	_ agent.Pricer = (*Model)(nil)
+	_ agent.Model     = (*Model)(nil)
+	_ agent.Pricer    = (*Model)(nil)
+	_ agent.FileTaker = (*Model)(nil)
 )
 
 // New returns a scripted model.
@@ -40,7 +44,10 @@ func New(c Config) (*Model, error) {
 	if c.Name == "" {
 		c.Name = "scripted"
 	}
-	return &Model{name: c.Name, script: c.Script, price: c.Price}, nil
+	if len(c.Accepts) == 0 {
+		c.Accepts = []string{"*/*"}
+	}
+	return &Model{name: c.Name, script: c.Script, price: c.Price, accepts: c.Accepts}, nil
 }
 
 // Name implements agent.Model.
@@ -70,6 +77,10 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 
 // Price implements agent.Pricer.
 func (m *Model) Price() agent.Price { return model.PriceOf(m.price).Micros() }
+
+// Files implements agent.FileTaker. The model counts the line that stands for a file in the text of
+// a message, and no tokens for the file itself.
+func (m *Model) Files() agent.Files { return agent.Files{Types: m.accepts, URLs: m.accepts} }
 
 func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, error) {
 	a, err := m.script.Answer(req)

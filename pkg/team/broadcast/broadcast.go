@@ -36,6 +36,9 @@ func New(c Config) *Broadcast {
 	return &Broadcast{instructions: c.Instructions}
 }
 
+// Traits implements [team.Scheduler].
+func (*Broadcast) Traits() team.Traits { return team.Traits{Entry: team.Entry{All: true}} }
+
 // Next implements [team.Scheduler]. It decides on the members' steps, then on the model's turn,
 // then replies. A follow-up of the user leads to another turn.
 func (b *Broadcast) Next(s *team.State) (team.Decision, error) {
@@ -56,7 +59,7 @@ func (b *Broadcast) Next(s *team.State) (team.Decision, error) {
 		return team.Decision{}, last.Err
 	case last.ReceivedBefore < len(s.Received):
 		return turn("the user has said more"), nil
-	case strings.TrimSpace(agent.Text(last.Message)) == "":
+	case strings.TrimSpace(agent.Text(last.Message)) == "" && prompt.OnlyText(last.Message):
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its model wrote no answer from the members' results; say in its instructions what to write", s.Team.ID)
 	}
@@ -108,7 +111,7 @@ func (b *Broadcast) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
 	user := func(text string) {
 		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: text})
 	}
-	user(prompt.Text(s.Input))
+	req.Messages = append(req.Messages, prompt.User(s.Input))
 	for _, st := range s.Steps {
 		switch {
 		case st.ByMember():
@@ -118,7 +121,7 @@ func (b *Broadcast) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
 		}
 	}
 	for _, m := range s.Received {
-		user(prompt.Text(m))
+		req.Messages = append(req.Messages, prompt.User(m))
 	}
 	return req
 }

@@ -144,7 +144,7 @@ func (t *Template) Text(g *Given) string {
 // the parts of the input that are not text are appended.
 func (t *Template) Message(g *Given) *a2av1.Message {
 	m := agent.UserMessage("", t.Text(g))
-	if !t.has(pieceInput) {
+	if !t.UsesInput() {
 		return m
 	}
 	for _, p := range g.Input.GetParts() {
@@ -154,6 +154,9 @@ func (t *Template) Message(g *Given) *a2av1.Message {
 	}
 	return m
 }
+
+// UsesInput reports whether the template uses {{input}}.
+func (t *Template) UsesInput() bool { return t.has(pieceInput) }
 
 // has reports whether the template has a placeholder of a kind.
 func (t *Template) has(kind pieceKind) bool {

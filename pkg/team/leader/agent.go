@@ -94,6 +94,9 @@ func infoOf(c *AgentConfig) *teamv1.AgentInfo {
 		Id: c.ID, Name: cmp.Or(c.Name, c.ID), Description: c.Description, Skills: agent.PublicSkills(c.Skills),
 		Metadata: map[string]string{"type": "model"}, InputModes: c.InputModes, OutputModes: c.OutputModes,
 	}
+	if c.Model != nil {
+		agent.SetFiles(info, agent.FilesOf(c.Model))
+	}
 	for _, s := range c.Skills {
 		info.Capabilities = append(info.Capabilities, s.GetId())
 	}

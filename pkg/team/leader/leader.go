@@ -48,7 +48,7 @@ var _ team.Scheduler = (*leader)(nil)
 func (l *leader) Traits() team.Traits {
 	t := team.Traits{
 		UsesTools: true, Interleaves: true, Detaches: l.open == DetachOpen, WakesOnDetachedEnd: l.wake, WithholdsText: l.output != nil,
-		ReservedTools: []string{team.TransferTool, prompt.ReadTool},
+		ReservedTools: []string{team.TransferTool, prompt.ReadTool}, Entry: team.Entry{Model: true},
 	}
 	if l.onLimit == Finalize {
 		t.FinalTurn = finalTurn
@@ -308,7 +308,7 @@ func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
 
 // reply ends the run with the text of the turn. An empty text of a leader is an error.
 func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
-	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" {
+	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" && len(r.turn.Turn.GetFiles()) == 0 {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}

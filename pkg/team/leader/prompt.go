@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -43,6 +44,7 @@ type promptWriter struct {
 	state    *team.State
 	request  *agent.ModelRequest
 	received int // number of follow-ups written
+	posted   int // number of messages of others written
 }
 
 func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
@@ -52,6 +54,14 @@ func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w
 func (w *promptWriter) turn(i int, st *team.StepState) {
 	for ; w.received < st.ReceivedBefore; w.received++ {
 		w.add(prompt.Said(w.state.Received[w.received]))
+	}
+	if shown := w.state.Posted[w.posted:st.PostedBefore]; len(shown) > 0 {
+		text := "Others left messages for you. They are not from the user."
+		for _, m := range shown {
+			text += "\n\n" + m.Text
+		}
+		w.posted = st.PostedBefore
+		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: text})
 	}
 	switch st.Step.GetName() {
 	case resultsTurn:
@@ -65,14 +75,28 @@ func (w *promptWriter) turn(i int, st *team.StepState) {
 	if st.Turn == nil {
 		return
 	}
-	w.add(agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText(), ToolCalls: st.Turn.GetToolCalls(), State: st.Turn.GetState()})
+	w.add(agent.ModelMessage{Role: agent.RoleAssistant, Text: prompt.TurnText(st.Turn), ToolCalls: st.Turn.GetToolCalls(), State: st.Turn.GetState()})
 	for k, call := range st.Turn.GetToolCalls() {
 		answer := agent.ModelMessage{Role: agent.RoleTool, CallID: call.GetId(), Tool: call.GetName(), Text: "not run"}
 		if i+1+k < len(w.state.Steps) {
-			answer.Text = w.answer(w.state.Steps[i+1+k])
+			step := w.state.Steps[i+1+k]
+			answer.Text = w.answer(step)
+			answer.Parts = prompt.WithFiles(answer.Text, filesOf(step))
 		}
 		w.add(answer)
 	}
+}
+
+// filesOf returns the parts of the answer to a call among which are its files: those that a tool has
+// returned, or a member that the leader waits for.
+func filesOf(st *team.StepState) []*a2av1.Part {
+	switch {
+	case st.Tool != nil:
+		return st.Tool.GetFiles()
+	case st.ByMember() && !st.Step.GetAsync() && st.Failure() == nil:
+		return st.Message.GetParts()
+	}
+	return nil
 }
 
 // answer returns the answer to a call.

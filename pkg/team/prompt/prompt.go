@@ -20,7 +20,7 @@ const ReadTool = "read_result"
 // Task returns a task as prompt messages: the brief of the collaboration, unless it is nil, then
 // the input.
 func Task(input *a2av1.Message, brief *teamv1.Brief) []agent.ModelMessage {
-	task := agent.ModelMessage{Role: agent.RoleUser, Text: Text(input)}
+	task := User(input)
 	if brief == nil {
 		return []agent.ModelMessage{task}
 	}
@@ -29,17 +29,19 @@ func Task(input *a2av1.Message, brief *teamv1.Brief) []agent.ModelMessage {
 
 // Said returns a message of the conversation as a prompt message.
 func Said(m *a2av1.Message) agent.ModelMessage {
-	role := agent.RoleUser
 	if m.GetRole() == a2av1.Role_ROLE_AGENT {
-		role = agent.RoleAssistant
+		return agent.ModelMessage{Role: agent.RoleAssistant, Text: Text(m)}
 	}
-	return agent.ModelMessage{Role: role, Text: Text(m)}
+	return User(m)
 }
 
-// Text returns a message as text for a model. Long results in it are cut.
-func Text(m *a2av1.Message) string {
+// Text returns a message as text for a model, with a line for each file. Long results in it are cut.
+func Text(m *a2av1.Message) string { return agent.Prompt(withoutLong(m)) }
+
+// withoutLong returns a message with its long results cut; m itself if there are none.
+func withoutLong(m *a2av1.Message) *a2av1.Message {
 	if !slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return agent.ResultName(p) != "" }) {
-		return agent.Prompt(m)
+		return m
 	}
 	shown := &a2av1.Message{}
 	for _, p := range m.GetParts() {
@@ -48,7 +50,7 @@ func Text(m *a2av1.Message) string {
 		}
 		shown.Parts = append(shown.Parts, p)
 	}
-	return agent.Prompt(shown)
+	return shown
 }
 
 // Corrected returns an invalid answer of a model, followed by text, which says what is wrong with

@@ -164,7 +164,7 @@ func (v *Supervisor) Prompt(s *team.State, step *teamv1.Step) *agent.ModelReques
 		Messages: prompt.Task(s.Input, s.Brief), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
 	}
 	for _, m := range s.Received {
-		req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: prompt.Text(m)})
+		req.Messages = append(req.Messages, prompt.User(m))
 	}
 	if l := s.Last; l != nil {
 		text := fmt.Sprintf("Last response, by %s (%s):\n\n%s", l.Member, expr.OutcomeWord(l.Outcome), prompt.Text(l.Message))

@@ -109,8 +109,12 @@ func guardsOf(l *teamv1.Limits) guards {
 
 // Traits implements [team.Scheduler]. The bounds on hand-overs replace cycle detection, and
 // limits.node_timeout replaces limits.member_timeout.
-func (*Swarm) Traits() team.Traits {
-	return team.Traits{History: team.HistoryConversation, DetectsCycles: true, SetsTimeouts: true}
+func (w *Swarm) Traits() team.Traits {
+	t := team.Traits{History: team.HistoryConversation, DetectsCycles: true, SetsTimeouts: true}
+	if !w.crossRequest {
+		t.Entry.Members = []string{w.entry}
+	}
+	return t
 }
 
 // Handles implements [team.Scheduler]. A hand-over that was not accepted is reported to the member

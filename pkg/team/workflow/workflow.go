@@ -145,6 +145,20 @@ func (w *Workflow) hasMembers() bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.Human == nil })
 }
 
+// Traits implements [team.Scheduler]. The message of the run is given to the members of the first
+// steps without a task, and of all steps whose task uses it, unless a condition decides whether they
+// run.
+func (w *Workflow) Traits() team.Traits {
+	var t team.Traits
+	for _, n := range w.nodes {
+		given := n.task == nil && n.wave == 0 || n.task != nil && n.task.UsesInput()
+		if given && n.Human == nil && n.when == nil {
+			t.Entry.Members = append(t.Entry.Members, n.Member)
+		}
+	}
+	return t
+}
+
 // advance decides on one step: to start, repeat or skip it, or nothing yet.
 func (v *view) advance(d *decided, i int, n *node) error {
 	switch v.status[i] {

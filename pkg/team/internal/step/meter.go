@@ -4,6 +4,9 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -12,25 +15,27 @@ const (
 	perRequest = 64
 	perMessage = 16
 	perTool    = 64
+	perFile    = 64
 	withTools  = 512
 )
 
 // meter computes an upper bound for the tokens of a prompt before it is sent. A token covers at
-// least one byte, so a prompt has at most as many tokens as bytes, plus what the provider adds. If
-// a prompt continues one that the provider has counted, only the new part is bounded in this way.
-// Safe for concurrent use.
+// least one byte, so a prompt has at most as many tokens as bytes of text, plus those of its files,
+// plus what the provider adds. If a prompt continues one that the provider has counted, only the new
+// part is bounded in this way. Safe for concurrent use.
 type meter struct {
 	mu     sync.Mutex
 	last   *agent.ModelRequest // prompt that was counted last; guarded by mu
 	tokens int64               // tokens of last; guarded by mu
 }
 
-// bound returns an upper bound for the tokens of a prompt.
-func (m *meter) bound(req *agent.ModelRequest) int64 {
+// bound returns an upper bound for the tokens of a prompt of a model.
+func (m *meter) bound(files agent.Files, req *agent.ModelRequest) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last != nil && continues(req, m.last) {
-		return m.tokens + messages(req.Messages[len(m.last.Messages):])
+		more := req.Messages[len(m.last.Messages):]
+		return filesIn(&files, more, m.tokens+messages(more))
 	}
 	n := perRequest + int64(len(req.Instructions)+len(req.Force)) + messages(req.Messages)
 	if len(req.Tools) > 0 {
@@ -39,7 +44,26 @@ func (m *meter) bound(req *agent.ModelRequest) int64 {
 	for _, t := range req.Tools {
 		n += perTool + int64(len(t.Name)+len(t.Description)+len(t.Parameters))
 	}
-	return n
+	return filesIn(&files, req.Messages, n)
+}
+
+// filesIn returns an upper bound for the tokens of messages with their files. n is that without
+// them.
+func filesIn(files *agent.Files, list []agent.ModelMessage, n int64) int64 {
+	window := int64(0)
+	for _, msg := range list {
+		for _, p := range msg.Parts {
+			if !agent.IsFile(p) {
+				continue
+			}
+			tokens, whole := files.Tokens(p)
+			if whole {
+				window, tokens = tokens, 0
+			}
+			n += perFile + tokens + int64(len(p.GetFilename())+len(p.GetUrl()))
+		}
+	}
+	return max(n, window)
 }
 
 // learn stores the provider's count for a prompt; it ignores a count of 0.
@@ -73,7 +97,8 @@ func continues(req, earlier *agent.ModelRequest) bool {
 }
 
 func sameMessage(a, b agent.ModelMessage) bool {
-	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && len(a.ToolCalls) == len(b.ToolCalls)
+	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && len(a.ToolCalls) == len(b.ToolCalls) &&
+		slices.EqualFunc(a.Parts, b.Parts, func(a, b *a2av1.Part) bool { return a == b || proto.Equal(a, b) })
 }
 
 func sameTool(a, b agent.ToolSpec) bool {

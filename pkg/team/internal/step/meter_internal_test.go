@@ -21,25 +21,25 @@ func TestMeter(t *testing.T) {
 		{"a call", agent.ModelRequest{Messages: []agent.ModelMessage{{ToolCalls: []*teamv1.ToolCall{{Id: "i", Name: "nn", Arguments: "{ }"}}}}}, perRequest + 2*perMessage + 6},
 	} {
 		t.Run("C-07 every byte counts: "+tt.name, func(t *testing.T) {
-			if got := new(meter).bound(&tt.req); got != tt.want {
+			if got := new(meter).bound(agent.Files{}, &tt.req); got != tt.want {
 				t.Errorf("%d tokens, want %d", got, tt.want)
 			}
 		})
 	}
 	req := &agent.ModelRequest{Instructions: strings.Repeat("i", 300), Messages: []agent.ModelMessage{{Role: agent.RoleUser, Text: strings.Repeat("u", 1000)}}}
 	var m meter
-	if got := m.bound(req); got < 1300 || got > 1400 {
+	if got := m.bound(agent.Files{}, req); got < 1300 || got > 1400 {
 		t.Error(got)
 	}
 	m.learn(req, 320)
 	more := *req
 	more.Messages = append(slices.Clip(req.Messages), agent.ModelMessage{Role: agent.RoleAssistant, Text: strings.Repeat("a", 100)})
-	if got := m.bound(&more); got < 420 || got > 450 {
+	if got := m.bound(agent.Files{}, &more); got < 420 || got > 450 {
 		t.Error("only what is new is bounded by its bytes:", got)
 	}
 	other := more
 	other.Instructions = "x" + more.Instructions[1:]
-	if got := m.bound(&other); got < 1400 {
+	if got := m.bound(agent.Files{}, &other); got < 1400 {
 		t.Error("another prompt is bounded as a whole:", got)
 	}
 	if m.learn(&more, 0); m.tokens != 320 {

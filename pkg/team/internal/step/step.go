@@ -34,6 +34,7 @@ func Chain(a Attempt, layers ...Layer) Attempt {
 var layers = Chain(attempt,
 	deadline,    // bounds the time of all attempts, and makes the step cancelable
 	guardGiven,  // passes what a member is given through middlewares
+	media,       // refuses files that a member does not take
 	approve,     // asks people whether a call may begin
 	retry,       // waits for the next attempt, and repeats failed ones
 	guardResult, // passes the answer of a member through middlewares

@@ -40,6 +40,8 @@ type Work struct {
 	History   []*a2av1.Message
 	Branch    bool
 	Transfers []*teamv1.TransferTarget
+	// Accepts has the media types that a member accepts; nil means all.
+	Accepts *teamv1.AgentInfo
 	// Prompt is the request of a MODEL step.
 	Prompt *agent.ModelRequest
 	// Approve returns who decides whether a delegation with this message may begin, nil if nobody has
