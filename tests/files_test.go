@@ -475,3 +475,33 @@ func TestFiles_OfModels(t *testing.T) {
 		}
 	}
 }
+
+// TestFiles_ModesOfATeam has a team accept files that its leader does not take: the leader is shown a
+// line for each, and gives the work to a member that is given them.
+func TestFiles_ModesOfATeam(t *testing.T) {
+	pic, doc := picture(t), document("Tides")
+	s := playFiles(t, rig.Memory(t), "openai", filesFile+`  open: {input_modes: [text/plain, "image/*", application/pdf], members: [{agent: see}], coordinator: {leader: {model: blind}}}
+`)
+	s.llm.Answer("blind", func(r *fakellm.Request) fakellm.Turn {
+		if r.Messages[len(r.Messages)-1].Role == "tool" {
+			return fakellm.Turn{Text: "We have looked."}
+		}
+		return fakellm.Turn{Calls: []fakellm.Call{{Name: "delegate_to_see", Arguments: `{"task":"look at it"}`}}}
+	})
+	rig.Each(t, s.Target, func(t *testing.T, client rig.Client) {
+		resp, err := client.Send(t.Context(), s.with("open", "What is it?", rawFile("cat.png", "image/png", pic), rawFile("tides.pdf", "application/pdf", doc)))
+		if err != nil || resultOf(resp.GetTask()) != "We have looked." {
+			t.Fatal(resp, err)
+		}
+		lead, member := s.llm.Requests("blind"), s.llm.Requests("see")
+		first := lead[len(lead)-2]
+		if first.Last() != "What is it?\n[file cat.png of type image/png]\n[file tides.pdf of type application/pdf]" || len(first.Files()) > 0 {
+			t.Errorf("the leader was given %q", first.Messages)
+		}
+		checkFiles(t, "the member", &member[len(member)-1], pic, doc)
+		_, err = client.Send(t.Context(), s.with("open", "And this?", rawFile("a.wav", "audio/wav", []byte("RIFF"))))
+		if e := rig.Fault(err); e == nil || e.Reason != a2a.ReasonContentTypeNotSupported || !strings.Contains(e.Message, `is audio/wav; agent "open" accepts text/plain, image/*, application/pdf`) {
+			t.Error(err)
+		}
+	})
+}
