@@ -88,12 +88,13 @@ func messages(list []agent.ModelMessage) int64 {
 	return n
 }
 
-// continues reports whether a prompt begins with all of an earlier one.
+// continues reports whether a prompt begins with all of an earlier one. It may do without the tools,
+// which only makes it shorter.
 func continues(req, earlier *agent.ModelRequest) bool {
 	return req.Instructions == earlier.Instructions && req.Force == earlier.Force &&
-		len(req.Messages) >= len(earlier.Messages) && len(req.Tools) == len(earlier.Tools) &&
+		len(req.Messages) >= len(earlier.Messages) &&
 		slices.EqualFunc(req.Messages[:len(earlier.Messages)], earlier.Messages, sameMessage) &&
-		slices.EqualFunc(req.Tools, earlier.Tools, sameTool)
+		(len(req.Tools) == 0 || slices.EqualFunc(req.Tools, earlier.Tools, sameTool))
 }
 
 func sameMessage(a, b agent.ModelMessage) bool {

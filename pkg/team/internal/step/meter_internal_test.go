@@ -42,6 +42,14 @@ func TestMeter(t *testing.T) {
 	if got := m.bound(agent.Files{}, &other); got < 1400 {
 		t.Error("another prompt is bounded as a whole:", got)
 	}
+	without := more
+	withTool := *req
+	withTool.Tools = []agent.ToolSpec{{Name: "n", Description: strings.Repeat("d", 500)}}
+	var final meter
+	final.learn(&withTool, 470)
+	if got := final.bound(agent.Files{}, &without); got < 570 || got > 600 {
+		t.Error("without the tools the prompt is no longer than with them:", got)
+	}
 	if m.learn(&more, 0); m.tokens != 320 {
 		t.Error("nothing was counted")
 	}
