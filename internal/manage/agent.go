@@ -8,12 +8,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // RegisterAgent implements RegistryService.
 func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
-	who, err := manager(ctx)
+	who, err := a2a.Manager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRe
 
 // UpdateAgent implements RegistryService.
 func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
-	who, err := manager(ctx)
+	who, err := a2a.Manager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 
 // UnregisterAgent implements RegistryService.
 func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
-	if _, err := manager(ctx); err != nil {
+	if _, err := a2a.Manager(ctx); err != nil {
 		return nil, err
 	}
 	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), req.GetEtag(), m.agentEntry))

@@ -20,7 +20,7 @@ import (
 
 // CreateTeam implements TeamService.
 func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
-	who, err := manager(ctx)
+	who, err := a2a.Manager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
 
 // UpdateTeam implements TeamService.
 func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
-	who, err := manager(ctx)
+	who, err := a2a.Manager(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 
 // DeleteTeam implements TeamService.
 func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
-	if _, err := manager(ctx); err != nil {
+	if _, err := a2a.Manager(ctx); err != nil {
 		return nil, err
 	}
 	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
@@ -86,7 +86,7 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 // Deletable returns the error that DeleteTeam would return, or nil, without deleting the team. It
 // does not check whether the team has active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
-	if _, err := manager(ctx); err != nil {
+	if _, err := a2a.Manager(ctx); err != nil {
 		return err
 	}
 	c := remove(req.GetTeamId(), req.GetEtag(), m.teamEntry)
@@ -362,19 +362,6 @@ func unchanged(e *entry, etag string) error {
 }
 
 func etagOf(e *entry) string { return strconv.FormatInt(e.Version, 10) }
-
-// manager returns the caller, who must be permitted to manage teams.
-func manager(ctx context.Context) (a2a.Caller, error) {
-	who, ok := a2a.CallerOf(ctx)
-	switch {
-	case !ok:
-		return who, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
-	case !who.Manages:
-		return who, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-			"this API key may not manage teams; use a key with manage: true in the server's configuration file")
-	}
-	return who, nil
-}
 
 // page returns a page of sorted ids and the token of the next page. A token is the last id of the
 // previous page, which may have been deleted in the meantime.

@@ -33,6 +33,8 @@ type Config struct {
 	Collaborations Collaborations
 	// Board implements the board service. If nil, it is not served.
 	Board Board
+	// Halts implements the halt service. If nil, it is not served.
+	Halts Halts
 	// Keys are the API keys that callers may present. Without keys every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
 	// only if their Host is localhost, a loopback address or the host of PublicURL. A

@@ -9,6 +9,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -24,6 +25,7 @@ type Store interface {
 	engine.Leases
 	catalog.Store
 	board.Store
+	halt.Store
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.

@@ -68,6 +68,8 @@ type Config struct {
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
+	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
+	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)
@@ -157,6 +159,17 @@ func NewHandler(c Config) *Handler {
 	h := &Handler{c: c, streams: &streamLimiter{limits: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
 	h.cards = cards{&h.c, c.Pushes != nil}
 	return h
+}
+
+// Manager returns the caller of ctx, who must be permitted to manage teams. Errors: UNAUTHENTICATED,
+// PERMISSION_DENIED.
+func Manager(ctx context.Context) (Caller, error) {
+	who, err := caller(ctx)
+	if err == nil && !who.Manages {
+		err = agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+			"this API key may not manage teams; use a key with manage: true in the server's configuration file")
+	}
+	return who, err
 }
 
 // caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.

@@ -72,6 +72,7 @@ type Store struct {
 	pushes        pushes
 	catalog       entries
 	boards        boards
+	halts         halts
 
 	// mu may be acquired while the lock of a run is held, but not the other way round.
 	mu       sync.RWMutex
