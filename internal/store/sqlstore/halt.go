@@ -130,26 +130,24 @@ func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, versio
 	covered, name := "", h.GetName()
 	switch h.GetKind() {
 	case teamv1.HaltKind_HALT_KIND_SERVER:
-		covered = `$3 = ''`
+		covered = `$1 = ''`
 	case teamv1.HaltKind_HALT_KIND_ACCOUNT:
 		name += "/"
-		covered = `substr(owner, 1, length($3)) = $3`
+		covered = `substr(owner, 1, length($1)) = $1`
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
-		covered = `id IN (SELECT id FROM task WHERE agent = $3)`
+		covered = `id IN (SELECT id FROM task WHERE agent = $1)`
 	default:
 		return nil // a model or a tool covers no whole run
 	}
-	covered = `ended IS NULL AND ` + covered
-	now := s.now()
-	busy := ""
+	covered = ` FROM run WHERE ended IS NULL AND ` + covered
+	insert, args := `INSERT INTO halt_task (version, id, owner) SELECT CAST($2 AS BIGINT), id, owner`+covered, []any{name, version}
 	if h.GetPause() {
-		busy = ` AND (holder IS NOT NULL OR due <= $2)`
+		insert, args = insert+` AND (holder IS NOT NULL OR due <= $3)`, append(args, s.now())
 	}
-	if _, err := q.exec(ctx, `INSERT INTO halt_task (version, id, owner) SELECT $1, id, owner FROM run WHERE `+covered+busy+` AND $2 > 0
-ON CONFLICT (version, id) DO NOTHING`, version, now, name); err != nil || h.GetPause() {
+	if _, err := q.exec(ctx, insert+` ON CONFLICT (version, id) DO NOTHING`, args...); err != nil || h.GetPause() {
 		return err
 	}
-	_, err := q.exec(ctx, `UPDATE run SET due = $2 WHERE holder IS NULL AND (due IS NULL OR due > $2) AND $1 > 0 AND `+covered, version, now, name)
+	_, err := q.exec(ctx, `UPDATE run SET due = $2 WHERE holder IS NULL AND (due IS NULL OR due > $2) AND id IN (SELECT id`+covered+`)`, name, s.now())
 	return err
 }
 
