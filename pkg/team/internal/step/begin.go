@@ -18,17 +18,21 @@ func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
 		use, ctx, err := w.use(ctx)
-		if err != nil && !errors.Is(err, agent.ErrHeld) {
+		held := errors.Is(err, agent.ErrHeld)
+		if err != nil && !held && w.failedTool(err) == nil { // a halted tool has a result, which the model is told
 			return w.refused(err)
 		}
 		defer use.End()
-		ok := err == nil && w.by.Run.Enter()
+		ok := !held && w.by.Run.Enter()
 		if !ok && (w.Target.Leaf || !w.Open) {
 			return Result{paused: true, notStarted: true}
 		}
 		if ok {
 			if res, over := w.commence(use); over {
 				return res
+			}
+			if err != nil {
+				return Result{Err: err}
 			}
 		}
 		res := next(ctx, w)
@@ -56,7 +60,7 @@ func (w *Work) commence(use *agent.HaltUse) (res Result, over bool) {
 	case err == nil && w.by.Run.StartsBlocked(): // the run was paused during the commit
 		return Result{paused: true, notStarted: true}, true
 	case err == nil:
-		return haltedStart(use)
+		return w.haltedStart(use)
 	case w.run.Err() != nil, errors.Is(err, agent.ErrCanceled):
 		return Result{Err: err, notStarted: true}, true
 	}

@@ -35,13 +35,13 @@ func (t *Tools) subject(name string) agent.Subject {
 
 // haltedStart returns the result of an attempt whose start is on record, if it was halted meanwhile:
 // over is true then, and the attempt is not made.
-func haltedStart(use *agent.HaltUse) (res Result, over bool) {
+func (w *Work) haltedStart(use *agent.HaltUse) (res Result, over bool) {
 	switch err := use.Check(); {
 	case err == nil:
 		return Result{}, false
 	case errors.Is(err, agent.ErrHeld):
 		return Result{paused: true, notStarted: true}, true
 	default:
-		return Result{Err: err, notStarted: true}, true
+		return Result{Err: err, notStarted: w.failedTool(err) == nil}, true
 	}
 }
