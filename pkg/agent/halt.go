@@ -99,12 +99,12 @@ func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 	var steps []Stopped
 	for u := range h.uses {
 		by := h.covering(u.subject, u)
-		if u.above == nil && u.run != nil {
+		if u.isRun() {
 			u.run.Changed()
 		}
 		switch {
 		case by == nil || u.told == by.GetVersion():
-		case u.above == nil:
+		case u.isRun():
 			u.told = by.GetVersion()
 			u.run.Stop(by)
 		case !by.GetPause():
@@ -273,6 +273,9 @@ func (u *HaltUse) End() {
 	}
 }
 
+// isRun reports whether the use is a whole run.
+func (u *HaltUse) isRun() bool { return u.above == nil && u.run != nil }
+
 // reaching returns the halt that stops a use: one of its run, else the one of the outermost use that
 // is halted; nil if there is none. The caller holds mu.
 func (h *Halts) reaching(u *HaltUse) *teamv1.Halt {
@@ -287,7 +290,7 @@ func (h *Halts) reaching(u *HaltUse) *teamv1.Halt {
 
 // covering returns the halt that covers a use itself, without those above it. The caller holds mu.
 func (h *Halts) covering(s Subject, u *HaltUse) *teamv1.Halt {
-	if u.above == nil && u.run != nil {
+	if u.isRun() {
 		return h.run(u.run)
 	}
 	var found *teamv1.Halt
