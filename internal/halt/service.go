@@ -175,7 +175,7 @@ func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error 
 	}
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
-		one, err := s.stopped(ctx, t)
+		one, err := s.stopped(ctx, t, resp.GetHalt().GetPause())
 		switch {
 		case a2a.IsNotFound(err): // it has been deleted since
 		case err != nil:
@@ -188,10 +188,14 @@ func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error 
 	return nil
 }
 
-// stopped returns what became of a task, once it has stopped or ctx has ended.
-func (s *Service) stopped(ctx context.Context, t Task) (*teamv1.HaltedTask, error) {
+// stopped returns what became of a task, once it has stopped or ctx has ended. A task that is paused
+// has stopped only if the halt pauses tasks.
+func (s *Service) stopped(ctx context.Context, t Task, pause bool) (*teamv1.HaltedTask, error) {
 	for {
 		one, err := s.c.Tasks.Halted(context.WithoutCancel(ctx), a2a.Key{Owner: t.Owner, ID: t.ID})
+		if one.GetState() == teamv1.HaltedState_HALTED_STATE_PAUSED && !pause {
+			one.State = teamv1.HaltedState_HALTED_STATE_STOPPING
+		}
 		if err != nil || one.GetState() != teamv1.HaltedState_HALTED_STATE_STOPPING || ctx.Err() != nil {
 			return one, err
 		}
