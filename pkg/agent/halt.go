@@ -69,9 +69,11 @@ type HaltUse struct {
 
 // HaltRun is a run that halts may stop.
 type HaltRun struct {
-	// Task is the id of the root task, Owner its owner as account/principal, and Agent the id of its
-	// agent.
-	Task, Owner, Agent string
+	// Task is the id of the root task, and Owner its owner as account/principal.
+	Task, Owner string
+	// Agents are the ids of the agent of the task and, if it was detached, of the team that it works
+	// for.
+	Agents []string
 	// Stop keeps all further steps of the run from beginning, and has the run canceled, or paused if
 	// the halt says so. It must not block, and must not call Halts. It may be called again, and also
 	// after the run has ended.
@@ -80,8 +82,8 @@ type HaltRun struct {
 	Changed func()
 }
 
-// Stopped is a step that a halt has ended: the owner and the id of its task, and the version of the
-// halt.
+// Stopped is a run that a halt has stopped, or a step that it has ended: the owner and the id of its
+// task, and the version of the halt.
 type Stopped struct {
 	Owner, Task string
 	Halt        int64
@@ -90,13 +92,13 @@ type Stopped struct {
 type haltKey struct{}
 
 // Set puts halts in force in place of those before. It stops the runs and cancels the steps that they
-// cover, and returns the steps. Nothing that they cover begins after Set has returned; Settle waits
+// cover, and returns both. Nothing that they cover begins after Set has returned; Settle waits
 // for what was about to begin. list must not be modified afterwards.
 func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.version, h.list = version, list
-	var steps []Stopped
+	var stopped []Stopped
 	for u := range h.uses {
 		by := h.covering(u.subject, u)
 		if u.isRun() {
@@ -107,15 +109,16 @@ func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 		case u.isRun():
 			u.told = by.GetVersion()
 			u.run.Stop(by)
+			stopped = append(stopped, Stopped{u.run.Owner, u.run.Task, by.GetVersion()})
 		case !by.GetPause():
 			u.told = by.GetVersion()
 			u.cancel(halted(by, false))
 			if u.scope != "" && u.run != nil && h.reaching(u.above) == nil {
-				steps = append(steps, Stopped{u.run.Owner, ChildTask(u.run.Task, u.scope), by.GetVersion()})
+				stopped = append(stopped, Stopped{u.run.Owner, ChildTask(u.run.Task, u.scope), by.GetVersion()})
 			}
 		}
 	}
-	return steps
+	return stopped
 }
 
 // InForce returns the error for work that the halt with a version does not let begin, nil if that halt
@@ -187,7 +190,7 @@ func (h *Halts) Refusal(owner, agentID string) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if by := h.run(&HaltRun{Owner: owner, Agent: agentID}); by != nil {
+	if by := h.run(&HaltRun{Owner: owner, Agents: []string{agentID}}); by != nil {
 		return halted(by, true)
 	}
 	return nil
@@ -316,7 +319,7 @@ func (h *Halts) run(r *HaltRun) *teamv1.Halt {
 		case teamv1.HaltKind_HALT_KIND_ACCOUNT:
 			return by.GetName() == account
 		case teamv1.HaltKind_HALT_KIND_AGENT:
-			return by.GetName() == r.Agent
+			return slices.Contains(r.Agents, by.GetName())
 		default:
 			return false
 		}

@@ -40,7 +40,7 @@ func newHaltedRun(t *testing.T, halts ...*teamv1.Halt) *haltedRun {
 	r := &haltedRun{T: t, halts: agent.NewHalts()}
 	r.set(halts...)
 	r.use, r.ctx = r.halts.Run(t.Context(), &agent.HaltRun{
-		Task: "task", Owner: "acme/ann", Agent: "crew",
+		Task: "task", Owner: "acme/ann", Agents: []string{"crew"},
 		Stop: func(h *teamv1.Halt) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -240,6 +240,24 @@ func TestHalts_Run(t *testing.T) {
 	r.use.End()
 	r.set(cancel)
 	r.stopped(pause, cancel)
+}
+
+// TestHalts_Detached asks that a halt of a team stops the tasks that it has detached.
+func TestHalts_Detached(t *testing.T) {
+	halts := agent.NewHalts()
+	stops := 0
+	use, ctx := halts.Run(t.Context(), &agent.HaltRun{
+		Task: "task", Owner: "acme/ann", Agents: []string{"writer", "crew"}, Stop: func(*teamv1.Halt) { stops++ }, Changed: func() {},
+	})
+	defer use.End()
+	h := haltOf(ofTeam, "crew")
+	h.Version = 1
+	if got, want := halts.Set(1, []*teamv1.Halt{h}), []agent.Stopped{{Owner: "acme/ann", Task: "task", Halt: 1}}; !slices.Equal(got, want) || stops != 1 {
+		t.Errorf("stopped are %v, want %v; stopped %d times", got, want, stops)
+	}
+	if _, _, err := halts.Begin(ctx, "1", subject(ofModel, "m")); reason(err) != "held" {
+		t.Errorf("a call: %v", err)
+	}
 }
 
 // TestHalts_Alternatives asks that a model with fallbacks is stopped only if all are halted.

@@ -53,7 +53,11 @@ func (h *halting) parks(paused bool) int64 {
 // underHalts registers the run with the halts of the process, for as long as it is driven.
 func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) {
 	d.halting.wake = make(chan struct{}, 1)
-	d.halting.use, ctx = d.Halts.Run(ctx, &agent.HaltRun{Task: d.claim.Root, Owner: d.claim.Owner, Agent: d.accepted.GetAgent(), Stop: d.stop, Changed: d.halting.changed})
+	agents := []string{d.accepted.GetAgent()}
+	if team := d.accepted.GetDetached().GetTeam(); team != "" {
+		agents = append(agents, team)
+	}
+	d.halting.use, ctx = d.Halts.Run(ctx, &agent.HaltRun{Task: d.claim.Root, Owner: d.claim.Owner, Agents: agents, Stop: d.stop, Changed: d.halting.changed})
 	return ctx, d.halting.use.End
 }
 
