@@ -136,6 +136,7 @@ func (s *Service) await(ctx context.Context, version int64, changed <-chan struc
 	go func() { mine <- s.c.Keeper.Refresh(ctx) }()
 	applied := false
 	for {
+		late := ctx.Err() != nil
 		behind, err := s.c.Store.HaltsBehind(context.WithoutCancel(ctx), version, s.c.Keeper.replica)
 		if err != nil {
 			return nil, err
@@ -143,9 +144,9 @@ func (s *Service) await(ctx context.Context, version int64, changed <-chan struc
 		switch {
 		case applied && len(behind) == 0:
 			return nil, nil
-		case ctx.Err() != nil && !applied:
+		case late && !applied:
 			return append(behind, s.c.Keeper.replica), nil
-		case ctx.Err() != nil:
+		case late:
 			return behind, nil
 		}
 		select {

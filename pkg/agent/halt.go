@@ -64,7 +64,6 @@ type HaltUse struct {
 	cancel  context.CancelCauseFunc // nil for a run
 	began   time.Time               // guarded by halts.mu
 	told    int64                   // version of the halt that has stopped it; guarded by halts.mu
-	over    bool                    // guarded by halts.mu
 }
 
 // HaltRun is a run that halts may stop.

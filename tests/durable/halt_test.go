@@ -306,7 +306,9 @@ func (h *halting) round(round int, of target) {
 	}
 	req := &teamv1.HaltRequest{Kind: of.kind, Name: of.name, Reason: fmt.Sprintf("round %d", round), Pause: pause}
 	halt := func(i int) (*teamv1.HaltResponse, error) {
-		return ask(h, i, func(ctx context.Context, c teamv1.HaltServiceClient) (*teamv1.HaltResponse, error) { return c.Halt(ctx, req) })
+		return ask(h, i, func(ctx context.Context, c teamv1.HaltServiceClient) (*teamv1.HaltResponse, error) {
+			return c.Halt(ctx, req)
+		})
 	}
 	began := time.Now()
 	resp, err := halt(asked)

@@ -127,7 +127,8 @@ func (s *Store) ReachRuns(ctx context.Context, h *teamv1.Halt) error {
 // reachRuns records which open runs a halt covers as a whole, and makes those due that are to be
 // canceled and that nobody drives.
 func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, version int64) error {
-	covered, name := "", h.GetName()
+	var covered string
+	name := h.GetName()
 	switch h.GetKind() {
 	case teamv1.HaltKind_HALT_KIND_SERVER:
 		covered = `$1 = ''`

@@ -21,11 +21,11 @@ func halts(t *testing.T, open Open) {
 	haltTasks(t, open)
 }
 
-// halt puts a halt in force and returns it.
-func (r *rig) halt(kind teamv1.HaltKind, name string, pause bool) *teamv1.Halt {
+// putHalt puts a halt in force and returns it.
+func (r *rig) putHalt(kind teamv1.HaltKind, name string, pause bool) *teamv1.Halt {
 	r.Helper()
 	h := &teamv1.Halt{Kind: kind, Name: name, Reason: "wrong prices", By: "acme/bob", At: timestamppb.New(r.clock.Now()), Pause: pause}
-	if err := r.Store.Halt(r.ctx(), h); err != nil {
+	if err := r.Halt(r.ctx(), h); err != nil {
 		r.Fatalf("Halt(%s %q): %v", kind, name, err)
 	}
 	return h
@@ -44,7 +44,7 @@ func (r *rig) endHalt(kind teamv1.HaltKind, name string) *teamv1.Halt {
 // inForce fails unless the halts in force are want, in this order.
 func (r *rig) inForce(want ...*teamv1.Halt) halt.Snapshot {
 	r.Helper()
-	snap, err := r.Store.Halts(r.ctx())
+	snap, err := r.Halts(r.ctx())
 	if err != nil || !slices.EqualFunc(snap.Halts, want, func(a, b *teamv1.Halt) bool { return proto.Equal(a, b) }) {
 		r.Fatalf("Halts = %v, %v, want %v", snap.Halts, err, want)
 	}
@@ -85,18 +85,18 @@ func haltList(t *testing.T, open Open) {
 		}
 		wake, stop := r.WatchHalts()
 		defer stop()
-		team := r.halt(ofTeam, "a", false)
+		team := r.putHalt(ofTeam, "a", false)
 		select {
 		case <-wake:
 		case <-time.After(10 * time.Second):
 			t.Error("nobody was told of the halt")
 		}
-		model := r.halt(ofModel, "a", true)
+		model := r.putHalt(ofModel, "a", true)
 		snap := r.inForce(team, model)
 		if team.GetVersion() <= 0 || model.GetVersion() <= team.GetVersion() || snap.Version != model.GetVersion() {
 			t.Errorf("versions %d and %d, at last %d", team.GetVersion(), model.GetVersion(), snap.Version)
 		}
-		again := r.halt(ofTeam, "a", true) // in place of the first
+		again := r.putHalt(ofTeam, "a", true) // in place of the first
 		r.inForce(model, again)
 		if ended := r.endHalt(ofTeam, "b"); ended != nil {
 			t.Errorf("what was not halted has ended: %v", ended)
@@ -128,7 +128,7 @@ func haltRuns(t *testing.T, open Open) {
 			r.park(r.run("2-waits"), a2a.Park{})
 			r.park(r.run("3-later"), a2a.Park{Until: r.clock.Now().Add(time.Hour)})
 			r.run("4-works")
-			h := r.halt(c.kind, c.name, false)
+			h := r.putHalt(c.kind, c.name, false)
 			if !c.runs {
 				r.halted(h.GetVersion())
 				if due := r.claims(); len(due) > 0 {
@@ -157,7 +157,7 @@ func haltRuns(t *testing.T, open Open) {
 		r.park(r.run("2-later"), a2a.Park{Until: r.clock.Now().Add(time.Hour)})
 		r.run("3-works")
 		r.create(task("4-due"))
-		h := r.halt(ofServer, "", true)
+		h := r.putHalt(ofServer, "", true)
 		r.halted(h.GetVersion(), "3-works", "4-due")
 		r.claim("4-due")
 	})
@@ -166,7 +166,7 @@ func haltRuns(t *testing.T, open Open) {
 func haltPaused(t *testing.T, open Open) {
 	t.Run("a run that a halt has paused is due when a halt ends, and one that waits is not", func(t *testing.T) {
 		r := newRig(t, open)
-		h := r.halt(ofTeam, "a", true)
+		h := r.putHalt(ofTeam, "a", true)
 		r.park(r.run("waits"), a2a.Park{})
 		r.park(r.run("paused"), a2a.Park{Halts: h.GetVersion()})
 		if due := r.claims(); len(due) > 0 {
@@ -181,7 +181,7 @@ func haltPaused(t *testing.T, open Open) {
 	})
 	t.Run("a run is due soon that was paused by a halt that had ended", func(t *testing.T) {
 		r := newRig(t, open)
-		h := r.halt(ofTeam, "a", true)
+		h := r.putHalt(ofTeam, "a", true)
 		c := r.run("paused")
 		r.endHalt(ofTeam, "a")
 		r.park(c, a2a.Park{Halts: h.GetVersion()})
@@ -193,7 +193,7 @@ func haltPaused(t *testing.T, open Open) {
 func haltTasks(t *testing.T, open Open) {
 	t.Run("what a replica has stopped is on record while the halt is in force", func(t *testing.T) {
 		r := newRig(t, open)
-		h := r.halt(ofModel, "m", false)
+		h := r.putHalt(ofModel, "m", false)
 		stopped := map[int64][]halt.Task{h.GetVersion(): {{Owner: me, ID: "t~1.2"}, {Owner: me, ID: "t~1.1"}}}
 		for range 2 {
 			if err := r.AcknowledgeHalts(r.ctx(), "r1", h.GetVersion(), stopped); err != nil {
@@ -204,7 +204,7 @@ func haltTasks(t *testing.T, open Open) {
 		if tasks, total, err := r.HaltedTasks(r.ctx(), h.GetVersion(), 1); err != nil || total != 2 || len(tasks) != 1 {
 			t.Errorf("one of two: %v, %d, %v", tasks, total, err)
 		}
-		again := r.halt(ofModel, "m", false)
+		again := r.putHalt(ofModel, "m", false)
 		r.halted(again.GetVersion())
 		if err := r.AcknowledgeHalts(r.ctx(), "r1", again.GetVersion(), stopped); err != nil { // of the halt before
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func haltTasks(t *testing.T, open Open) {
 	t.Run("this replica is never behind", func(t *testing.T) {
 		r := newRig(t, open)
 		r.claims() // a heartbeat
-		h := r.halt(ofServer, "", false)
+		h := r.putHalt(ofServer, "", false)
 		if behind, err := r.HaltsBehind(r.ctx(), h.GetVersion(), "r1"); err != nil || len(behind) > 0 {
 			t.Errorf("behind are %v, %v", behind, err)
 		}
