@@ -225,6 +225,11 @@ func newHouse(t *testing.T) *house {
 	with("no extension", needs, nil)
 	with("another extension", needs, headers("a2a-extensions", a2a.RoutingURI))
 	with("one seat", other(func(c *server.Config) { c.Streams.PerOwner = 1 }), nil)
+	halted := memory.New(memory.Config{})
+	if err := halted.Halt(t.Context(), &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "wrong prices", By: "acme/ann"}); err != nil {
+		t.Fatal(err)
+	}
+	with("halted", other(func(c *server.Config) { c.Store = halted }), nil)
 	h.furnish(t)
 	return h
 }

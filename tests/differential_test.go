@@ -55,6 +55,7 @@ var exempt = []struct {
 	{"a task that has ended says TASK_NOT_CANCELABLE", []string{"CancelTask"}, []string{"UNSUPPORTED_OPERATION"}},
 	{"a task that has ended keeps its configurations, and a new one is told how it is", pushes, []string{"UNSUPPORTED_OPERATION"}},
 	{"it has nothing to do with push notifications", except(slices.Concat(sends, pushes)...), []string{"PUSH_NOTIFICATION_NOT_SUPPORTED"}},
+	{"it begins no work", except(sends...), []string{"HALTED"}},
 	{"it has no parts", except(sends...), []string{"CONTENT_TYPE_NOT_SUPPORTED", "MESSAGE_ID_REUSED"}},
 	{"only an answer is refused so; what is not the caller's is not there", except(sends...), []string{"PERMISSION_DENIED", "QUESTION_ANSWERED"}},
 	{"it shows no extended card", except("GetExtendedAgentCard"), []string{"EXTENDED_AGENT_CARD_NOT_CONFIGURED"}},

@@ -23,18 +23,16 @@ func (b *builder) model(name string) (agent.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	var others []agent.Model
+	keys, models := []string{name}, []agent.Model{m}
 	for _, next := range b.server.GetModels()[name].GetFallback() {
 		other, err := b.withoutFallback(next)
 		if err != nil {
 			return nil, err
 		}
-		others = append(others, other)
+		keys, models = append(keys, next), append(models, other)
 	}
-	if len(others) > 0 {
-		if m, err = fallback.New(m, others...); err != nil {
-			return nil, fmt.Errorf("model %q: %w", name, err)
-		}
+	if m, err = fallback.NewNamed(keys, models); err != nil { // also without a fallback, because halts name models by their keys
+		return nil, fmt.Errorf("model %q: %w", name, err)
 	}
 	b.models[name] = m
 	return m, nil

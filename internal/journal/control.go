@@ -11,6 +11,10 @@ type Control struct {
 	// Paused reports whether the run is paused. Switches counts its pauses and resumes.
 	Paused   bool
 	Switches int
+	// PausedBy is the halt that has paused the run, nil if it is not paused or a caller has paused it.
+	PausedBy *teamv1.Halt
+	// CanceledBy is the halt that has canceled the run, nil if none has.
+	CanceledBy *teamv1.Halt
 	// Stop is the first command that stops the run, nil without one, and StoppedAt is the sequence
 	// number of its event, 0 without one.
 	Stop      *teamv1.Commanded
@@ -24,10 +28,13 @@ func (c *Control) Apply(ev *teamv1.Event) {
 	k := ev.GetCommanded()
 	switch k.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
+		if !c.Paused {
+			c.PausedBy = k.GetHalt()
+		}
 		c.Paused = true
 		c.Switches++
 	case teamv1.Commanded_COMMAND_RESUME:
-		c.Paused = false
+		c.Paused, c.PausedBy = false, nil
 		c.Switches++
 	case teamv1.Commanded_COMMAND_STOP:
 		if c.Stop == nil {
@@ -40,6 +47,9 @@ func (c *Control) Apply(ev *teamv1.Event) {
 			c.canceled = map[string]int64{}
 		}
 		c.canceled[ev.GetScope()] = ev.GetSeq()
+		if ev.GetScope() == "" {
+			c.CanceledBy = k.GetHalt()
+		}
 	}
 }
 

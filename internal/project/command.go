@@ -48,6 +48,9 @@ func (f *Fold) Switches() int { return f.view.Switches }
 // Paused reports whether the run is paused and the task has not ended.
 func (f *Fold) Paused() bool { return f.view.Paused && f.ended == nil }
 
+// PausedBy returns the halt that has paused the run, nil if none has. The result must not be changed.
+func (f *Fold) PausedBy() *teamv1.Halt { return f.view.PausedBy }
+
 // Stop returns the command that stopped the run, nil if it is not stopped. The result must not be
 // changed.
 func (f *Fold) Stop() *teamv1.Commanded { return f.view.Stop }

@@ -69,6 +69,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the collaboration service: %w", err)
 		}
 	}
+	if s.config.Halts != nil {
+		if err := teamv1.RegisterHaltServiceHandlerServer(context.Background(), mux, haltService{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the halt service: %w", err)
+		}
+	}
 	if s.config.Board != nil {
 		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boardService{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the board service: %w", err)

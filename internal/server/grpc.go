@@ -59,6 +59,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Collaborations != nil {
 		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborationService{Server: s})
 	}
+	if s.config.Halts != nil {
+		g.RegisterService(readable(&teamv1.HaltService_ServiceDesc), haltService{Server: s})
+	}
 	if s.config.Board != nil {
 		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boardService{Server: s})
 	}

@@ -35,6 +35,8 @@ type Config struct {
 	Board Board
 	// Accounts implements the account service. If nil, it is not served.
 	Accounts Accounts
+	// Halts implements the halt service. If nil, it is not served.
+	Halts Halts
 	// Keys are the API keys that callers may present. Without keys every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
 	// only if their Host is localhost, a loopback address or the host of PublicURL. A

@@ -10,6 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -26,6 +27,7 @@ type Store interface {
 	catalog.Store
 	board.Store
 	account.Ledger
+	halt.Store
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.

@@ -165,6 +165,9 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if s.message.GetContextId() != "" {
 		return Invalid(Violation{Field: "message.contextId", Description: "belongs to a task of another caller; omit it"})
 	}
+	if err := h.c.Halts.Refusal(key.Owner, f.Agent()); err != nil {
+		return err
+	}
 	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
 		return err
 	}

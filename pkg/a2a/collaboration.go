@@ -98,7 +98,8 @@ func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
 }
 
 // Resume continues a paused task. The time of the pause does not count towards the timeout of the
-// task. A task that is not paused is returned unchanged. Errors are those of Pause.
+// task. A task that is not paused is returned unchanged. Errors are those of Pause, and HALTED if a
+// halt has paused the task, or would.
 func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
 	return h.turn(ctx, id, teamv1.Commanded_COMMAND_RESUME)
 }
@@ -109,6 +110,9 @@ func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
 func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*Fold, error) {
 	f, err := h.whole(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.mayResume(ctx, f); err != nil && c == teamv1.Commanded_COMMAND_RESUME {
 		return nil, err
 	}
 	left, paused, n := false, f.Paused(), f.Switches()

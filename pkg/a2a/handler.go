@@ -72,6 +72,8 @@ type Config struct {
 	// caller, or an error of the store. It is not called for messages to existing tasks. If it is
 	// nil, every account may.
 	Admit func(ctx context.Context, account string) error
+	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
+	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)

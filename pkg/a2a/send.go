@@ -53,7 +53,7 @@ type send struct {
 // Errors: INVALID_REQUEST, AGENT_NOT_FOUND, TASK_NOT_FOUND, UNSUPPORTED_OPERATION if the task has
 // ended, MESSAGE_ID_REUSED, QUESTION_ANSWERED for a second answer to a question,
 // PERMISSION_DENIED for the answer to a question that is addressed to roles the caller does not
-// have, and WAIT_TIMEOUT if the deadline of ctx passes before.
+// have, HALTED if the agent, the account or the server is halted, and WAIT_TIMEOUT if the deadline of ctx passes before.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	s, err := h.accept(ctx, req)
 	if err != nil {
@@ -183,6 +183,9 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
+	if err := h.refused(ctx, acc.Owner, id, s.key); err != nil {
+		return sent{}, err
+	}
 	if err := h.admit(ctx, who, id, s.key); err != nil {
 		return sent{}, err
 	}
@@ -288,6 +291,9 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		}
 		if f.Terminal() {
 			return sent{}, storeError(id, ErrTerminal)
+		}
+		if err := h.c.Halts.Refusal(who.Owner(), f.Agent()); err != nil {
+			return sent{}, err
 		}
 	}
 	in, err := inbound(f, who, s)

@@ -197,7 +197,11 @@ type Claim struct {
 // Park says how a process gives up a claimed run. Done means that the run has ended. Otherwise
 // the run is due again at Until, or when an input arrives; a zero Until means that it waits for
 // an input only.
+//
+// Halts is not 0 if a halt has paused the run. It is the version of the halts that the process has
+// seen. The run is then also due when a halt ends, and at once if the halts have another version.
 type Park struct {
 	Done  bool
 	Until time.Time
+	Halts int64
 }

@@ -97,6 +97,7 @@ const (
 	ReasonJournalLimit     = "JOURNAL_LIMIT"
 	ReasonUnavailable      = "UNAVAILABLE"
 	ReasonDisabled         = "DISABLED"
+	ReasonHalted           = "HALTED"
 	ReasonCanceled         = "CANCELED"
 	ReasonAgentPanic       = "AGENT_PANIC"
 	ReasonInternal         = "INTERNAL"

@@ -39,6 +39,8 @@ type Run struct {
 	Memory Memory
 	// Detacher starts detached tasks. If it is nil, the run cannot start any.
 	Detacher Detacher
+	// Halts keep work from beginning that is halted. If it is nil, nothing is.
+	Halts *Halts
 	// Owner identifies whose run it is, as account/principal. It is part of ids that must differ
 	// between owners; see ConversationID.
 	Owner string

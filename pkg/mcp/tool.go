@@ -143,6 +143,9 @@ type tool struct {
 // Spec implements agent.Tool.
 func (t *tool) Spec() agent.ToolSpec { return t.spec }
 
+// ToolSet returns the name of the tool's MCP server in the configuration, by which it can be halted.
+func (t *tool) ToolSet() string { return t.server.config.Name }
+
 // Call implements agent.Tool.
 func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	var object map[string]json.RawMessage

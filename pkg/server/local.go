@@ -37,12 +37,16 @@ func (l *Local) Handler() *a2a.Handler { return l.handler }
 // Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
 // close the store.
 func (l *Local) Serve(ctx context.Context) error {
+	if err := l.readHalts(ctx); err != nil {
+		return err
+	}
 	runs, stop := context.WithCancel(ctx)
 	defer stop()
 	var guarding sync.WaitGroup
 	guarding.Go(func() { guard(runs, l.store, stop) })
 	guarding.Go(func() { l.notifier.serve(runs) })
 	guarding.Go(func() { l.accounts.Serve(runs) })
+	guarding.Go(func() { l.keeper.Run(runs) })
 	err := l.engine.Serve(runs, l.runner.Drive)
 	stop()
 	guarding.Wait()

@@ -24,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/internal/collab"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
@@ -200,6 +201,7 @@ type core struct {
 	runner   *drive.Runner
 	store    Store
 	accounts *account.Accounts
+	keeper   *halt.Keeper
 	notifier *notifier // nil without push notifications
 }
 
@@ -280,7 +282,9 @@ func signing(c *Config) (*cardsign.Signer, error) {
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
+	halts := agent.NewHalts()
 	config := a2a.Config{
+		Halts:  halts,
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
@@ -296,12 +300,23 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	accounts := account.New(account.Config{Ledger: c.Store, File: c.Accounts, Clock: c.Store.Now, Log: c.Log.Named("accounts")})
 	config.Admit = accounts.Admit
 	h := a2a.NewHandler(config)
-	runner := &drive.Runner{Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run")}
+	runner := &drive.Runner{
+		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
+	}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
 	t, err := newNotifier(c, h, config.Interfaces.HTTP)
-	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, notifier: t}, err
+	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
+	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
+}
+
+// readHalts applies the halts in force, before anything can begin.
+func (k *core) readHalts(ctx context.Context) error {
+	if err := k.keeper.Refresh(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("reading the halts: %w", err)
+	}
+	return nil
 }
 
 // build builds the whole server.
@@ -330,6 +345,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: c.Store.Failed(), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now})
+	halting := halt.Config{Store: c.Store, Keeper: k.keeper, Tasks: k.handler, Clock: c.Store.Now, Log: c.Log.Named("halt")}
+	halting.Names, _ = c.Teams.(halt.Names)
+	config.Halts = halt.NewService(halting)
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
@@ -363,6 +381,9 @@ func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	if err := s.readHalts(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var driving sync.WaitGroup
@@ -374,6 +395,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { guard(serving, s.store, cancel) })
 	driving.Go(func() { s.notifier.serve(runs) })
 	driving.Go(func() { s.accounts.Serve(runs) })
+	driving.Go(func() { s.keeper.Run(runs) })
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()

@@ -312,6 +312,31 @@ func TestS_25_Cancel(t *testing.T) {
 	p.healthy(server)
 }
 
+// TestHalt: a team is halted with a reason, what it did ends, messages to it are refused, and it is
+// resumed.
+func TestHalt(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=company")
+	task := p.say("Write about tides")
+	p.shows(".worker", "company/archive/archivist")
+	p.clickOn(".halt summary", "Halt")
+	p.do(chromedp.SendKeys(chromedp.CSS(".halt input"), "wrong prices"))
+	p.clickOn(".halt button", "Halt")
+	p.clickOn(".halt button", "Really halt?")
+	p.shows(".halt [role=status]", "Halted. 1 task was stopped.")
+	p.shows(".halts", "team company is stopped: wrong prices")
+	p.shows("#recent [data-task='"+task+"']", "canceled")
+	p.shot("halted")
+	p.do(chromedp.SendKeys(chromedp.CSS("#message"), "Write about the moon"))
+	p.click("#send")
+	p.shows(".send [role=alert]", "was halted by")
+	p.clickOn(".halts button", "Resume")
+	p.clickOn(".halts button", "Really resume?")
+	p.wait("!document.querySelector('.halts')")
+	p.click("#send")
+	p.shows(".worker", "company/archive/archivist")
+}
+
 // TestR_003_31_Texts: what agents and people say is shown as it is; nothing of it is
 // taken for a part of the page.
 func TestR_003_31_Texts(t *testing.T) {

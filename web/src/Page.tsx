@@ -5,6 +5,8 @@ import { ActiveTasks } from "./parts/ActiveTasks";
 import { Connection } from "./parts/Connection";
 import { Empty } from "./parts/Empty";
 import { Events } from "./parts/Events";
+import { HaltForm } from "./parts/HaltForm";
+import { Halts } from "./parts/Halts";
 import { KeyForm } from "./parts/KeyForm";
 import { Members } from "./parts/Members";
 import { Questions } from "./parts/Questions";
@@ -15,6 +17,7 @@ import { TeamChooser } from "./parts/TeamChooser";
 import { TracePanel } from "./parts/TracePanel";
 import { forgetKey, keepKey, keptKey } from "./state/key";
 import { usePlace } from "./state/link";
+import { useHalts } from "./state/useHalts";
 import { merge, useQuestions } from "./state/useQuestions";
 import { useTeam } from "./state/useTeam";
 import { useTrace } from "./state/useTrace";
@@ -34,6 +37,7 @@ export function Page({ base }: { base: string }) {
   const wantsKey = refused === key;
   const state = useTeam(client, wantsKey ? "" : place.team);
   const questions = useQuestions(client, !wantsKey);
+  const [halts, readHalts] = useHalts(client, !wantsKey);
   const root = place.task.split("~")[0] ?? "";
   const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events are part of the team's stream
   const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
@@ -92,6 +96,7 @@ export function Page({ base }: { base: string }) {
         )}
         {trouble && !choices && <Empty say={trouble} />}
         {state.connection === "refused" && <Empty say={state.refusal} command={`team-server agents ls${key && " --token KEY"}`} base={base} />}
+        <Halts client={client} halts={halts ?? []} changed={readHalts} />
         <Questions
           client={client}
           questions={merge(team ? place.team : "", team?.questions ?? [], questions)}
@@ -110,6 +115,15 @@ export function Page({ base }: { base: string }) {
               <TracePanel client={client} task={place.task} traced={traced} said={state.said} close={() => open("")} />
             </div>
             <Events key={team.teamId} rows={state.rows} total={state.total} team={team.teamId} base={base} />
+            {halts && (
+              <HaltForm
+                key={`halt-${team.teamId}`}
+                client={client}
+                team={team}
+                agent={choices?.some((c) => c.id === team.teamId && !c.team) ?? false}
+                changed={readHalts}
+              />
+            )}
             <SendForm key={`to-${team.teamId}`} client={client} team={team} sent={open} />
           </>
         )}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brief, clock, describe, money, seconds, short, span, within } from "./text";
+import { brief, clock, describe, halted, money, seconds, short, span, stopped, within } from "./text";
 
 test("numbers, durations and IDs are short", () => {
   expect([short(0), short(9_999), short(12_345), short(123_456), short(2_500_000)]).toEqual(["0", "9,999", "12.3k", "123k", "2.5M"]);
@@ -46,4 +46,19 @@ test("the ID of a task shows which task it belongs to", () => {
     [true, false],
     [false, false],
   ]);
+});
+
+test("a receipt says what was stopped and what may still be running", () => {
+  expect(stopped({})).toBe("Halted. 0 tasks were stopped.");
+  expect(
+    stopped({
+      total: 1,
+      tasks: [{ taskId: "t", receipt: { entries: [{ agent: "desk/far", remoteTaskId: "r", unconfirmed: true }, { agent: "desk/near" }] } }],
+      stragglers: ["r1"],
+    }),
+  ).toBe(
+    "Halted. 1 task was stopped. May still be working on other servers: desk/far (task r). These servers have not confirmed the halt: r1.",
+  );
+  expect(halted({ kind: "HALT_KIND_SERVER", reason: "", by: "", at: "" })).toBe("the server");
+  expect(halted({ kind: "HALT_KIND_TEAM", name: "desk", reason: "", by: "", at: "" })).toBe("team desk");
 });

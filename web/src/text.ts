@@ -1,5 +1,5 @@
 // The texts of the page, and the formats of numbers, times and IDs.
-import type { Event, Failure, Message, Spent } from "./api/types";
+import type { Event, Failure, Halt, HaltReceipt, Message, Spent } from "./api/types";
 
 /** words returns the text of a message. Parts that are not text are shown as JSON or by their name. */
 export function words(m: Message | undefined): string {
@@ -184,4 +184,22 @@ export function kindName(kind: string | undefined): string {
     KIND_TRANSFER: "hand-over",
   };
   return known[kind ?? ""] ?? plain(kind, "KIND_");
+}
+
+/** halted names what a halt covers. */
+export function halted(h: Halt): string {
+  const kind = h.kind.replace("HALT_KIND_", "").toLowerCase();
+  return h.name ? `${kind} ${h.name}` : `the ${kind}`;
+}
+
+/** stopped says what a halt has stopped, and what may still be running. */
+export function stopped(r: HaltReceipt): string {
+  const elsewhere = (r.tasks ?? []).flatMap((t) => t.receipt?.entries ?? []).filter((e) => e.unconfirmed);
+  return [
+    `Halted. ${r.total ?? 0} ${r.total === 1 ? "task was" : "tasks were"} stopped.`,
+    elsewhere.length > 0 && `May still be working on other servers: ${elsewhere.map((e) => `${e.agent ?? ""} (task ${e.remoteTaskId || "unknown"})`).join(", ")}.`,
+    r.stragglers?.length && `These servers have not confirmed the halt: ${r.stragglers.join(", ")}.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }

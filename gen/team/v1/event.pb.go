@@ -101,6 +101,75 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// HaltKind is the kind of subject that a halt covers.
+type HaltKind int32
+
+const (
+	// Not set.
+	HaltKind_HALT_KIND_UNSPECIFIED HaltKind = 0
+	// Everything on the server.
+	HaltKind_HALT_KIND_SERVER HaltKind = 1
+	// All tasks of an account.
+	HaltKind_HALT_KIND_ACCOUNT HaltKind = 2
+	// A team, wherever it works: as the agent of a task, or as a member at any depth.
+	HaltKind_HALT_KIND_TEAM HaltKind = 3
+	// An agent, as for a team.
+	HaltKind_HALT_KIND_AGENT HaltKind = 4
+	// A model.
+	HaltKind_HALT_KIND_MODEL HaltKind = 5
+	// A tool, or all tools of an MCP server.
+	HaltKind_HALT_KIND_TOOL HaltKind = 6
+)
+
+// Enum value maps for HaltKind.
+var (
+	HaltKind_name = map[int32]string{
+		0: "HALT_KIND_UNSPECIFIED",
+		1: "HALT_KIND_SERVER",
+		2: "HALT_KIND_ACCOUNT",
+		3: "HALT_KIND_TEAM",
+		4: "HALT_KIND_AGENT",
+		5: "HALT_KIND_MODEL",
+		6: "HALT_KIND_TOOL",
+	}
+	HaltKind_value = map[string]int32{
+		"HALT_KIND_UNSPECIFIED": 0,
+		"HALT_KIND_SERVER":      1,
+		"HALT_KIND_ACCOUNT":     2,
+		"HALT_KIND_TEAM":        3,
+		"HALT_KIND_AGENT":       4,
+		"HALT_KIND_MODEL":       5,
+		"HALT_KIND_TOOL":        6,
+	}
+)
+
+func (x HaltKind) Enum() *HaltKind {
+	p := new(HaltKind)
+	*p = x
+	return p
+}
+
+func (x HaltKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HaltKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (HaltKind) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[1]
+}
+
+func (x HaltKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HaltKind.Descriptor instead.
+func (HaltKind) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
 // Inner says how much of a member's output readers see while it works.
 type Step_Inner int32
 
@@ -138,11 +207,11 @@ func (x Step_Inner) String() string {
 }
 
 func (Step_Inner) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+	return file_team_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (Step_Inner) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[1]
+	return &file_team_v1_event_proto_enumTypes[2]
 }
 
 func (x Step_Inner) Number() protoreflect.EnumNumber {
@@ -211,11 +280,11 @@ func (x Step_Kind) String() string {
 }
 
 func (Step_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[2].Descriptor()
+	return file_team_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Step_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[2]
+	return &file_team_v1_event_proto_enumTypes[3]
 }
 
 func (x Step_Kind) Number() protoreflect.EnumNumber {
@@ -276,11 +345,11 @@ func (x Asked_Kind) String() string {
 }
 
 func (Asked_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[3].Descriptor()
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Asked_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[3]
+	return &file_team_v1_event_proto_enumTypes[4]
 }
 
 func (x Asked_Kind) Number() protoreflect.EnumNumber {
@@ -334,11 +403,11 @@ func (x Approval_Decision) String() string {
 }
 
 func (Approval_Decision) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Approval_Decision) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Approval_Decision) Number() protoreflect.EnumNumber {
@@ -395,11 +464,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[5].Descriptor()
+	return file_team_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[5]
+	return &file_team_v1_event_proto_enumTypes[6]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -456,11 +525,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+	return file_team_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[6]
+	return &file_team_v1_event_proto_enumTypes[7]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -469,7 +538,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -3714,8 +3783,10 @@ type Commanded struct {
 	// everything else. It is unset in records of earlier versions, where such a stop hides all output
 	// of the run; that output stays hidden.
 	ResultsDropped bool `protobuf:"varint,8,opt,name=results_dropped,json=resultsDropped,proto3" json:"results_dropped,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// For CANCEL, PAUSE and RESUME: the halt that gave the command; unset for a command of a caller.
+	Halt          *Halt `protobuf:"bytes,9,opt,name=halt,proto3" json:"halt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Commanded) Reset() {
@@ -3804,6 +3875,113 @@ func (x *Commanded) GetResultsDropped() bool {
 	return false
 }
 
+func (x *Commanded) GetHalt() *Halt {
+	if x != nil {
+		return x.Halt
+	}
+	return nil
+}
+
+// Halt is a switch that is on: while it is, no work begins that it covers.
+type Halt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What kind of subject is halted.
+	Kind HaltKind `protobuf:"varint,1,opt,name=kind,proto3,enum=team.v1.HaltKind" json:"kind,omitempty"`
+	// Its name; empty for SERVER.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who halted it: account/principal.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// When.
+	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	// Runs are paused instead of canceled.
+	Pause bool `protobuf:"varint,6,opt,name=pause,proto3" json:"pause,omitempty"`
+	// Counts all changes of halts of the server; no two halts have the same version.
+	Version       int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Halt) Reset() {
+	*x = Halt{}
+	mi := &file_team_v1_event_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Halt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Halt) ProtoMessage() {}
+
+func (x *Halt) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Halt.ProtoReflect.Descriptor instead.
+func (*Halt) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Halt) GetKind() HaltKind {
+	if x != nil {
+		return x.Kind
+	}
+	return HaltKind_HALT_KIND_UNSPECIFIED
+}
+
+func (x *Halt) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Halt) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Halt) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Halt) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Halt) GetPause() bool {
+	if x != nil {
+		return x.Pause
+	}
+	return false
+}
+
+func (x *Halt) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Expired records that a time limit ran out.
 type Expired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3815,7 +3993,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4005,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +4018,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Expired) GetLimit() string {
@@ -3861,7 +4039,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +4051,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +4064,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -3922,7 +4100,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4112,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4125,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -4014,7 +4192,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4204,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4217,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -4078,7 +4256,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4268,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4281,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -4138,7 +4316,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4150,7 +4328,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +4341,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4188,7 +4366,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4378,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4391,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Noted) GetCode() string {
@@ -4250,7 +4428,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4440,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4453,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4305,7 +4483,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4495,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4508,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4379,7 +4557,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4569,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4582,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4550,7 +4728,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4740,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4753,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Error) GetReason() string {
@@ -4636,7 +4814,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +4826,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +4839,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4770,7 +4948,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4782,7 +4960,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[47]
+	mi := &file_team_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +5047,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[49]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +5059,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[49]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +5072,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -4929,7 +5107,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +5119,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5132,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -5284,7 +5462,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
 	"\btoo_late\x18\x03 \x01(\bR\atooLate\x12\x18\n" +
-	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\x89\x03\n" +
+	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\xac\x03\n" +
 	"\tCommanded\x124\n" +
 	"\acommand\x18\x01 \x01(\x0e2\x1a.team.v1.Commanded.CommandR\acommand\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -5293,13 +5471,22 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\fsave_partial\x18\x05 \x01(\bR\vsavePartial\x121\n" +
 	"\x06waited\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
 	"\ainbound\x18\a \x01(\x03R\ainbound\x12'\n" +
-	"\x0fresults_dropped\x18\b \x01(\bR\x0eresultsDropped\"o\n" +
+	"\x0fresults_dropped\x18\b \x01(\bR\x0eresultsDropped\x12!\n" +
+	"\x04halt\x18\t \x01(\v2\r.team.v1.HaltR\x04halt\"o\n" +
 	"\aCommand\x12\x17\n" +
 	"\x13COMMAND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCOMMAND_CANCEL\x10\x01\x12\x11\n" +
 	"\rCOMMAND_PAUSE\x10\x02\x12\x12\n" +
 	"\x0eCOMMAND_RESUME\x10\x03\x12\x10\n" +
-	"\fCOMMAND_STOP\x10\x04\"\x1f\n" +
+	"\fCOMMAND_STOP\x10\x04\"\xc5\x01\n" +
+	"\x04Halt\x12%\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x11.team.v1.HaltKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05pause\x18\x06 \x01(\bR\x05pause\x12\x18\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\"\x1f\n" +
 	"\aExpired\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\"\xa9\x01\n" +
 	"\bObserved\x122\n" +
@@ -5385,7 +5572,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x11OUTCOME_TIMED_OUT\x10\x04\x12\x14\n" +
 	"\x10OUTCOME_REJECTED\x10\x05\x12\x14\n" +
 	"\x10OUTCOME_CANCELED\x10\x06\x12\x13\n" +
-	"\x0fOUTCOME_SKIPPED\x10\aB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
+	"\x0fOUTCOME_SKIPPED\x10\a*\xa4\x01\n" +
+	"\bHaltKind\x12\x19\n" +
+	"\x15HALT_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10HALT_KIND_SERVER\x10\x01\x12\x15\n" +
+	"\x11HALT_KIND_ACCOUNT\x10\x02\x12\x12\n" +
+	"\x0eHALT_KIND_TEAM\x10\x03\x12\x13\n" +
+	"\x0fHALT_KIND_AGENT\x10\x04\x12\x13\n" +
+	"\x0fHALT_KIND_MODEL\x10\x05\x12\x12\n" +
+	"\x0eHALT_KIND_TOOL\x10\x06B6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
 
 var (
 	file_team_v1_event_proto_rawDescOnce sync.Once
@@ -5399,207 +5594,212 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
-	(Step_Inner)(0),               // 1: team.v1.Step.Inner
-	(Step_Kind)(0),                // 2: team.v1.Step.Kind
-	(Asked_Kind)(0),               // 3: team.v1.Asked.Kind
-	(Approval_Decision)(0),        // 4: team.v1.Approval.Decision
-	(Commanded_Command)(0),        // 5: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 6: team.v1.Checked.Stage
-	(*Event)(nil),                 // 7: team.v1.Event
-	(*Accepted)(nil),              // 8: team.v1.Accepted
-	(*Brief)(nil),                 // 9: team.v1.Brief
-	(*Detached)(nil),              // 10: team.v1.Detached
-	(*TransferTarget)(nil),        // 11: team.v1.TransferTarget
-	(*Pins)(nil),                  // 12: team.v1.Pins
-	(*Conversation)(nil),          // 13: team.v1.Conversation
-	(*Step)(nil),                  // 14: team.v1.Step
-	(*Refusal)(nil),               // 15: team.v1.Refusal
-	(*Input)(nil),                 // 16: team.v1.Input
-	(*Ask)(nil),                   // 17: team.v1.Ask
-	(*Decided)(nil),               // 18: team.v1.Decided
-	(*Started)(nil),               // 19: team.v1.Started
-	(*Retried)(nil),               // 20: team.v1.Retried
-	(*Ended)(nil),                 // 21: team.v1.Ended
-	(*Verdict)(nil),               // 22: team.v1.Verdict
-	(*Turn)(nil),                  // 23: team.v1.Turn
-	(*ToolCall)(nil),              // 24: team.v1.ToolCall
-	(*ToolResult)(nil),            // 25: team.v1.ToolResult
-	(*Transfer)(nil),              // 26: team.v1.Transfer
-	(*Spent)(nil),                 // 27: team.v1.Spent
-	(*Receipt)(nil),               // 28: team.v1.Receipt
-	(*Spawned)(nil),               // 29: team.v1.Spawned
-	(*Bound)(nil),                 // 30: team.v1.Bound
-	(*Asked)(nil),                 // 31: team.v1.Asked
-	(*BudgetRequest)(nil),         // 32: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 33: team.v1.ApprovalRequest
-	(*Approval)(nil),              // 34: team.v1.Approval
-	(*Answered)(nil),              // 35: team.v1.Answered
-	(*Received)(nil),              // 36: team.v1.Received
-	(*Commanded)(nil),             // 37: team.v1.Commanded
-	(*Expired)(nil),               // 38: team.v1.Expired
-	(*Observed)(nil),              // 39: team.v1.Observed
-	(*Checked)(nil),               // 40: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 41: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 42: team.v1.Delta
-	(*Progress)(nil),              // 43: team.v1.Progress
-	(*Noted)(nil),                 // 44: team.v1.Noted
-	(*Claimed)(nil),               // 45: team.v1.Claimed
-	(*Waiting)(nil),               // 46: team.v1.Waiting
-	(*Reply)(nil),                 // 47: team.v1.Reply
-	(*Error)(nil),                 // 48: team.v1.Error
-	(*Inbound)(nil),               // 49: team.v1.Inbound
-	nil,                           // 50: team.v1.Accepted.TraceEntry
-	nil,                           // 51: team.v1.Pins.RevisionsEntry
-	nil,                           // 52: team.v1.Conversation.StateEntry
-	nil,                           // 53: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 54: team.v1.Receipt.Entry
-	nil,                           // 55: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 56: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 57: team.v1.Checked.Shown
-	nil,                           // 58: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 60: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
-	(*Limits)(nil),                // 62: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
-	(*Retry)(nil),                 // 64: team.v1.Retry
-	(*v1.Part)(nil),               // 65: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 66: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 67: google.protobuf.Value
-	(*AgentInfo)(nil),             // 68: team.v1.AgentInfo
-	(*Health)(nil),                // 69: team.v1.Health
+	(HaltKind)(0),                 // 1: team.v1.HaltKind
+	(Step_Inner)(0),               // 2: team.v1.Step.Inner
+	(Step_Kind)(0),                // 3: team.v1.Step.Kind
+	(Asked_Kind)(0),               // 4: team.v1.Asked.Kind
+	(Approval_Decision)(0),        // 5: team.v1.Approval.Decision
+	(Commanded_Command)(0),        // 6: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 7: team.v1.Checked.Stage
+	(*Event)(nil),                 // 8: team.v1.Event
+	(*Accepted)(nil),              // 9: team.v1.Accepted
+	(*Brief)(nil),                 // 10: team.v1.Brief
+	(*Detached)(nil),              // 11: team.v1.Detached
+	(*TransferTarget)(nil),        // 12: team.v1.TransferTarget
+	(*Pins)(nil),                  // 13: team.v1.Pins
+	(*Conversation)(nil),          // 14: team.v1.Conversation
+	(*Step)(nil),                  // 15: team.v1.Step
+	(*Refusal)(nil),               // 16: team.v1.Refusal
+	(*Input)(nil),                 // 17: team.v1.Input
+	(*Ask)(nil),                   // 18: team.v1.Ask
+	(*Decided)(nil),               // 19: team.v1.Decided
+	(*Started)(nil),               // 20: team.v1.Started
+	(*Retried)(nil),               // 21: team.v1.Retried
+	(*Ended)(nil),                 // 22: team.v1.Ended
+	(*Verdict)(nil),               // 23: team.v1.Verdict
+	(*Turn)(nil),                  // 24: team.v1.Turn
+	(*ToolCall)(nil),              // 25: team.v1.ToolCall
+	(*ToolResult)(nil),            // 26: team.v1.ToolResult
+	(*Transfer)(nil),              // 27: team.v1.Transfer
+	(*Spent)(nil),                 // 28: team.v1.Spent
+	(*Receipt)(nil),               // 29: team.v1.Receipt
+	(*Spawned)(nil),               // 30: team.v1.Spawned
+	(*Bound)(nil),                 // 31: team.v1.Bound
+	(*Asked)(nil),                 // 32: team.v1.Asked
+	(*BudgetRequest)(nil),         // 33: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 34: team.v1.ApprovalRequest
+	(*Approval)(nil),              // 35: team.v1.Approval
+	(*Answered)(nil),              // 36: team.v1.Answered
+	(*Received)(nil),              // 37: team.v1.Received
+	(*Commanded)(nil),             // 38: team.v1.Commanded
+	(*Halt)(nil),                  // 39: team.v1.Halt
+	(*Expired)(nil),               // 40: team.v1.Expired
+	(*Observed)(nil),              // 41: team.v1.Observed
+	(*Checked)(nil),               // 42: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 43: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 44: team.v1.Delta
+	(*Progress)(nil),              // 45: team.v1.Progress
+	(*Noted)(nil),                 // 46: team.v1.Noted
+	(*Claimed)(nil),               // 47: team.v1.Claimed
+	(*Waiting)(nil),               // 48: team.v1.Waiting
+	(*Reply)(nil),                 // 49: team.v1.Reply
+	(*Error)(nil),                 // 50: team.v1.Error
+	(*Inbound)(nil),               // 51: team.v1.Inbound
+	nil,                           // 52: team.v1.Accepted.TraceEntry
+	nil,                           // 53: team.v1.Pins.RevisionsEntry
+	nil,                           // 54: team.v1.Conversation.StateEntry
+	nil,                           // 55: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 56: team.v1.Receipt.Entry
+	nil,                           // 57: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 58: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 59: team.v1.Checked.Shown
+	nil,                           // 60: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 62: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
+	(*Limits)(nil),                // 64: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 65: google.protobuf.Duration
+	(*Retry)(nil),                 // 66: team.v1.Retry
+	(*v1.Part)(nil),               // 67: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 68: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 69: google.protobuf.Value
+	(*AgentInfo)(nil),             // 70: team.v1.AgentInfo
+	(*Health)(nil),                // 71: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	59,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	8,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	18,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	19,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	20,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	21,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	29,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	30,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	31,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	35,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	36,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	37,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	38,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	39,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	40,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	41,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	42,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	43,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	44,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	45,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	46,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	47,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	60,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	61,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	12,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	62,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	59,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	13,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	50,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	60,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	11,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	10,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	9,   // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	61,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	63,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	51,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	52,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	2,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	16,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	17,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	63,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	15,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	64,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	1,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	61,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	9,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	36,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	37,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	38,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	40,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	41,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	42,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	43,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	44,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	45,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	46,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	47,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	48,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	49,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	62,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	63,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	13,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	64,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	61,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	14,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	52,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	62,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	12,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	11,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	10,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	63,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	65,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	53,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	54,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	3,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	17,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	18,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	65,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	16,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	66,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	2,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	48,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	60,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	14,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
-	53,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	16,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
-	60,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	61,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	61,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	26,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	60,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	48,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
-	16,  // 56: team.v1.Started.input:type_name -> team.v1.Input
-	27,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
-	59,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	48,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
-	59,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	27,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
+	50,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	62,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	15,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
+	55,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	17,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
+	62,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	63,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	63,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	27,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	62,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	50,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
+	17,  // 56: team.v1.Started.input:type_name -> team.v1.Input
+	28,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
+	61,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	50,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
+	61,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	28,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	60,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	23,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	25,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	26,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	48,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	27,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	61,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	28,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	60,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	22,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	24,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	65,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	65,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	54,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	27,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	60,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	27,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	3,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	60,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	59,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	32,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	33,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	55,  // 85: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	4,   // 86: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	60,  // 87: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	27,  // 88: team.v1.Answered.grant:type_name -> team.v1.Spent
-	63,  // 89: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	34,  // 90: team.v1.Answered.approval:type_name -> team.v1.Approval
-	60,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	5,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	63,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	56,  // 94: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	6,   // 95: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	60,  // 96: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	48,  // 97: team.v1.Checked.error:type_name -> team.v1.Error
-	57,  // 98: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	66,  // 99: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	60,  // 100: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	61,  // 101: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	60,  // 102: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	23,  // 103: team.v1.Reply.turn:type_name -> team.v1.Turn
-	26,  // 104: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	25,  // 105: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 106: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	27,  // 107: team.v1.Reply.spent:type_name -> team.v1.Spent
-	61,  // 108: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	60,  // 109: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	58,  // 110: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	36,  // 111: team.v1.Inbound.received:type_name -> team.v1.Received
-	35,  // 112: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	37,  // 113: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	67,  // 114: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	67,  // 115: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	27,  // 116: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 117: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	68,  // 118: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	69,  // 119: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	60,  // 120: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	121, // [121:121] is the sub-list for method output_type
-	121, // [121:121] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	62,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	24,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	26,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	27,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	50,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	28,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	63,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	29,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	62,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	23,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	25,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	67,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	67,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	56,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	28,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	62,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	28,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	4,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	62,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	61,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	33,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	34,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	57,  // 85: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	5,   // 86: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	62,  // 87: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	28,  // 88: team.v1.Answered.grant:type_name -> team.v1.Spent
+	65,  // 89: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	35,  // 90: team.v1.Answered.approval:type_name -> team.v1.Approval
+	62,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	6,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	65,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	39,  // 94: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	1,   // 95: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	61,  // 96: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	58,  // 97: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	7,   // 98: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	62,  // 99: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	50,  // 100: team.v1.Checked.error:type_name -> team.v1.Error
+	59,  // 101: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	68,  // 102: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	62,  // 103: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	63,  // 104: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	62,  // 105: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	24,  // 106: team.v1.Reply.turn:type_name -> team.v1.Turn
+	27,  // 107: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	26,  // 108: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 109: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	28,  // 110: team.v1.Reply.spent:type_name -> team.v1.Spent
+	63,  // 111: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	62,  // 112: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	60,  // 113: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	37,  // 114: team.v1.Inbound.received:type_name -> team.v1.Received
+	36,  // 115: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	38,  // 116: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	69,  // 117: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	69,  // 118: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	28,  // 119: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 120: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	70,  // 121: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	71,  // 122: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	62,  // 123: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	124, // [124:124] is the sub-list for method output_type
+	124, // [124:124] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5641,13 +5841,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Transfer)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[40].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[41].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[42].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[43].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5657,8 +5857,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   52,
+			NumEnums:      8,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -44,10 +44,13 @@ func (d *drive) cancelIfStopped() {
 
 // canceledBy returns the error with which a canceled run ends. It is err if that wraps
 // agent.ErrCanceled, because it may carry the receipt of a peer, and agent.ErrCanceled otherwise.
-// The message of a run that was stopped is "stopped".
+// The message of a run that was stopped is "stopped", and a run that was halted has the reason HALTED.
 func (d *drive) canceledBy(err error) error {
 	if !errors.Is(err, agent.ErrCanceled) {
 		err = agent.ErrCanceled
+	}
+	if by := d.canceledByHalt(); by != nil {
+		return agent.HaltedRun(by, err)
 	}
 	if d.stopAt() == 0 {
 		return err

@@ -116,11 +116,13 @@ func (d *drive) watch(ctx context.Context) {
 		for _, in := range rows {
 			handed = d.hand(ctx, in) || handed
 		}
+		d.handHalts(ctx)
 		if handed { // another input may have arrived without a signal
 			continue
 		}
 		select {
 		case <-d.claim.Journal.Wake():
+		case <-d.halting.wake:
 		case <-again:
 		case <-ctx.Done():
 			return

@@ -35,6 +35,8 @@ type Runner struct {
 	Conversations a2a.Conversations
 	// Accounts are the limits of accounts. If nil, there are none.
 	Accounts *account.Accounts
+	// Halts are the halts in force. If nil, nothing is ever halted.
+	Halts *agent.Halts
 	// Replica is the name of this process in Claimed events.
 	Replica string
 	// Clock returns the current time. If nil, time.Now is used.
@@ -61,7 +63,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	if d.Log == nil {
 		d.Log = zap.NewNop()
 	}
-	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
+	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock, Halts: r.Halts}
 	if r.Tasks != nil {
 		d.run.Detacher = d
 	}
@@ -74,6 +76,8 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	defer d.account.Close()
 	d.resumed, d.budget = d.summary.Started, d.envelope()
+	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
+	defer end()
 	return d.serve(ctx)
 }
 
@@ -101,6 +105,7 @@ type drive struct {
 	kept      bool             // the exchange is stored in the conversation
 	warnings  []string         // warnings for the end of the run
 	callee    agent.Agent      // the root's agent; nil before it is called
+	halting   halting          // what halts ask of the run
 
 	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
 
@@ -184,6 +189,9 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 	}
 	for {
 		took, err := d.takeInputs(ctx)
+		if err == nil {
+			err = d.obeyHalts(ctx)
+		}
 		if broke(err) {
 			return a2a.Park{}, err
 		}
@@ -306,6 +314,7 @@ func (d *drive) commit(ctx context.Context) error {
 // process calls the agent once with the recorded events and appends what it yields. The error is
 // that of the agent or of the journal.
 func (d *drive) process(ctx context.Context) error {
+	closing := d.closing
 	d.closing = false
 	if d.canceled {
 		d.cancel(agent.ErrCanceled)
@@ -323,6 +332,9 @@ func (d *drive) process(ctx context.Context) error {
 	defer releaseTeam()
 	ctx, stop := d.bounded(ctx)
 	defer stop()
+	if !d.canceled && !closing && d.halting.use.Check() != nil {
+		return nil // halted since: the run is paused, and may be canceled next
+	}
 	err = d.attend(ctx, a)
 	if err == nil && d.reply == nil && ctx.Err() != nil {
 		err = d.drain(ctx, a) // the deadline passed: another call ends open steps
@@ -444,7 +456,7 @@ func (d *drive) wait(ctx context.Context) error {
 // park returns how the run is parked: until the earliest expiry of an open question, also while it
 // is paused, or without a time if no question expires.
 func (d *drive) park() a2a.Park {
-	var p a2a.Park
+	p := a2a.Park{Halts: d.halting.parks(d.pausedBy() > 0)}
 	for _, q := range d.questions() {
 		if at := expires(q); at.Unix() > 0 && (p.Until.IsZero() || at.Before(p.Until)) {
 			p.Until = at

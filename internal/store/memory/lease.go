@@ -55,12 +55,16 @@ func (s *Store) Park(_ context.Context, c a2a.Claim, p a2a.Park) error {
 		if p.Done && !r.ended {
 			return fmt.Errorf("park %s as done: its end is not recorded", c.Root)
 		}
+		until := p.Until
+		if r.halted = p.Halts != 0; r.halted {
+			until = s.halts.waitsForHalt(p.Halts, s.clock(), until)
+		}
 		switch {
 		case r.ended:
 		case len(r.inbox) > 0:
 			s.due.set(r, s.clock())
-		case !p.Until.IsZero():
-			s.due.set(r, p.Until)
+		case !until.IsZero():
+			s.due.set(r, until)
 		}
 		return nil
 	})
@@ -123,6 +127,13 @@ func (q *dueQueue) set(r *run, at time.Time) {
 		return
 	}
 	heap.Push(&q.runs, r)
+}
+
+// has reports whether a run is queued and due.
+func (q *dueQueue) has(r *run, now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.place > 0 && !r.dueAt.After(now)
 }
 
 // remove removes a run from the queue, if it is queued.

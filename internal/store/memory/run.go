@@ -34,6 +34,7 @@ type run struct {
 	claimed  bool                       // there is a claim; guarded by mu
 	wake     chan struct{}              // of the last claim, see journal.Wake; guarded by mu
 	parked   string                     // the reason, see Suspend; empty if not parked; guarded by mu
+	halted   bool                       // it is parked because a halt has paused it; guarded by mu
 	pushed   bool                       // there has been a push configuration; guarded by mu
 
 	listedAsking bool // the run is in Store.asking; guarded by mu

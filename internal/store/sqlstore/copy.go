@@ -21,6 +21,8 @@ var tables = []struct{ name, columns, key string }{
 	{"conversation_state", "owner, context_id, path, n, sum, body", "owner, context_id, path, n"},
 	{"push_config", "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", "id, scope, config"},
 	{"question", "id, seq, role, account", "id, seq, role"},
+	{"halt", "kind, name, version, body", "kind, name"},
+	{"halt_task", "version, id, owner", "version, id"},
 	{"catalog", "id, version, created, changed, changed_by, body", "id"},
 	{"collaboration_slot", "team, slot, id", "team, slot"},
 	{"board_read", "account, team, reader, seq", "account, team, reader"},
@@ -33,7 +35,7 @@ var tables = []struct{ name, columns, key string }{
 	{"account_limits", "account, changed, changed_by, body", "account"},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
-	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked", "id"},
+	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked, halted", "id"},
 }
 
 // Limits of one transaction of a copy: copyBatch rows, and copyBytes bytes, which the last row may
@@ -80,6 +82,9 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		}
 	}
 	if err := to.free(ctx, from); err != nil {
+		return rows, err
+	}
+	if err := to.takeHaltVersion(ctx, from); err != nil {
 		return rows, err
 	}
 	return rows, to.takeCatalogVersion(ctx, from)

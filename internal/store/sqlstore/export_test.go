@@ -31,7 +31,7 @@ func Pragmas(ctx context.Context, t testing.TB, url string) (mode string, synchr
 // Rows counts what all tables hold.
 func (s *Store) Rows(ctx context.Context, t testing.TB) (n int) {
 	t.Helper()
-	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state", "push_config", "push_dead", "catalog", "question"} {
+	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state", "push_config", "push_dead", "catalog", "question", "halt", "halt_task"} {
 		var rows int
 		if err := s.db.reader().scan(ctx, []any{&rows}, `SELECT count(*) FROM `+table); err != nil {
 			t.Fatal(err)

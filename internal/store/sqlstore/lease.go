@@ -252,7 +252,7 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
 	case p.Done && !ended:
 		return fmt.Errorf("park %s as done: its end is not recorded", c.Root)
 	case !ended:
-		if err := s.db.do(ctx, func(ctx context.Context, q querier) error { return j.park(ctx, q, p.Until) }); err != nil {
+		if err := s.db.do(ctx, func(ctx context.Context, q querier) error { return j.park(ctx, q, p) }); err != nil {
 			return s.kept(err)
 		}
 	}
@@ -270,13 +270,20 @@ func (s *Store) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 }
 
 // park releases the run in a transaction. The run is due at once if its inbox holds an input,
-// otherwise at until, or not at all if that is zero.
-func (j *journal) park(ctx context.Context, q querier, until time.Time) error {
+// otherwise as p says.
+func (j *journal) park(ctx context.Context, q querier, p a2a.Park) error {
+	due, halted := sql.NullInt64{Int64: p.Until.UnixMilli(), Valid: !p.Until.IsZero()}, int64(0)
+	if p.Halts != 0 {
+		var err error
+		if due, err = j.s.waitsForHalt(ctx, q, p.Halts, due); err != nil {
+			return err
+		}
+		halted = 1
+	}
 	held, err := j.lockRun(ctx, q)
 	if err != nil || !held {
 		return err
 	}
-	due := sql.NullInt64{Int64: until.UnixMilli(), Valid: !until.IsZero()}
 	var n int
 	err = q.scan(ctx, []any{&n}, `SELECT 1 FROM inbox WHERE id = $1 LIMIT 1`, j.root)
 	switch {
@@ -288,7 +295,7 @@ func (j *journal) park(ctx context.Context, q querier, until time.Time) error {
 	if err := j.keep(ctx, q); err != nil {
 		return err
 	}
-	_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = $3 WHERE id = $1 AND epoch = $2`, j.root, j.epoch, due)
+	_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = $3, halted = $4 WHERE id = $1 AND epoch = $2`, j.root, j.epoch, due, halted)
 	return err
 }
 

@@ -4,8 +4,10 @@ package fallback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -14,8 +16,11 @@ import (
 // fails too, the caller may retry, which begins with the first model again. After an attempt that
 // may be billed the caller has to book its cost first, so Model returns the error, and the next
 // attempt begins with the next model; see agent.ModelRequest.Lost. Turn.model names the model that
-// answered. A Model is safe for concurrent use.
-type Model struct{ models []agent.Model }
+// answered. A model that is halted counts as one that has failed. A Model is safe for concurrent use.
+type Model struct {
+	models []agent.Model
+	keys   []string // further names of the models, for halts; nil if there are none
+}
 
 var (
 	_ agent.Model         = (*Model)(nil)
@@ -32,7 +37,37 @@ func New(first agent.Model, others ...agent.Model) (*Model, error) {
 			return nil, errors.New("a model of the list is nil")
 		}
 	}
-	return &Model{models}, nil
+	return &Model{models: models}, nil
+}
+
+// NewNamed is like New for models that have a key in a configuration. A halt may name a model by its
+// key as well.
+func NewNamed(keys []string, models []agent.Model) (*Model, error) {
+	if len(models) == 0 || len(keys) != len(models) {
+		return nil, fmt.Errorf("there are %d keys for %d models", len(keys), len(models))
+	}
+	m, err := New(models[0], models[1:]...)
+	if err == nil {
+		m.keys = keys
+	}
+	return m, err
+}
+
+// Alternatives returns the names of each model, by which it can be halted.
+func (m *Model) Alternatives() [][]string {
+	names := make([][]string, len(m.models))
+	for i := range m.models {
+		names[i] = m.names(i)
+	}
+	return names
+}
+
+// names returns the names of a model.
+func (m *Model) names(i int) []string {
+	if m.keys == nil {
+		return []string{m.models[i].Name()}
+	}
+	return []string{m.keys[i], m.models[i].Name()}
 }
 
 // Name implements agent.Model. It returns the name of the first model.
@@ -86,12 +121,12 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		fresh := true
 		var failed []error
 		for i := range m.models {
-			next := m.models[(req.Lost+i)%len(m.models)]
+			next := (req.Lost + i) % len(m.models)
 			if i > 0 && ctx.Err() != nil {
 				yield(agent.ModelChunk{}, context.Cause(ctx))
 				return
 			}
-			err := attempt(ctx, next, req, i == len(m.models)-1, yield)
+			err := m.attempt(ctx, next, req, i == len(m.models)-1, yield)
 			if err == nil {
 				return
 			}
@@ -110,10 +145,19 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 
 // attempt calls one model and passes on what it yields. It returns an error if the next model
 // should be called.
-func attempt(ctx context.Context, m agent.Model, req *agent.ModelRequest, last bool, yield func(agent.ModelChunk, error) bool) *agent.Error {
+func (m *Model) attempt(ctx context.Context, next int, req *agent.ModelRequest, last bool, yield func(agent.ModelChunk, error) bool) *agent.Error {
+	use, ctx, err := agent.From(ctx).Halts.Begin(ctx, "", agent.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{m.names(next)}, Optional: true})
+	if err != nil {
+		return agent.AsError(err)
+	}
+	defer use.End()
 	began := false
-	for chunk, err := range m.Generate(ctx, req) {
+	for chunk, err := range m.models[next].Generate(ctx, req) {
 		var e *agent.Error
+		if err = agent.HaltedBy(ctx, err); errors.As(err, &e) && e.Reason == agent.ReasonHalted && !last {
+			again := *e
+			again.Retry, err = true, &again // with the next model
+		}
 		if err != nil && !began && errors.As(err, &e) && (e.Retry || last) {
 			return e
 		}

@@ -1,5 +1,5 @@
 import { follow } from "./sse";
-import type { Choice, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
+import type { Choice, Halt, HaltReceipt, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
 
 /** APIError is the error with which the server rejects a call. */
 export class APIError extends Error {
@@ -79,6 +79,26 @@ export class Client {
       configuration: { returnImmediately: true },
     });
     return sent.task?.id ?? "";
+  }
+
+  /** halts returns what is halted; null if the key may not see that. */
+  async halts(): Promise<Halt[] | null> {
+    try {
+      return (await this.get<{ halts?: Halt[] }>("team/v1/halts")).halts ?? [];
+    } catch (e) {
+      if (e instanceof APIError && [403, 404].includes(e.status)) return null;
+      throw e;
+    }
+  }
+
+  /** halt halts a subject and waits until no call can begin. */
+  async halt(kind: string, name: string, reason: string, pause: boolean): Promise<HaltReceipt> {
+    return this.post<HaltReceipt>("team/v1/halts", { kind, name, reason, pause });
+  }
+
+  /** resume ends the halt of a subject. */
+  async resume(kind: string, name: string): Promise<void> {
+    await this.post("team/v1/halts:resume", { kind, name });
   }
 
   /** watch streams a team to a watcher until signal is aborted. */

@@ -261,3 +261,21 @@ export interface Task {
   status?: { state?: string; timestamp?: string };
   history?: Message[];
 }
+
+/** Halt is a halt in force. */
+export interface Halt {
+  kind: string;
+  /** Absent for a halt of the whole server. */
+  name?: string;
+  reason: string;
+  by: string;
+  at: string;
+  pause?: boolean;
+}
+
+/** HaltReceipt says what a halt has stopped. */
+export interface HaltReceipt {
+  tasks?: { taskId: string; agent?: string; receipt?: { entries?: { agent?: string; remoteTaskId?: string; unconfirmed?: boolean }[] } }[];
+  total?: number;
+  stragglers?: string[];
+}

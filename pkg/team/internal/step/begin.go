@@ -11,22 +11,34 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// begin makes the start of an attempt durable. While the run is paused no attempt starts, with one
-// exception: an agent with steps of its own that has started before is called, because it observes
-// the pause itself and may have to close canceled steps.
+// begin makes the start of an attempt durable, unless what it uses is halted. While the run is paused
+// no attempt starts, with one exception: an agent with steps of its own that has started before is
+// called, because it observes the pause itself and may have to close canceled steps.
 func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
-		ok := w.by.Run.Enter()
+		use, ctx, err := w.use(ctx)
+		held := errors.Is(err, agent.ErrHeld)
+		if err != nil && !held && w.failedTool(err) == nil { // a halted tool has a result, which the model is told
+			return w.refused(err)
+		}
+		defer use.End()
+		ok := !held && w.by.Run.Enter()
 		if !ok && (w.Target.Leaf || !w.Open) {
 			return Result{paused: true, notStarted: true}
 		}
 		if ok {
-			if res, over := w.commence(); over {
+			if res, over := w.commence(use); over {
 				return res
+			}
+			if err != nil {
+				return Result{Err: err}
 			}
 		}
 		res := next(ctx, w)
+		if res.Err = agent.HaltedBy(ctx, res.Err); errors.Is(res.Err, agent.ErrHeld) {
+			return Result{paused: true}
+		}
 		if w.Target.Leaf {
 			w.logCause(res.Err)
 		}
@@ -37,7 +49,7 @@ func begin(next Attempt) Attempt {
 
 // commence counts the attempt and makes its start durable. If over is true, no attempt is made and
 // res is the result.
-func (w *Work) commence() (res Result, over bool) {
+func (w *Work) commence(use *agent.HaltUse) (res Result, over bool) {
 	err := w.by.Counters.take(w)
 	if err != nil {
 		w.by.Run.Entered()
@@ -48,7 +60,7 @@ func (w *Work) commence() (res Result, over bool) {
 	case err == nil && w.by.Run.StartsBlocked(): // the run was paused during the commit
 		return Result{paused: true, notStarted: true}, true
 	case err == nil:
-		return Result{}, false
+		return w.haltedStart(use)
 	case w.run.Err() != nil, errors.Is(err, agent.ErrCanceled):
 		return Result{Err: err, notStarted: true}, true
 	}
@@ -104,7 +116,7 @@ type startedEvent struct {
 // it, or a circuit breaker is open. If it is the first attempt, the step ends as REJECTED.
 func (w *Work) refused(err error) Result {
 	e := agent.AsError(err)
-	limited := agent.Binds(e, w.by.Path) || e.Reason == agent.ReasonBreakerOpen || e.Reason == agent.ReasonMaxHandoffs
+	limited := agent.Binds(e, w.by.Path) || e.Reason == agent.ReasonBreakerOpen || e.Reason == agent.ReasonMaxHandoffs || e.Reason == agent.ReasonHalted
 	return Result{Err: err, notStarted: true, rejected: w.Attempts == 0 && limited}
 }
 

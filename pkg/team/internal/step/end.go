@@ -47,6 +47,7 @@ func (w *Work) fail(err error) error {
 	outcome := teamv1.Outcome_OUTCOME_FAILED
 	e := agent.AsError(err)
 	switch {
+	case e.Reason == agent.ReasonHalted: // a failure of the member, although it was canceled
 	case errors.Is(err, agent.ErrCanceled), e.Reason == agent.ReasonCanceled && w.Target.Leaf: // a canceled member of a team is a failure of the team
 		outcome = teamv1.Outcome_OUTCOME_CANCELED
 	case e.Reason == agent.ReasonTimeout:

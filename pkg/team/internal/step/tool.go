@@ -110,7 +110,11 @@ func (w *Work) failedTool(err error) *teamv1.Reply {
 	if w.Step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
 		return nil
 	}
-	return toolReply(&teamv1.ToolResult{Text: w.Step.GetName() + " failed: " + e.Message, IsError: true})
+	text := w.Step.GetName() + " failed: " + e.Message
+	if e.Reason == agent.ReasonHalted && !e.Fresh {
+		text += ". The call had begun, and it is not known what became of it"
+	}
+	return toolReply(&teamv1.ToolResult{Text: text, IsError: true})
 }
 
 // The options of a question about a call whose outcome is unknown.

@@ -1,0 +1,245 @@
+package halt
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// wait is how long Halt waits for the replicas, and for the end of what it cancels.
+	wait = 15 * time.Second
+	// look is how often it looks, in case a notification was lost.
+	look = 100 * time.Millisecond
+	// maxTasks is the number of tasks that a receipt lists.
+	maxTasks = 1000
+	// maxReason and maxName bound the texts of a request, in characters.
+	maxReason = 500
+	maxName   = 200
+)
+
+// Names are the teams, agents and models that a server has. Implementations are safe for concurrent
+// use.
+type Names interface {
+	// HaltNames returns the names of a kind of subject, and whether the server knows all of them.
+	HaltNames(kind teamv1.HaltKind) (names []string, all bool)
+}
+
+// Config configures a Service. All fields but Names and Log are required.
+type Config struct {
+	Store Store
+	// Keeper applies the halts to this replica.
+	Keeper *Keeper
+	// Tasks tells what became of tasks.
+	Tasks interface {
+		Halted(ctx context.Context, k a2a.Key) (*teamv1.HaltedTask, error)
+	}
+	// Names are the names that may be halted; nil means any.
+	Names Names
+	// Clock returns the current time.
+	Clock func() time.Time
+	// Log receives the halts, and what the caller is not told; nil discards both.
+	Log *zap.Logger
+}
+
+// Service implements HaltService. It is safe for concurrent use.
+type Service struct{ c Config }
+
+// NewService returns a service.
+func NewService(c Config) *Service {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return &Service{c}
+}
+
+// Halt implements HaltService.
+func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.HaltResponse, error) {
+	who, err := a2a.Manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.check(req); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	h := &teamv1.Halt{
+		Kind: req.GetKind(), Name: req.GetName(), Reason: strings.TrimSpace(req.GetReason()), Pause: req.GetPause(),
+		By: who.Owner(), At: timestamppb.New(s.c.Clock()),
+	}
+	changed, stop := s.c.Store.WatchHalts()
+	defer stop()
+	if err := s.c.Store.Halt(ctx, h); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
+	resp := &teamv1.HaltResponse{Halt: h}
+	if resp.Stragglers, err = s.await(ctx, h.GetVersion(), changed); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	if err := s.receipt(ctx, resp); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	return resp, nil
+}
+
+// check returns INVALID_REQUEST with everything that is wrong with a request.
+func (s *Service) check(req *teamv1.HaltRequest) error {
+	var faults a2a.Faults
+	checkSubject(&faults, req.GetKind(), req.GetName())
+	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
+	case n == 0:
+		faults.Add("reason", "is required; everybody who is refused is told it")
+	case n > maxReason:
+		faults.Add("reason", "has %d characters; at most %d are allowed", n, maxReason)
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if s.c.Names == nil || req.GetAllowUnknown() {
+		return nil
+	}
+	if names, all := s.c.Names.HaltNames(req.GetKind()); all && !slices.Contains(names, req.GetName()) {
+		faults.Add("name", "%.64q is unknown; use one of %s, or set allowUnknown", req.GetName(), cmp.Or(strings.Join(names, ", "), "none"))
+	}
+	return faults.Err()
+}
+
+// checkSubject adds the faults of a kind and a name.
+func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
+	server := kind == teamv1.HaltKind_HALT_KIND_SERVER
+	switch _, known := teamv1.HaltKind_name[int32(kind)]; {
+	case !known || kind == teamv1.HaltKind_HALT_KIND_UNSPECIFIED:
+		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _TEAM, _AGENT, _MODEL or _TOOL")
+	case server && name != "":
+		faults.Add("name", "must be empty for the server; halt a team, an agent, a model, a tool or an account by its name")
+	case !server && (name == "" || utf8.RuneCountInString(name) > maxName):
+		faults.Add("name", "must have 1 to %d characters", maxName)
+	}
+}
+
+// await waits until all replicas have applied a version or lost their lease, or ctx ends. It returns
+// those that have not.
+func (s *Service) await(ctx context.Context, version int64, changed <-chan struct{}) ([]string, error) {
+	mine := make(chan error, 1)
+	go func() { mine <- s.c.Keeper.Refresh(ctx) }()
+	applied := false
+	for {
+		late := ctx.Err() != nil
+		behind, err := s.c.Store.HaltsBehind(context.WithoutCancel(ctx), version, s.c.Keeper.replica)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case applied && len(behind) == 0:
+			return nil, nil
+		case late && !applied:
+			return append(behind, s.c.Keeper.replica), nil
+		case late:
+			return behind, nil
+		}
+		select {
+		case err := <-mine:
+			if err != nil && ctx.Err() == nil {
+				return nil, err
+			}
+			applied = err == nil
+			mine = nil
+		case <-changed:
+		case <-time.After(look):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended.
+func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error {
+	reading := context.WithoutCancel(ctx)
+	if err := s.c.Store.ReachRuns(reading, resp.GetHalt()); err != nil {
+		return err
+	}
+	s.c.Keeper.wake()
+	tasks, total, err := s.c.Store.HaltedTasks(reading, resp.GetHalt().GetVersion(), maxTasks)
+	if err != nil {
+		return err
+	}
+	resp.Total = int32(total) //nolint:gosec // far fewer
+	for _, t := range tasks {
+		one, err := s.stopped(ctx, t, resp.GetHalt().GetPause())
+		switch {
+		case a2a.IsNotFound(err): // it has been deleted since
+		case err != nil:
+			s.c.Log.Warn("cannot read what a halt has stopped", zap.String("task", t.ID), zap.Error(err))
+			resp.Tasks = append(resp.Tasks, &teamv1.HaltedTask{TaskId: t.ID, Owner: t.Owner, State: teamv1.HaltedState_HALTED_STATE_STOPPING})
+		default:
+			resp.Tasks = append(resp.Tasks, one)
+		}
+	}
+	return nil
+}
+
+// stopped returns what became of a task, once it has stopped or ctx has ended. A task that is paused
+// has stopped only if the halt pauses tasks.
+func (s *Service) stopped(ctx context.Context, t Task, pause bool) (*teamv1.HaltedTask, error) {
+	for {
+		one, err := s.c.Tasks.Halted(context.WithoutCancel(ctx), a2a.Key{Owner: t.Owner, ID: t.ID})
+		if one.GetState() == teamv1.HaltedState_HALTED_STATE_PAUSED && !pause {
+			one.State = teamv1.HaltedState_HALTED_STATE_STOPPING
+		}
+		if err != nil || one.GetState() != teamv1.HaltedState_HALTED_STATE_STOPPING || ctx.Err() != nil {
+			return one, err
+		}
+		select {
+		case <-time.After(look / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Resume implements HaltService.
+func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv1.ResumeResponse, error) {
+	who, err := a2a.Manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var faults a2a.Faults
+	checkSubject(&faults, req.GetKind(), req.GetName())
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	h, err := s.c.Store.EndHalt(ctx, req.GetKind(), req.GetName())
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	if h == nil {
+		return &teamv1.ResumeResponse{}, nil
+	}
+	s.c.Log.Warn("resumed", zap.String("subject", agent.HaltSubject(h)), zap.String("by", who.Owner()))
+	if err := s.c.Keeper.Refresh(ctx); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	return &teamv1.ResumeResponse{Halt: h}, nil
+}
+
+// ListHalts implements HaltService.
+func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*teamv1.ListHaltsResponse, error) {
+	if _, err := a2a.Manager(ctx); err != nil {
+		return nil, err
+	}
+	snap, err := s.c.Store.Halts(ctx)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	return &teamv1.ListHaltsResponse{Halts: snap.Halts}, nil
+}

@@ -1,0 +1,55 @@
+// Package halt stops work on request of an operator: everything, or that of an account, a team, an
+// agent, a model or a tool. The halts are in the store; a Keeper applies them in each replica, and a
+// Service changes them.
+package halt
+
+import (
+	"context"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// Snapshot is all halts in force, oldest first, and the version of the last change.
+type Snapshot struct {
+	Version int64
+	Halts   []*teamv1.Halt
+}
+
+// Task is a task that a halt covers or has stopped.
+type Task struct {
+	// Owner of the task, as account/principal.
+	Owner string
+	// ID of the root task, or root~scope for a step within it.
+	ID string
+}
+
+// Store stores halts. It is safe for concurrent use.
+type Store interface {
+	// Halts returns the halts in force.
+	Halts(ctx context.Context) (Snapshot, error)
+	// HaltVersion returns the version of the last change, 0 before the first.
+	HaltVersion(ctx context.Context) (int64, error)
+	// Halt puts a halt in force in place of one with the same kind and name, and sets its version. It
+	// records which runs that have not ended it covers as a whole: those of the server, of the account,
+	// or of the agent. Unless it pauses runs, those that nobody drives are due at once, to be canceled;
+	// if it does, those that wait for an input, or are paused already, are not recorded.
+	Halt(ctx context.Context, h *teamv1.Halt) error
+	// ReachRuns records runs and makes them due like Halt, for a halt that is in force: those that
+	// replicas have begun or parked before they acknowledged the halt.
+	ReachRuns(ctx context.Context, h *teamv1.Halt) error
+	// EndHalt ends the halt with a kind and a name, and returns it; nil if there is none. All runs that
+	// a halt has paused are due at once; see a2a.Park.
+	EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error)
+	// AcknowledgeHalts records that a replica has applied all changes up to a version, and that it has
+	// stopped steps of tasks because of the halts in force with the given versions.
+	AcknowledgeHalts(ctx context.Context, replica string, version int64, stopped map[int64][]Task) error
+	// HaltsBehind returns the replicas that have not applied a version and whose lease has not expired.
+	// It does not return self, which is a replica of this process; self is empty for none.
+	HaltsBehind(ctx context.Context, version int64, self string) ([]string, error)
+	// HaltedTasks returns up to limit tasks and steps that the halt with a version has stopped, ordered
+	// by their ids, and how many there are. They are forgotten when the halt ends or is replaced.
+	HaltedTasks(ctx context.Context, version int64, limit int) (tasks []Task, total int, err error)
+	// WatchHalts returns a channel that receives a value when the halts may have changed, or a replica
+	// may have acknowledged them. Values may be lost, so callers also poll. The caller must call stop.
+	WatchHalts() (wake <-chan struct{}, stop func())
+}

@@ -1,0 +1,48 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// refused returns the HALTED error for a new message to an agent, nil if it may be sent. A message
+// that was sent before is not new: it gets the answer of the first one.
+func (h *Handler) refused(ctx context.Context, owner, id, key string) error {
+	refusal := h.c.Halts.Refusal(owner, id)
+	if refusal == nil || key == "" {
+		return refusal
+	}
+	_, err := h.c.Store.Sent(ctx, owner, id, key)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotFound):
+		return refusal
+	}
+	return storeError("", err)
+}
+
+// mayResume returns the HALTED error for a task of the caller that a halt does not let continue.
+func (h *Handler) mayResume(ctx context.Context, f *Fold) error {
+	who, _ := CallerOf(ctx)
+	if err := h.c.Halts.Refusal(who.Owner(), f.Agent()); err != nil {
+		return err
+	}
+	return h.c.Halts.InForce(f.PausedBy().GetVersion())
+}
+
+// Halted returns what became of a task or a step of any owner after a halt has reached it; see
+// project.Fold.Halted. The error is TASK_NOT_FOUND or the store's.
+func (h *Handler) Halted(ctx context.Context, k Key) (*teamv1.HaltedTask, error) {
+	root, scope := agent.SplitTask(k.ID)
+	f, err := h.journals.fold(ctx, Key{k.Owner, root}, scope)
+	if err != nil {
+		return nil, err
+	}
+	t := &teamv1.HaltedTask{TaskId: k.ID, Owner: k.Owner}
+	t.State, t.Agent, t.Receipt = f.Halted()
+	return t, nil
+}
