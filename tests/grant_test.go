@@ -48,9 +48,9 @@ func TestC_07_GrantOverTheWire(t *testing.T) {
 					t.Fatal(q)
 				}
 				for i, bad := range []struct{ text, want string }{
-					{"maybe", "is no amount"}, {"", "is no amount"}, {"-2", "does not add anything"}, {"0", "does not add anything"},
-					{"2 USD", "another unit"}, {"$2", "another unit"}, {"1.5 tokens", "whole number"}, {"5,000", "is no amount"}, {"5k", "is no amount"},
-					{"yes", "is no amount"}, {"5000 EUR", "is no amount"}, {"9" + strings.Repeat("0", 30), "is more than"}, {"5 tokens\n6 tokens", "is no amount"},
+					{"maybe", "is not an amount"}, {"", "is not an amount"}, {"-2", "does not add anything"}, {"0", "does not add anything"},
+					{"2 USD", "another unit"}, {"$2", "another unit"}, {"1.5 tokens", "whole number"}, {"5,000", "is not an amount"}, {"5k", "is not an amount"},
+					{"yes", "is not an amount"}, {"5000 EUR", "is not an amount"}, {"9" + strings.Repeat("0", 30), "is more than"}, {"5 tokens\n6 tokens", "is not an amount"},
 				} {
 					req := inAnswerTo(task, fmt.Sprint("bad", c.Binding(), i), bad.text)
 					if bad.text == "" {

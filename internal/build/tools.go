@@ -142,7 +142,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 // who decides about a call; see config.ApproveTool.
 type approvedSet struct {
 	agent.ToolSet
-	approve func(tool string, arguments json.RawMessage) *agent.Approval
+	approve func(tool string, arguments json.RawMessage) *agent.Approvers
 }
 
 // Tools implements agent.ToolSet.
@@ -158,10 +158,10 @@ func (s approvedSet) Tools(ctx context.Context) ([]agent.Tool, error) {
 // approvedTool is a tool of an approvedSet.
 type approvedTool struct {
 	agent.Tool
-	approve func(tool string, arguments json.RawMessage) *agent.Approval
+	approve func(tool string, arguments json.RawMessage) *agent.Approvers
 }
 
-// Approval implements agent.ApprovedTool.
-func (t approvedTool) Approval(arguments json.RawMessage) *agent.Approval {
+// Approvers implements agent.ApprovedTool.
+func (t approvedTool) Approvers(arguments json.RawMessage) *agent.Approvers {
 	return t.approve(t.Spec().Name, arguments)
 }

@@ -1,15 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path"
+	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/expr"
-	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // approveTools reports patterns and conditions of the approvals of a tool's calls that cannot be used.
@@ -35,44 +38,80 @@ func (k *checker) approveWhen(when string, member bool, path ...any) {
 
 // ApproveTool returns the function that says who decides about a call of a tool, nil if calls need no
 // approval. The function is safe for concurrent use. a must have been validated.
-func ApproveTool(a *teamv1.ApproveTools) func(tool string, arguments json.RawMessage) *agent.Approval {
+func ApproveTool(a *teamv1.ApproveTools) func(tool string, arguments json.RawMessage) *agent.Approvers {
 	if a == nil {
 		return nil
 	}
-	need, when := &agent.Approval{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}, condition(a.GetWhen(), false)
-	return func(tool string, arguments json.RawMessage) *agent.Approval {
+	need, when := &agent.Approvers{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}, condition(a.GetWhen(), false)
+	return func(tool string, arguments json.RawMessage) *agent.Approvers {
 		if !matches(a.GetTools(), tool) {
 			return nil
+		}
+		var object map[string]any
+		if json.Unmarshal(arguments, &object) != nil || object == nil || ambiguous(arguments) {
+			return need // the tool may read something else than the condition
 		}
 		return when(need, func(name string) any {
 			if name == "tool" {
 				return tool
-			}
-			var object map[string]any
-			if err := json.Unmarshal(arguments, &object); err != nil {
-				return map[string]any{}
 			}
 			return object
 		})
 	}
 }
 
+// ambiguous reports whether an object in a JSON document, at any depth, has two names that differ at
+// most in case. Programs disagree about which of their values counts.
+func ambiguous(document json.RawMessage) bool {
+	d := json.NewDecoder(bytes.NewReader(document))
+	var open []map[string]bool // names of the open objects; nil for a list
+	isName := false
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return !errors.Is(err, io.EOF)
+		}
+		switch t := token.(type) {
+		case json.Delim:
+			switch t {
+			case '{':
+				open = append(open, map[string]bool{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+		case string:
+			if isName {
+				name := strings.ToLower(t)
+				if open[len(open)-1][name] {
+					return true
+				}
+				open[len(open)-1][name] = true
+				isName = false
+				continue
+			}
+		}
+		isName = len(open) > 0 && open[len(open)-1] != nil && d.More()
+	}
+}
+
 // approveMember returns the function that says who decides about a delegation to a member, nil if
 // delegations need no approval. a must have been validated.
-func approveMember(a *teamv1.ApproveMember) func(*a2av1.Message) *agent.Approval {
+func approveMember(a *teamv1.ApproveMember) func(*a2av1.Message) *agent.Approvers {
 	if a == nil {
 		return nil
 	}
-	need, when := &agent.Approval{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}, condition(a.GetWhen(), true)
-	return func(input *a2av1.Message) *agent.Approval {
-		return when(need, func(string) any { return prompt.HandedOver(input) })
+	need, when := &agent.Approvers{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}, condition(a.GetWhen(), true)
+	return func(input *a2av1.Message) *agent.Approvers {
+		return when(need, func(string) any { return agent.Prompt(input) })
 	}
 }
 
 // condition returns a function that returns need if the condition source is true or cannot be
 // evaluated. An empty source is always true.
-func condition(source string, member bool) func(need *agent.Approval, v expr.Values) *agent.Approval {
-	always := func(need *agent.Approval, _ expr.Values) *agent.Approval { return need }
+func condition(source string, member bool) func(need *agent.Approvers, v expr.Values) *agent.Approvers {
+	always := func(need *agent.Approvers, _ expr.Values) *agent.Approvers { return need }
 	if source == "" {
 		return always
 	}
@@ -80,7 +119,7 @@ func condition(source string, member bool) func(need *agent.Approval, v expr.Val
 	if err != nil { // an invalid condition must not let anything through
 		return always
 	}
-	return func(need *agent.Approval, v expr.Values) *agent.Approval {
+	return func(need *agent.Approvers, v expr.Values) *agent.Approvers {
 		if holds, err := e.Holds(v); err == nil && !holds {
 			return nil
 		}

@@ -12,27 +12,44 @@ import (
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
 // Unheld returns the paths of the roles of questions that cannot be answered, because no API key has
-// any of their roles: of human steps, of limits whose on_limit is ASK, and of approvals of members. It returns nil if there are no API keys, because then roles are not
+// any of their roles: of human steps, of limits whose on_limit is ASK, and of approvals. It returns nil if there are no API keys, because then roles are not
 // checked.
 func (c *Config) Unheld() []string {
 	var all []string
+	unheld := c.unheld()
+	for _, name := range sorted(c.Server.GetTools()) {
+		if unheld(c.Server.GetTools()[name].GetApprove().GetRoles()) {
+			all = append(all, "tools."+name+".approve.roles")
+		}
+	}
+	for _, id := range sorted(c.Server.GetAgents()) {
+		if unheld(c.Server.GetAgents()[id].GetLimits().GetAskRoles()) {
+			all = append(all, "agents."+id+".limits.ask_roles")
+		}
+	}
 	for _, id := range sorted(c.Server.GetTeams()) {
 		all = append(all, c.UnheldOf(id)...)
 	}
 	return all
 }
 
-// UnheldOf is like Unheld for a single team.
-func (c *Config) UnheldOf(id string) []string {
+// unheld returns a function that reports whether roles are given, and no API key has one of them. It
+// reports false if there are no API keys.
+func (c *Config) unheld() func(roles []string) bool {
 	var held []string
 	keys := c.Server.GetServer().GetAuth().GetApiKeys()
 	for _, k := range keys {
 		held = append(held, k.GetRoles()...)
 	}
-	var all []string
-	unheld := func(roles []string) bool {
+	return func(roles []string) bool {
 		return len(keys) > 0 && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) })
 	}
+}
+
+// UnheldOf is like Unheld for a single team.
+func (c *Config) UnheldOf(id string) []string {
+	var all []string
+	unheld := c.unheld()
 	if unheld(c.Server.GetTeams()[id].GetLimits().GetAskRoles()) {
 		all = append(all, "teams."+id+".limits.ask_roles")
 	}

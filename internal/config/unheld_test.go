@@ -5,13 +5,18 @@ import (
 	"strings"
 	"testing"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 )
 
 // TestUnheld: steps that ask roles which no key has are found, where there are keys.
 func TestUnheld(t *testing.T) {
 	const teams = `version: v1
-agents: {a: {scripted: {steps: [{text: x}]}}}
+models: {m: {provider: openai, name: m, api_key: k}}
+tools: {bank: {mcp: {url: "http://127.0.0.1:1"}, approve: {roles: [legal]}}}
+agents:
+  a: {scripted: {steps: [{text: x}]}}
+  b: {model: m, tools: [bank], limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}}
 teams:
   t:
     members: [{agent: a, approve: {roles: [legal]}}]
@@ -24,7 +29,7 @@ teams:
     limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles"}} {
+	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles"}} {
 		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err != nil {
 			t.Fatal(err)
@@ -32,5 +37,22 @@ teams:
 		if got := c.Unheld(); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
+	}
+}
+
+// TestApproveTool: what a condition may read otherwise than the tool needs approval.
+func TestApproveTool(t *testing.T) {
+	approve := config.ApproveTool(&teamv1.ApproveTools{Tools: []string{"pay_*"}, When: "has(arguments.amount) && arguments.amount > 100"})
+	for arguments, want := range map[string]bool{
+		`{"amount":100}`: false, `{"amount":101}`: true, `{}`: false, `{"x":{"a":1},"y":{"a":2},"z":["a","a"]}`: false,
+		`{"amount":100000,"amount":1}`: true, `{"amount":1,"Amount":100000}`: true, `{"x":[{"a":1,"A":2}]}`: true,
+		`[1]`: true, `"x"`: true, `null`: true, `{"amount":"many"}`: true, `{"a":"a","b":"a"}`: false,
+	} {
+		if got := approve("pay_out", []byte(arguments)) != nil; got != want {
+			t.Errorf("%s needs approval: %v, want %v", arguments, got, want)
+		}
+	}
+	if approve("balance", []byte(`{"amount":101}`)) != nil {
+		t.Error("another tool needs approval")
 	}
 }

@@ -136,7 +136,12 @@ func (s *Service) await(ctx context.Context, version int64, changed <-chan struc
 	go func() { mine <- s.c.Keeper.Refresh(ctx) }()
 	applied := false
 	for {
-		late := ctx.Err() != nil
+		late := false
+		select {
+		case <-ctx.Done():
+			late = true
+		default:
+		}
 		behind, err := s.c.Store.HaltsBehind(context.WithoutCancel(ctx), version, s.c.Keeper.replica)
 		if err != nil {
 			return nil, err

@@ -13,9 +13,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Approval says who decides whether a tool call or a delegation may begin.
-type Approval struct {
-	// Roles of the people who may decide. Empty means the owner of the task.
+// Approvers are the people who decide whether a tool call or a delegation may begin.
+type Approvers struct {
+	// Roles of these people. Empty means the owner of the task.
 	Roles []string
 	// Expires is the time after which a call that nobody has decided about is rejected; 0 means 7 days.
 	Expires time.Duration
@@ -24,13 +24,13 @@ type Approval struct {
 // ApprovedTool is a Tool some of whose calls begin only with the approval of people.
 type ApprovedTool interface {
 	Tool
-	// Approval returns who decides about a call with these arguments, or nil if the call needs no
+	// Approvers returns who decides about a call with these arguments, or nil if the call needs no
 	// approval. arguments is valid JSON. It is called before every attempt, so it must return the
 	// same for the same arguments. It must be safe for concurrent use.
-	Approval(arguments json.RawMessage) *Approval
+	Approvers(arguments json.RawMessage) *Approvers
 }
 
-// HashOf returns the SHA-256 of texts in hexadecimal, as approvals record it.
+// HashOf returns the SHA-256 of texts, separated by a zero byte, in hexadecimal.
 func HashOf(texts ...string) string {
 	h := sha256.New()
 	for i, t := range texts {
@@ -61,7 +61,8 @@ const expectedDecision = `answer "approve", "approve all" (later calls too), "re
 // "arguments": ARGUMENTS}. Any other answer is an error, which says what was expected.
 func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(Text(m)), ":")
-	word, reason, arguments := strings.ToLower(strings.TrimSpace(word)), strings.TrimSpace(rest), strings.TrimSpace(rest)
+	rest = strings.TrimSpace(rest)
+	word, reason, arguments := strings.ToLower(strings.TrimSpace(word)), rest, rest
 	if word == "" {
 		var err error
 		if word, reason, arguments, err = decisionOf(m); err != nil {
@@ -72,10 +73,14 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 		return nil, fmt.Errorf("has a reason of %d bytes; at most %d are allowed", len(reason), maxReason)
 	}
 	switch word {
-	case WordApprove, "yes":
-		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Reason: reason}, nil
-	case WordApproveAll:
-		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE_ALL, Reason: reason}, nil
+	case WordApprove, "yes", WordApproveAll:
+		if rest != "" {
+			return nil, errors.New(`has a text after the decision; to change the arguments, answer "edit: " and the arguments`)
+		}
+		if word == WordApproveAll {
+			return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE_ALL}, nil
+		}
+		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE}, nil
 	case WordReject, "no":
 		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: reason}, nil
 	case wordEdit:
@@ -84,7 +89,7 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 		}
 		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Arguments: arguments}, nil
 	}
-	return nil, errors.New("is no decision; " + expectedDecision)
+	return nil, errors.New("is not a decision; " + expectedDecision)
 }
 
 // decisionOf returns the data of an answer to an approval.
@@ -103,13 +108,17 @@ func decisionOf(m *a2av1.Message) (word, reason, arguments string, err error) {
 		default:
 			b, err := json.Marshal(v)
 			if err != nil {
-				return "", "", "", errors.New("has arguments that are no JSON; " + expectedDecision)
+				return "", "", "", errors.New("has arguments that are not valid JSON; " + expectedDecision)
 			}
 			arguments = string(b)
 		}
 		word = strings.ToLower(strings.TrimSpace(word))
-		if arguments != "" && word == WordApprove {
+		switch {
+		case arguments == "":
+		case word == WordApprove, word == "yes":
 			word = wordEdit
+		case word != wordEdit:
+			return "", "", "", errors.New(`has arguments, which only the decision "edit" may have; ` + expectedDecision)
 		}
 		return word, reason, arguments, nil
 	}
@@ -125,7 +134,7 @@ func checkArguments(r *teamv1.ApprovalRequest, arguments string) error {
 	case r.GetTool() == "":
 		return nil
 	case json.Unmarshal([]byte(arguments), &object) != nil || object == nil:
-		return errors.New(`has arguments that are no JSON object; write them like this: edit: {"key": "value"}`)
+		return errors.New(`has arguments that are not a JSON object; write them like this: edit: {"key": "value"}`)
 	}
 	return nil
 }

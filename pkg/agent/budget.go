@@ -174,7 +174,7 @@ func (b *Budget) Holding(c Cost) *Budget {
 
 // Asking returns b, to whose limit people with one of the roles may grant more; without roles it is the
 // owner of the task who may. spentBy is what was spent before, by the path of the agent that spent it.
-// Asking must be called before b is used, and keeps spentBy.
+// Asking must be called before b is used. It takes ownership of spentBy, which must not be nil.
 func (b *Budget) Asking(roles []string, spentBy map[string]Cost) *Budget {
 	b.asks, b.roles, b.spentBy = true, roles, spentBy
 	return b
@@ -525,14 +525,16 @@ const (
 // node. It names the nearest such node that people cannot grant more to; without one, the nearest that
 // they can, and then the cause of the error is a *Shortfall. The caller holds tree.mu.
 func (b *Budget) exceeded(c Cost) *Error {
-	at := b.short(c, func(n *Budget) Cost { return n.keeps })
+	held := func(n *Budget) Cost { return n.keeps }
+	at := b.short(c, held)
 	if at == nil { // only until others release their reservations
-		at = b.short(c, func(n *Budget) Cost { return n.held })
+		held = func(n *Budget) Cost { return n.held }
+		at = b.short(c, held)
 	}
 	if at == nil {
 		at = b
 	}
-	tokens := !at.limit.minus(at.spent).minus(at.held).Covers(Cost{Tokens: c.Tokens})
+	tokens := !at.limit.minus(at.spent).minus(held(at)).Covers(Cost{Tokens: c.Tokens})
 	return at.shortfall(c, tokens)
 }
 

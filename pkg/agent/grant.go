@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -24,12 +25,16 @@ func (s *Shortfall) Error() string {
 	return s.Request.GetLimit() + " of " + s.Request.GetSetBy() + " may be raised"
 }
 
-// FormatAmount formats an amount of the limit that r is about, with its unit.
+// FormatAmount formats an amount of the limit that r is about, with its unit. Negative amounts, which
+// a faulty peer might report, count as 0.
 func FormatAmount(r *teamv1.BudgetRequest, n int64) string {
-	if countsTokens(r) {
-		return count(n) + " tokens"
+	switch n = max(n, 0); {
+	case !countsTokens(r):
+		return Dollars(n) + " USD"
+	case n == 1:
+		return "1 token"
 	}
-	return Dollars(n) + " USD"
+	return count(n) + " tokens"
 }
 
 func countsTokens(r *teamv1.BudgetRequest) bool { return r.GetLimit() == LimitMaxTokens }
@@ -66,13 +71,13 @@ func ReadGrant(r *teamv1.BudgetRequest, m *a2av1.Message) (*teamv1.Spent, error)
 	}
 	switch {
 	case of == nil:
-		return nil, fmt.Errorf("is no amount; %s", expected)
+		return nil, fmt.Errorf("is not an amount; %s", expected)
 	case of[2] != "" && strings.HasPrefix(of[2], "token") != countsTokens(r):
 		return nil, fmt.Errorf("is in another unit than the limit %s; %s", r.GetLimit(), expected)
 	}
 	n, err := strconv.ParseFloat(of[1], 64)
-	if err != nil {
-		return nil, fmt.Errorf("is no amount; %s", expected)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return nil, fmt.Errorf("is not an amount; %s", expected)
 	}
 	most := maxGrantTokens
 	if !countsTokens(r) {
@@ -82,7 +87,7 @@ func ReadGrant(r *teamv1.BudgetRequest, m *a2av1.Message) (*teamv1.Spent, error)
 	case n <= 0:
 		return nil, fmt.Errorf("does not add anything; %s", expected)
 	case n != math.Trunc(n):
-		return nil, fmt.Errorf("is no whole number of tokens; %s", expected)
+		return nil, fmt.Errorf("is not a whole number of tokens; %s", expected)
 	case n > float64(most):
 		return nil, fmt.Errorf("is more than %s, the most that can be added at once; %s", FormatAmount(r, most), expected)
 	case countsTokens(r):

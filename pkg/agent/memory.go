@@ -15,6 +15,10 @@ const HistoryLength = 20
 // and thus are available to later runs. They belong to the agent whose path set them.
 const ConversationPrefix = "conversation."
 
+// OwnerKey is the key in a conversation's state of the member that answered last, in teams whose next
+// message goes to that member.
+const OwnerKey = ConversationPrefix + "active_owner"
+
 // Memory gives a run access to its conversation, as it was when the run was accepted. Each agent
 // has its own part of it, identified by the path of the agent; see Path. If something cannot be
 // read, the methods return an empty result. Implementations must be safe for concurrent use.

@@ -116,10 +116,20 @@ func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 	return total
 }
 
-// SpentBy returns the tokens and the money of SpentOn, by the path of the agent that spent them. It
-// is never nil.
+// SpentBy returns what BookedOn returns, by the path of the agent that spent it or, for a detached
+// task, was given it. It is never nil.
 func SpentBy(recorded []*teamv1.Event) map[string]Cost {
-	by := map[string]Cost{}
+	by, parts := map[string]Cost{}, map[string]Cost{}
+	for _, ev := range recorded {
+		switch k := ev.GetKind().(type) {
+		case *teamv1.Event_Spawned:
+			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
+		case *teamv1.Event_Ended:
+			if c := parts[ev.GetScope()]; c != (Cost{}) {
+				by[ev.GetAgent()] = by[ev.GetAgent()].plus(c)
+			}
+		}
+	}
 	eachSpent(recorded, func(path string, spent *teamv1.Spent) {
 		if c := CostOf(spent); c != (Cost{}) {
 			by[path] = by[path].plus(c)

@@ -3,12 +3,17 @@ package team_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
@@ -22,12 +27,12 @@ func (c *transfer) Spec() agent.ToolSpec {
 	return agent.ToolSpec{Name: "transfer", Description: c.description, Effect: agent.EffectUnsafe}
 }
 
-func (c *transfer) Approval(arguments json.RawMessage) *agent.Approval {
+func (c *transfer) Approvers(arguments json.RawMessage) *agent.Approvers {
 	var a struct{ Amount int }
 	if err := json.Unmarshal(arguments, &a); err == nil && a.Amount < 100 {
 		return nil
 	}
-	return &agent.Approval{Roles: []string{"boss"}, Expires: time.Hour}
+	return &agent.Approvers{Roles: []string{"boss"}, Expires: time.Hour}
 }
 
 func (c *transfer) Call(_ context.Context, arguments json.RawMessage, _ string) (*teamv1.ToolResult, error) {
@@ -83,7 +88,7 @@ func TestApproval(t *testing.T) {
 		if q.GetKind() != teamv1.Asked_KIND_APPROVAL || q.GetRoles()[0] != "boss" || r.GetTool() != "transfer" || r.GetArguments() != arguments || r.GetHash() != agent.HashOf(arguments) {
 			t.Fatal(q)
 		}
-		if life := q.GetExpires().AsTime().Sub(time.Now()).Round(time.Minute); life != time.Hour {
+		if life := time.Until(q.GetExpires().AsTime()).Round(time.Minute); life != time.Hour {
 			t.Error(life)
 		}
 		w.reply(open(w)[0], "approve")
@@ -156,11 +161,93 @@ func TestApproval(t *testing.T) {
 	})
 }
 
+// lastAsked returns the event of the last question.
+func lastAsked(w *world) *teamv1.Event {
+	for _, ev := range slices.Backward(w.events) {
+		if ev.GetAsked() != nil {
+			return ev
+		}
+	}
+	return nil
+}
+
+// plainTool is a tool that needs no approval.
+type plainTool struct{ *transfer }
+
+func (plainTool) Approvers(json.RawMessage) *agent.Approvers { return nil }
+
+func TestApproval_RulesThatChange(t *testing.T) {
+	build := func(t *testing.T, tl agent.Tool, turns ...*teamv1.Turn) agent.Agent {
+		t.Helper()
+		a, err := leader.NewAgent(leader.AgentConfig{ID: "root", Model: &priced{turnsOf: turnsOf{turns: append(turns, says("finished"))}}, Tools: []agent.Tool{tl}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	ask := func(t *testing.T) (*transfer, *world, *teamv1.Event) {
+		t.Helper()
+		c, w := &transfer{}, newWorld(t)
+		w.process(build(t, c, calls(tool("transfer", `{"amount":500}`))), nil)
+		return c, w, lastAsked(w)
+	}
+	t.Run("a call that was rejected does not begin when approval is no longer needed", func(t *testing.T) {
+		c, w, q := ask(t)
+		w.reply(q, "no")
+		if park := w.process(build(t, plainTool{c}), nil); !park.Done || len(c.got) != 0 {
+			t.Error(park, c.got)
+		}
+	})
+	t.Run("nor are the approved arguments forgotten", func(t *testing.T) {
+		c, w, q := ask(t)
+		w.reply(q, `edit: {"amount":5}`)
+		if park := w.process(build(t, plainTool{c}), nil); !park.Done || len(c.got) != 1 || c.got[0] != `{"amount":5}` {
+			t.Error(park, c.got)
+		}
+	})
+	t.Run("a tool that changes after an edit is asked about with the edited arguments", func(t *testing.T) {
+		_, w, q := ask(t)
+		w.reply(q, `edit: {"amount":5}`)
+		changed := &transfer{description: "new"}
+		w.process(build(t, changed), nil)
+		again := lastAsked(w)
+		if got := again.GetAsked().GetApproval().GetArguments(); got != `{"amount":5}` {
+			t.Fatal(got)
+		}
+		w.reply(again, "approve")
+		if park := w.process(build(t, changed), nil); !park.Done || len(changed.got) != 1 || changed.got[0] != `{"amount":5}` {
+			t.Error(park, changed.got)
+		}
+	})
+	t.Run("a task with a file can be approved, and keeps the file when its text is changed", func(t *testing.T) {
+		png := &a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("\x89PNG\xff\xfe" + strings.Repeat("\xff", 300))}, MediaType: "image/png", Filename: "cat.png"}
+		var got *a2av1.Message
+		a := &agent.Func{ID: "a", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+			got = m
+			return agent.NewMessage("seen"), nil
+		}}
+		all := members("a")
+		all[0].Approve = func(*a2av1.Message) *agent.Approvers { return &agent.Approvers{} }
+		top := newTeamWith(t, team.Config{ID: "root", Scheduler: inOrder("a"), Members: all, Registry: registry{"a": a}})
+		w := newWorld(t)
+		w.events[0].GetAccepted().Message.Parts = append(w.events[0].GetAccepted().GetMessage().GetParts(), png)
+		w.process(top, nil)
+		q := lastAsked(w)
+		if _, err := proto.Marshal(q); err != nil || !strings.Contains(q.GetAsked().GetApproval().GetArguments(), "cat.png") {
+			t.Fatal(q, err)
+		}
+		w.reply(q, "edit: look at this cat")
+		if park := w.process(top, nil); !park.Done || agent.Text(got) != "look at this cat" || len(got.GetParts()) != 2 || len(got.GetParts()[1].GetRaw()) != 306 {
+			t.Error(park, got)
+		}
+	})
+}
+
 func TestApproval_Answers(t *testing.T) {
 	r := &teamv1.ApprovalRequest{Tool: "transfer", Arguments: `{"a":1}`}
 	for _, tt := range []struct{ text, want string }{
-		{"maybe", "is no decision"}, {"approved", "is no decision"}, {"edit:", "has no arguments"}, {"edit: [1]", "no JSON object"}, {"edit: {", "no JSON object"},
-		{"edit: null", "no JSON object"}, {"reject: " + strings.Repeat("x", 1001), "at most 1000"}, {"", "is no decision"},
+		{"maybe", "is not a decision"}, {"approved", "is not a decision"}, {"edit:", "has no arguments"}, {"edit: [1]", "not a JSON object"}, {"edit: {", "not a JSON object"},
+		{"edit: null", "not a JSON object"}, {"approve: only 5", "text after the decision"}, {"yes: {}", "text after the decision"}, {"reject: " + strings.Repeat("x", 1001), "at most 1000"}, {"", "is not a decision"},
 	} {
 		if a, err := agent.ReadApproval(r, agent.NewMessage(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, %v", tt.text, a, err)

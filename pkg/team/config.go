@@ -68,7 +68,7 @@ type Member struct {
 	// Approve returns who decides whether a delegation with this message may begin, or nil if nobody
 	// has to. It must return the same for the same message. A nil function means that no delegation
 	// needs approval.
-	Approve func(input *a2av1.Message) *agent.Approval
+	Approve func(input *a2av1.Message) *agent.Approvers
 }
 
 // Config is the configuration of a Team.

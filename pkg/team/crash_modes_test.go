@@ -181,8 +181,8 @@ func crashGrants(t *testing.T, w *world) *team.Team {
 // stamp is a tool that begins only with approval, and returns its arguments.
 type stamp struct{ w *world }
 
-func (*stamp) Spec() agent.ToolSpec                     { return agent.ToolSpec{Name: "stamp"} }
-func (*stamp) Approval(json.RawMessage) *agent.Approval { return &agent.Approval{} }
+func (*stamp) Spec() agent.ToolSpec                       { return agent.ToolSpec{Name: "stamp"} }
+func (*stamp) Approvers(json.RawMessage) *agent.Approvers { return &agent.Approvers{} }
 func (c *stamp) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
 	if err := c.w.effectWithin(ctx, "stamp", key); err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func crashApprovals(t *testing.T, w *world) *team.Team {
 		calls(tool("stamp", `{"n":3,"why":"all of these"}`)),
 		calls(tool("stamp", `{"n":4,"why":"edit this"}`), give("inner", "1"), give("b", "not this")),
 		found("tides", "d(0)", `{"edited":true}`, "rejected it: not this", `{"n":3`, `{"n":4`, `{"n":5}`, "c(one)", `member "b" did not begin`))
-	everything := func(*a2av1.Message) *agent.Approval { return &agent.Approval{} }
+	everything := func(*a2av1.Message) *agent.Approvers { return &agent.Approvers{} }
 	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits = "root", crashLimits(nil)
 		c.Tools, c.Members = []agent.Tool{&stamp{w}}, members("inner", "b", "d")

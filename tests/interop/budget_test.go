@@ -35,7 +35,7 @@ func TestC_07_BudgetQuestionOverAKill(t *testing.T) {
 			s.Kill()
 			t.Log("the server was killed and is started again")
 			s = interoprig.Start(t, program, "serve", args...)
-			if bad := say("plenty", asked.ID); !strings.Contains(bad.Error, "is no amount") {
+			if bad := say("plenty", asked.ID); !strings.Contains(bad.Error, "is not an amount") {
 				t.Error(bad)
 			}
 			if got := say("500 tokens", asked.ID); got.State != "TASK_STATE_COMPLETED" || got.Answer != "Tides follow the moon." {

@@ -232,11 +232,11 @@ func TestS_51_Approvals(t *testing.T) {
 	p, server := open(t, 1280, 900), serve(t)
 	p.goTo(server + "/#team=stationer")
 	p.say("Print tides")
-	p.shows(".questions form label", `wants to give member "printer" this task: Print tides`)
+	p.shows(".questions form label", `wants to give member "printer" a task`)
 	p.clickOn(".questions summary", "change the task")
 	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), " and the moon"))
 	p.shot("approval")
-	p.clickOn(".questions button.edit", "Approve with these")
+	p.clickOn(".questions button.edit", "Approve the changed task")
 	p.shows("#trace .io", "In print: Print tides and the moon")
 	p.shows("#trace .state", "completed")
 

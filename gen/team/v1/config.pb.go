@@ -860,7 +860,7 @@ func (x *ToolConfig) GetApprove() *ApproveTools {
 // ApproveTools selects the tool calls that begin only with the approval of people.
 type ApproveTools struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of the tools, as the MCP server has them; * stands for any characters. Unset means all.
+	// Names of the tools, as models see them; * stands for any characters. Unset means all.
 	Tools []string `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Condition over tool, its name, and arguments, its arguments; unset means every call. A call for
 	// which it cannot be evaluated needs approval.

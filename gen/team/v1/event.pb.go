@@ -3223,8 +3223,8 @@ type Asked struct {
 	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	// When the question expires.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
-	// For a question of kind BUDGET: the limit that was reached. Unset if the question comes from
-	// another server.
+	// For a question of kind BUDGET: the limit that was reached. If the question comes from another
+	// server, the path in set_by is below that of the member there.
 	Budget *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
 	// For a question of kind APPROVAL about a tool call or a delegation: what is to be approved.
 	Approval      *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -3317,7 +3317,7 @@ type BudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the limit: max_tokens or max_cost.
 	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Path of the agent that has the limit. A grant raises the limit of this agent.
+	// Path of the agent that has the limit. A grant raises the limit of this agent, on its server.
 	SetBy string `protobuf:"bytes,2,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
 	// Value of the limit, with what was granted before.
 	Value int64 `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
@@ -3328,7 +3328,8 @@ type BudgetRequest struct {
 	// known.
 	Least int64 `protobuf:"varint,6,opt,name=least,proto3" json:"least,omitempty"`
 	Most  int64 `protobuf:"varint,7,opt,name=most,proto3" json:"most,omitempty"`
-	// What is spent, by the path of the agent that spent it.
+	// What is spent, by the path of the agent that spent it. Unset if the question comes from another
+	// server.
 	SpentBy       map[string]int64 `protobuf:"bytes,8,rep,name=spent_by,json=spentBy,proto3" json:"spent_by,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3429,9 +3430,10 @@ type ApprovalRequest struct {
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	// Id of the member that is given the work. Unset for a tool call.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
-	// The arguments of the tool call as JSON, byte for byte, or the text that the member is given.
+	// The arguments of the tool call as JSON, byte for byte, or what the member is given, as text.
 	Arguments string `protobuf:"bytes,4,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	// SHA-256 of arguments, in hexadecimal.
+	// SHA-256 of arguments or, for a delegation, of the message that the member is given, in
+	// hexadecimal.
 	Hash string `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`
 	// SHA-256 of the description and the parameters of the tool, in hexadecimal. If the tool has
 	// changed when the call is about to begin, people are asked again.

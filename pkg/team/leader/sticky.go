@@ -10,18 +10,15 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// ownerKey is the key in the conversation's state of the member that the next message goes to.
-const ownerKey = agent.ConversationPrefix + "active_owner"
-
 // returnedTurn is the name of the first turn of a leader that takes over from the owner. The prompt says
 // why, before the message.
 const returnedTurn = "returned"
 
-// toOwner gives the message of a new run, or follow-up messages during it, to the owner of the
-// conversation: the member that answered last. ok is false if there is none that takes work.
+// toOwner gives the message of a new run to the owner of the conversation: the member that answered
+// last. ok is false if there is none that takes work, or if the user has said more already.
 func (l *leader) toOwner(s *team.State) (d team.Decision, ok bool) {
-	owner := s.Context[ownerKey].GetStringValue()
-	if !l.sticky || owner == "" {
+	owner := s.Context[agent.OwnerKey].GetStringValue()
+	if !l.sticky || owner == "" || len(s.Received) > 0 {
 		return team.Decision{}, false
 	}
 	if m := l.crew.find(owner); m == nil || m.Disabled {
@@ -34,11 +31,12 @@ func (l *leader) toOwner(s *team.State) (d team.Decision, ok bool) {
 }
 
 // fromOwner returns the decision after the step of the owner, before the leader's first turn. Its
-// answer is the team's. If it hands the message back, fails, or the user has said more, the leader
-// takes over.
+// answer is the team's. If it hands the message back, the user has said more, or it fails in a team
+// whose failures go to the leader, the leader takes over.
 func (l *leader) fromOwner(s *team.State) team.Decision {
 	st := s.Steps[len(s.Steps)-1]
-	owner, why := st.Step.GetMember(), ""
+	owner := st.Step.GetMember()
+	var why string
 	switch err := st.Failure(); {
 	case err != nil:
 		why = fmt.Sprintf("%s answered last in this conversation and was given the next message, but failed: %s", owner, err.Message)
@@ -70,8 +68,7 @@ func (l *leader) withOwner(s *team.State, d team.Decision) team.Decision {
 		switch id := st.Step.GetMember(); {
 		case !st.ByMember() || st.Message == nil || st.Failure() != nil || st.Step.GetDetached():
 		case owner != "" && owner != id:
-			owner = ""
-			return withUpdate(d, structpb.NewNullValue())
+			return withUpdate(d, structpb.NewNullValue()) // several have answered
 		default:
 			owner = id
 		}
@@ -83,7 +80,7 @@ func (l *leader) withOwner(s *team.State, d team.Decision) team.Decision {
 }
 
 func withUpdate(d team.Decision, owner *structpb.Value) team.Decision {
-	d.Updates = map[string]*structpb.Value{ownerKey: owner}
+	d.Updates = map[string]*structpb.Value{agent.OwnerKey: owner}
 	return d
 }
 

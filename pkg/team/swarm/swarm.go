@@ -17,9 +17,6 @@ import (
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
 
-// ownerKey is the key in the conversation's state of the member that answered last.
-const ownerKey = agent.ConversationPrefix + "active_owner"
-
 // Config is the configuration of a Swarm.
 type Config struct {
 	// Entry is the id of the member that begins. Required.
@@ -153,7 +150,7 @@ func (w *Swarm) Next(s *team.State) (team.Decision, error) {
 	}
 	return team.Decision{
 		Reply: last.Message, Reason: last.Step.GetMember() + " answered",
-		Updates: map[string]*structpb.Value{ownerKey: structpb.NewStringValue(last.Step.GetMember())},
+		Updates: map[string]*structpb.Value{agent.OwnerKey: structpb.NewStringValue(last.Step.GetMember())},
 	}, nil
 }
 
@@ -185,7 +182,7 @@ func unreadFollowUps(s *team.State) *a2av1.Message {
 // last in the conversation.
 func (w *Swarm) begin(s *team.State) team.Decision {
 	who, reason := w.entry, "the entry member begins"
-	if owner := s.Context[ownerKey].GetStringValue(); w.crossRequest && owner != "" {
+	if owner := s.Context[agent.OwnerKey].GetStringValue(); w.crossRequest && owner != "" {
 		if m := w.member(owner); m != nil && !m.Disabled {
 			who, reason = owner, owner+" answered last in this conversation"
 		}

@@ -86,7 +86,7 @@ function Decision({ approval, idle, give }: DecisionProps) {
   const [edited, setEdited] = useState(approval.arguments ?? "");
   const why = useId();
   const what = useId();
-  const changed = edited.trim() !== "" && edited !== approval.arguments;
+  const changed = edited.trim() !== "" && edited.trim() !== (approval.arguments ?? "").trim();
   return (
     <details class="decision">
       <summary>Give a reason, or change {approval.tool ? "the arguments" : "the task"}</summary>
@@ -101,7 +101,7 @@ function Decision({ approval, idle, give }: DecisionProps) {
       <div class="options">
         <textarea id={what} rows={4} value={edited} readOnly={!idle} onInput={(e) => setEdited(e.currentTarget.value)} />
         <button type="button" class="edit" disabled={!changed} aria-disabled={!idle} onClick={() => give(`edit: ${edited.trim()}`)}>
-          Approve with these
+          Approve {approval.tool ? "the changed arguments" : "the changed task"}
         </button>
       </div>
     </details>

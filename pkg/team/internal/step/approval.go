@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -16,17 +15,17 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// Decision is the decision of people about a tool call or a delegation.
-type Decision struct {
+// Approval is what people have answered to the request to approve a tool call or a delegation.
+type Approval struct {
 	// Request is what they were asked about.
 	Request *teamv1.ApprovalRequest
-	// Approval is what they decided.
-	Approval *teamv1.Approval
+	// Answer is what they decided.
+	Answer *teamv1.Approval
 }
 
-// rejected reports whether the call must not begin.
-func (d *Decision) rejected() bool {
-	switch d.Approval.GetDecision() {
+// rejects reports whether the call must not begin.
+func (a *Approval) rejects() bool {
+	switch a.Answer.GetDecision() {
 	case teamv1.Approval_DECISION_APPROVE, teamv1.Approval_DECISION_APPROVE_ALL:
 		return false
 	case teamv1.Approval_DECISION_REJECT, teamv1.Approval_DECISION_UNSPECIFIED:
@@ -34,57 +33,71 @@ func (d *Decision) rejected() bool {
 	return true
 }
 
+// arguments returns the arguments that were approved.
+func (a *Approval) arguments() string {
+	return cmp.Or(a.Answer.GetArguments(), a.Request.GetArguments())
+}
+
 // approve begins tool calls and delegations that need the approval of people only once they have
 // approved, with the arguments that they approved.
 func approve(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
-		need, req := w.approval()
-		d := w.Decision
-		switch {
-		case req == nil: // no approval is possible
-			return next(ctx, w)
-		case d != nil && d.rejected():
-			return w.rejection(d)
-		case w.Attempts > 0 && d == nil: // it began without
-			return next(ctx, w)
-		case w.Attempts > 0, d != nil && d.Request.GetVersion() == req.GetVersion():
-			w.applyDecision(d)
-			return next(ctx, w)
-		case d == nil && w.by.Run.Allowed(AllowKey(req)):
-			return next(ctx, w)
+		a := w.Approval
+		if a != nil && a.rejects() {
+			return w.rejection()
 		}
-		return w.askApproval(need, req)
+		by, req := w.approvers()
+		switch {
+		case req == nil, w.Attempts > 0 && a == nil: // no approval is needed, or it began without
+			return next(ctx, w)
+		case a == nil && w.by.Run.Allowed(AllowKey(req)):
+			return next(ctx, w)
+		case a == nil || w.Attempts == 0 && a.differs(req):
+			return w.askApproval(by, req)
+		}
+		w.useApproved()
+		return next(ctx, w)
 	}
 }
 
-// approval returns who decides about the step, nil if nobody has to, and what they decide about. The
-// latter is nil if the step is neither a delegation nor a call of a tool that can be called.
-func (w *Work) approval() (*agent.Approval, *teamv1.ApprovalRequest) {
+// differs reports whether the call is not the one that was approved any more: its tool or, for a
+// delegation, what the member is given has changed.
+func (a *Approval) differs(now *teamv1.ApprovalRequest) bool {
+	return a.Request.GetVersion() != now.GetVersion() || now.GetTool() == "" && a.Request.GetHash() != now.GetHash()
+}
+
+// approvers returns who decides about the step, and what they decide about. It returns nil for both
+// if the step needs no approval and has none.
+func (w *Work) approvers() (*agent.Approvers, *teamv1.ApprovalRequest) {
+	var by *agent.Approvers
 	req := &teamv1.ApprovalRequest{By: w.by.Path}
-	var need *agent.Approval
 	switch {
-	case agent.IsDelegation(w.Step.GetKind()) && w.Approve != nil:
-		need = w.Approve(w.Input)
-		req.Member, req.Arguments = w.Step.GetMember(), prompt.HandedOver(w.Input)
+	case agent.IsDelegation(w.Step.GetKind()):
+		if w.Approve != nil {
+			by = w.Approve(w.Input)
+		}
+		req.Member, req.Arguments, req.Hash = w.Step.GetMember(), agent.Prompt(w.Input), agent.HashOf(prompt.HandedOver(w.Input))
 	case w.Step.GetKind() == teamv1.Step_KIND_TOOL:
 		tool, ok := w.by.Tools.find(w.Step.GetName())
 		arguments, valid := w.arguments()
-		approved, needs := tool.(agent.ApprovedTool)
-		if !ok || !valid || !needs {
-			return nil, nil
+		if !ok || !valid {
+			return nil, nil // it is not called
+		}
+		if t, ok := tool.(agent.ApprovedTool); ok {
+			by = t.Approvers(arguments)
 		}
 		spec := tool.Spec()
 		req.Tool, req.Arguments = w.Step.GetName(), string(arguments)
 		req.Version = agent.HashOf(spec.Description, string(spec.Parameters))
-		need = approved.Approval(arguments)
-	default:
+		if w.Approval != nil { // the tool has changed, and people may have changed the arguments before
+			req.Arguments = w.Approval.arguments()
+		}
+		req.Hash = agent.HashOf(req.GetArguments())
+	}
+	if by == nil && w.Approval == nil {
 		return nil, nil
 	}
-	if need == nil && w.Decision == nil {
-		return nil, nil
-	}
-	req.Hash = agent.HashOf(req.GetArguments())
-	return need, req
+	return by, req
 }
 
 // AllowKey returns the key of the calls that an approval of all later calls allows, for agent.Run. A
@@ -93,32 +106,40 @@ func AllowKey(r *teamv1.ApprovalRequest) string {
 	return strings.Join([]string{r.GetBy(), r.GetTool(), r.GetMember(), r.GetVersion()}, "\x00")
 }
 
-// applyDecision makes the step use the arguments that were approved.
-func (w *Work) applyDecision(d *Decision) {
-	approved := cmp.Or(d.Approval.GetArguments(), d.Request.GetArguments())
+// useApproved makes the step use the arguments that were approved, or the text that people have
+// changed. Files that a member is given stay.
+func (w *Work) useApproved() {
 	switch {
-	case d.Request.GetTool() != "":
-		w.Arguments = approved
-	case d.Approval.GetArguments() != "":
-		w.Input = proto.CloneOf(w.Input)
-		w.Input.Parts = agent.TextParts(approved)
+	case w.Approval.Request.GetTool() != "":
+		own, _ := w.arguments()
+		w.Arguments = w.Approval.arguments()
+		w.edited = w.Arguments != string(own)
+	case w.Approval.Answer.GetArguments() != "":
+		changed := proto.CloneOf(w.Input)
+		changed.Parts = agent.TextParts(w.Approval.Answer.GetArguments())
+		for _, p := range w.Input.GetParts() {
+			if _, text := p.GetContent().(*a2av1.Part_Text); !text {
+				changed.Parts = append(changed.Parts, p)
+			}
+		}
+		w.Input, w.edited = changed, true
 	}
 }
 
 // withEdit returns the result of a tool call. If people have changed the arguments, it begins with
 // them, because the model knows only its own.
 func (w *Work) withEdit(r *teamv1.ToolResult) *teamv1.ToolResult {
-	if w.Decision == nil || w.Decision.Approval.GetArguments() == "" || r == nil {
+	if !w.edited || r == nil {
 		return r
 	}
 	r = proto.CloneOf(r)
-	r.Text = fmt.Sprintf("A person changed the arguments of this call to %s. The result:\n%s", w.Decision.Approval.GetArguments(), r.GetText())
+	r.Text = fmt.Sprintf("A person changed the arguments of this call to %s. The result:\n%s", w.Arguments, r.GetText())
 	return r
 }
 
 // given returns what a member is given, if it is not what was decided; else nil.
 func (w *Work) given() *teamv1.Input {
-	if w.Decision != nil && w.Decision.Request.GetMember() != "" && w.Decision.Approval.GetArguments() != "" {
+	if w.edited && w.Step.GetKind() != teamv1.Step_KIND_TOOL {
 		return &teamv1.Input{Message: w.Input}
 	}
 	return w.Checks.given()
@@ -126,53 +147,51 @@ func (w *Work) given() *teamv1.Input {
 
 // rejection returns the result of a step that people have rejected. The model that made a tool call is
 // told why.
-func (w *Work) rejection(d *Decision) Result {
-	why := d.Approval.GetReason()
+func (w *Work) rejection() Result {
+	r, why := w.Approval.Request, w.Approval.Answer.GetReason()
 	if why == "" {
 		why = "no reason was given"
 	}
-	if d.Request.GetTool() != "" {
-		text := fmt.Sprintf("The call of %s did not begin, because a person rejected it: %s", d.Request.GetTool(), why)
+	if r.GetTool() != "" {
+		text := fmt.Sprintf("The call of %s did not begin, because a person rejected it: %s", r.GetTool(), why)
 		return Result{notStarted: true, Reply: &teamv1.Reply{
 			Outcome: teamv1.Outcome_OUTCOME_REJECTED, Result: &teamv1.Reply_Tool{Tool: &teamv1.ToolResult{Text: text, IsError: true}},
 		}}
 	}
 	return Result{rejected: true, notStarted: true, Err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonApprovalRejected,
-		"the task for member %q did not begin, because a person rejected it: %s", d.Request.GetMember(), why)}
+		"the task for member %q did not begin, because a person rejected it: %s", r.GetMember(), why)}
 }
 
 // maxShownForApproval is the maximum number of bytes of the arguments that the text of a question
 // shows. All of them are in its ApprovalRequest.
 const maxShownForApproval = 4000
 
-// askApproval asks people about a call. need is nil if no approval is needed any more.
-func (w *Work) askApproval(need *agent.Approval, req *teamv1.ApprovalRequest) Result {
-	if need == nil {
-		need = &agent.Approval{}
+// askApproval asks people about a call. If by is nil, no approval is needed any more, but the call has
+// changed since people decided about it.
+func (w *Work) askApproval(by *agent.Approvers, req *teamv1.ApprovalRequest) Result {
+	if by == nil {
+		by = &agent.Approvers{}
 	}
-	text := fmt.Sprintf("%q wants to call the tool %s with the arguments %s.", w.by.Path, req.GetTool(), agent.Excerpt(req.GetArguments(), maxShownForApproval))
+	text := fmt.Sprintf("%q wants to call the tool %s.", w.by.Path, req.GetTool())
+	what := "the arguments"
 	if req.GetTool() == "" {
-		text = fmt.Sprintf("%q wants to give member %q this task: %s", w.by.Path, req.GetMember(), agent.Excerpt(req.GetArguments(), maxShownForApproval))
+		text, what = fmt.Sprintf("%q wants to give member %q a task.", w.by.Path, req.GetMember()), "the task"
 	}
-	if w.Decision != nil {
-		text = "The tool has changed since it was approved. " + text
+	if w.Approval != nil {
+		text += " It has changed since it was approved."
 	}
-	text += ` May it begin? Answer "approve", "approve all" (later calls in this task too), "reject: REASON", or "edit: " and the changed arguments.`
-	expires := QuestionExpiry
-	if need.Expires > 0 {
-		expires = need.Expires
+	text += fmt.Sprintf(` Answer "approve", "approve all" (later ones in this task too), "reject: REASON", or "edit: " and %s as changed. These are %s:`+"\n", what, what)
+	text = strings.Replace(text, "These are the task", "This is the task", 1)
+	text += agent.Excerpt(req.GetArguments(), maxShownForApproval)
+	if n := len(req.GetArguments()); n > maxShownForApproval {
+		text += fmt.Sprintf("\n… (the first %d of %d bytes; SHA-256 %s)", maxShownForApproval, n, agent.HashOf(req.GetArguments()))
 	}
-	id := w.by.Run.ID(w.Scope, "question", w.Questions+1)
-	q := &teamv1.Asked{
-		Question: id, Kind: teamv1.Asked_KIND_APPROVAL, Roles: need.Roles, Approval: req, Expires: timestamppb.New(w.by.Run.Now().Add(expires)),
-		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: QuestionParts(&teamv1.Ask{
-			Question: text, Options: []string{agent.WordApprove, agent.WordApproveAll, agent.WordReject},
-		})},
-	}
-	if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})); err != nil {
-		return Result{Err: ErrStopped}
-	}
-	return Result{notStarted: true}
+	res := w.ask(&teamv1.Asked{
+		Kind: teamv1.Asked_KIND_APPROVAL, Roles: by.Roles, Approval: req,
+		Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{Question: text, Options: []string{agent.WordApprove, agent.WordApproveAll, agent.WordReject}})},
+	}, by.Expires)
+	res.notStarted = true
+	return res
 }
 
 // arguments returns the arguments of a tool call as the tool is given them. It reports whether they

@@ -55,6 +55,7 @@ type cost struct {
 	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
 	booked    agent.Cost    // what hold is settled with, see release
 	most      agent.Cost    // maximum cost of the attempt; zero if it is not known
+	besides   agent.Cost    // what it needs at least besides the reservation that was refused
 	continues bool          // the attempt continues a task that an earlier one has begun
 }
 
@@ -153,13 +154,14 @@ func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
 		Most: turnCost(price, in, most), By: w.by.path(w.Step),
 	}
-	w.cost.most = want.Most
+	w.cost.most, w.cost.besides = want.Most, agent.Cost{}
 	switch name := b.final; {
 	case name == "", !b.Limited(), w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
 	case name == w.Step.GetName():
 		b.setReserve(nil) // the reservation was made for this turn
 	default:
 		if err := b.growReserve(ctx, turnCost(price, in+most, finalOutput)); err != nil {
+			w.cost.besides = want.Least
 			return err
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -24,19 +22,15 @@ func (w *Work) askForBudget(err error) Result {
 	}
 	r := short.Request
 	if r.GetLimit() == agent.LimitMaxTokens {
-		r.Most = w.cost.most.Tokens
+		r.Least, r.Most = r.GetLeast()+w.cost.besides.Tokens, w.cost.most.Tokens
 	} else {
-		r.Most = w.cost.most.Micros
+		r.Least, r.Most = r.GetLeast()+w.cost.besides.Micros, w.cost.most.Micros
 	}
-	q := &teamv1.Asked{
-		Question: w.by.Run.ID(w.Scope, "question", w.Questions+1), Kind: teamv1.Asked_KIND_BUDGET, Roles: short.Roles, Budget: r,
-		Expires: timestamppb.New(w.by.Run.Now().Add(QuestionExpiry)),
-	}
-	q.Message = &a2av1.Message{MessageId: q.GetQuestion(), Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(w.budgetQuestion(r))}
-	if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})); err != nil {
-		return Result{Err: ErrStopped}
-	}
-	return Result{notStarted: true}
+	res := w.ask(&teamv1.Asked{
+		Kind: teamv1.Asked_KIND_BUDGET, Roles: short.Roles, Budget: r, Message: &a2av1.Message{Parts: agent.TextParts(w.budgetQuestion(r))},
+	}, 0)
+	res.notStarted = true
+	return res
 }
 
 // budgetQuestion returns the text of a question for more budget.
@@ -51,6 +45,9 @@ func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
 		fmt.Fprintf(&b, " and %s are reserved", amount(r.GetReserved()))
 	}
 	fmt.Fprintf(&b, ". The next step, %s, needs at least %s", w.described(), amount(r.GetLeast()))
+	if w.cost.besides != (agent.Cost{}) {
+		b.WriteString(", with what is kept for a last turn,")
+	}
 	if r.GetMost() > 0 {
 		fmt.Fprintf(&b, " and may cost at most %s", amount(r.GetMost()))
 	}

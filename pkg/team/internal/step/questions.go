@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -29,18 +30,34 @@ func QuestionParts(ask *teamv1.Ask) []*a2av1.Part {
 	return append(parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(data)}})
 }
 
+// ask asks people a question about the step. It sets the id, the message id and the role, and how long
+// the question stays open; 0 means QuestionExpiry.
+func (w *Work) ask(q *teamv1.Asked, expires time.Duration) Result {
+	if expires == 0 {
+		expires = QuestionExpiry
+	}
+	q.Question, q.Expires = w.by.Run.ID(w.Scope, "question", w.Questions+1), timestamppb.New(w.by.Run.Now().Add(expires))
+	q.Message.MessageId, q.Message.Role = q.GetQuestion(), a2av1.Role_ROLE_AGENT
+	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
+	if err := w.emit(ev); err != nil {
+		return Result{Err: ErrStopped}
+	}
+	w.Asked.Apply(ev)
+	return Result{}
+}
+
 // ApplyQuestion folds an event of the step itself if it is a question of the layers about more budget
 // or an approval, or closes one. It reports whether it does; the step's target has nothing to do with
 // such an event. path is that of the team. Questions that the target asks about its own limits or
 // calls, on another server, are not meant. closed are the questions that the event closes.
 func (p *Past) ApplyQuestion(path string, ev *teamv1.Event, closed []*journal.Question) bool {
-	if asksFor(path, ev.GetAsked()) {
+	if concerns(path, ev.GetAsked()) {
 		p.Questions++
 		return true
 	}
 	ours := false
 	for _, q := range closed {
-		if ev.GetEnded() == nil && asksFor(path, q.Event.GetAsked()) {
+		if ev.GetEnded() == nil && concerns(path, q.Event.GetAsked()) {
 			p.applyAnswer(q.Event.GetAsked(), ev.GetAnswered())
 			ours = true
 		}
@@ -54,15 +71,15 @@ func (p *Past) applyAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	case q.GetBudget() != nil:
 		p.Declined = a.GetGrant() == nil
 	case a == nil:
-		p.Decision = &Decision{q.GetApproval(), &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: "nobody decided in time"}}
+		p.Approval = &Approval{q.GetApproval(), &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: "nobody decided in time"}}
 	default:
-		p.Decision = &Decision{q.GetApproval(), a.GetApproval()}
+		p.Approval = &Approval{q.GetApproval(), a.GetApproval()}
 	}
 }
 
-// asksFor reports whether a question is about a limit that binds the team at path, or a call that the
+// concerns reports whether a question is about a limit that binds the team at path, or a call that the
 // team makes.
-func asksFor(path string, q *teamv1.Asked) bool {
+func concerns(path string, q *teamv1.Asked) bool {
 	if by := q.GetApproval().GetBy(); by != "" {
 		return by == path
 	}

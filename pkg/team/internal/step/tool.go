@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -131,20 +129,12 @@ const maxShown = 500
 // end is unknown: after a crash, or because the connection broke. The call is not repeated before
 // they say so, and they are asked again about every such call.
 func (w *Work) askOutcome(why string) Result {
-	id := w.by.Run.ID(w.Scope, "question", w.Questions+1)
-	q := &teamv1.Asked{
-		Question: id, Kind: teamv1.Asked_KIND_OUTCOME, Expires: timestamppb.New(w.by.Run.Now().Add(QuestionExpiry)),
-		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: QuestionParts(&teamv1.Ask{
+	return w.ask(&teamv1.Asked{
+		Kind: teamv1.Asked_KIND_OUTCOME, Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{
 			Question: fmt.Sprintf("%s called %s with %s, and %s. What became of it?", w.by.ID, w.Step.GetName(), agent.Excerpt(w.Arguments, maxShown), why),
 			Options:  []string{OutcomeDone, OutcomeAgain, OutcomeFail},
 		})},
-	}
-	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
-	if err := w.emit(ev); err != nil {
-		return Result{Err: ErrStopped}
-	}
-	w.Asked.Apply(ev)
-	return Result{}
+	}, 0)
 }
 
 // reopen applies the answer to such a question. The answer to call again starts another attempt, so

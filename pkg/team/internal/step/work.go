@@ -46,7 +46,7 @@ type Work struct {
 	Prompt *agent.ModelRequest
 	// Approve returns who decides whether a delegation with this message may begin, nil if nobody has
 	// to. The function may be nil.
-	Approve func(*a2av1.Message) *agent.Approval
+	Approve func(*a2av1.Message) *agent.Approvers
 	// Arguments of a tool call. Unsafe says that a second call could have a second effect.
 	Arguments string
 	Unsafe    bool
@@ -59,6 +59,7 @@ type Work struct {
 	yielding bool                  // the loop or its consumer has control: a panic is theirs
 	effect   string                // idempotency key of the current effect; set by key
 	cost     cost                  // set by the layer budget
+	edited   bool                  // people have changed the arguments, or what the member is given
 	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
 }
 
@@ -87,8 +88,8 @@ type Past struct {
 	Questions int64
 	// Declined says that people were asked for more budget and have granted nothing.
 	Declined bool
-	// Decision is what people have decided about the approval of the step; nil without a decision.
-	Decision *Decision
+	// Approval is the answer of people to the request to approve the step; nil without an answer.
+	Approval *Approval
 	// Ruling is the answer of people about an attempt whose outcome is unknown; nil if there is
 	// none.
 	Ruling *a2av1.Message
