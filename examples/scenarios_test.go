@@ -30,7 +30,7 @@ func folders(t *testing.T) []string {
 func TestScenarios(t *testing.T) {
 	for _, folder := range folders(t) {
 		env := func(string) (string, bool) { return "", false }
-		if folder == "mcp" { // compiles its server
+		if folder == "mcp" || folder == "approval" { // compile a server
 			buildMCP(t)
 			env = os.LookupEnv
 		}
@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		switch folder {
 		case "demo": // is served, see the README of the repository
 			continue
-		case "openai-endpoint", "remote-agent", "mcp": // want a server, which their own tests start
+		case "openai-endpoint", "remote-agent", "mcp", "approval": // want a server, which their own tests start
 			continue
 		}
 		t.Run(folder, func(t *testing.T) {

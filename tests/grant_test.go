@@ -152,3 +152,46 @@ teams:
 		})
 	}
 }
+
+// TestS_51_SeveralQuestionsOfAMember: a member on another server asks two questions at the same time;
+// over A2A they are asked one after the other, and each answer reaches its own.
+func TestS_51_SeveralQuestionsOfAMember(t *testing.T) {
+	peer := rig.Serve(t, server.Config{Agents: defined(t, `version: v1
+agents:
+  echo: {scripted: {steps: [{text: "{{input}}"}]}}
+teams:
+  desk:
+    workflow:
+      steps:
+        - parallel:
+            - {id: one, human: {question: "Publish?", options: ["yes", "no"]}}
+            - {id: two, human: {question: "Which city?"}}
+        - {id: sum, agent: echo, task: "{{steps.one.text}} {{steps.two.text}}"}
+`, nil)})
+	for _, binding := range []string{"GRPC", "REST", "JSONRPC"} {
+		t.Run("S-51 "+binding, func(t *testing.T) {
+			l := live(t, rig.Memory(t), defined(t, `version: v1
+agents:
+  far: {a2a: {card: "`+peer.HTTP+`/desk", binding: `+binding+`}}
+teams:
+  front: {workflow: {steps: [{id: ask, agent: far}]}}
+`, nil))
+			id := l.sendNow(t, "front", "m", "x").GetId()
+			answers := map[string]string{"Publish?": "yes", "Which city?": "Lisbon"}
+			for range 2 {
+				task := l.until(t, id, asksAll(1))
+				text := agent.Text(&a2av1.Message{Parts: a2a.RunOf(task.GetMetadata()).GetQuestions()[0].GetMessage().GetParts()[:1]})
+				if answers[text] == "" {
+					t.Fatalf("it asks %q, of %v", text, answers)
+				}
+				if _, err := l.clients[0].Send(t.Context(), inAnswerTo(task, "a"+text[:1], answers[text])); err != nil {
+					t.Fatal(err)
+				}
+				delete(answers, text)
+			}
+			if task := l.until(t, id, ended); !strings.Contains(fmt.Sprint(task.GetArtifacts()), "yes Lisbon") {
+				t.Error(task)
+			}
+		})
+	}
+}

@@ -121,13 +121,19 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 	from := map[string]string{}
 	for _, name := range names {
 		s := b.agents.tools[name]
+		var offered []string
 		for _, t := range s.Known() {
 			tool := t.Spec().Name
+			offered = append(offered, tool)
 			if other, taken := from[tool]; taken {
 				why := fmt.Sprintf("tools %q and %q both have %q; set allow so that only one of them offers it", other, name, tool)
 				return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 			}
 			from[tool] = name
+		}
+		if pattern := config.Unmatched(b.server.GetTools()[name].GetApprove(), offered); pattern != "" {
+			why := fmt.Sprintf("approve of tool %q has %q, which is none of its tools; it has %s", name, pattern, strings.Join(offered, ", "))
+			return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 		}
 		if approve := config.ApproveTool(b.server.GetTools()[name].GetApprove()); approve != nil {
 			sets = append(sets, approvedSet{s, approve})

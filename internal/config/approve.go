@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -18,7 +19,7 @@ import (
 // approveTools reports patterns and conditions of the approvals of a tool's calls that cannot be used.
 func (k *checker) approveTools(name string, a *teamv1.ApproveTools) {
 	for i, pattern := range a.GetTools() {
-		if _, err := path.Match(pattern, ""); err != nil {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 			n, _ := k.at("tools", name, "approve", "tools", i)
 			k.fault(n, fmt.Sprintf("%q is not a pattern of names", pattern), "write a name, in which * stands for any characters, such as pay_*")
 		}
@@ -125,6 +126,17 @@ func condition(source string, member bool) func(need *agent.Approvers, v expr.Va
 		}
 		return need
 	}
+}
+
+// Unmatched returns the first pattern of an approval that matches none of the tools; empty if there is
+// none.
+func Unmatched(a *teamv1.ApproveTools, tools []string) string {
+	for _, pattern := range a.GetTools() {
+		if !slices.ContainsFunc(tools, func(name string) bool { return matches([]string{pattern}, name) }) {
+			return pattern
+		}
+	}
+	return ""
 }
 
 // matches reports whether one of the patterns matches a name. No patterns match every name.

@@ -60,14 +60,18 @@ const expectedDecision = `answer "approve", "approve all" (later calls too), "re
 // "approve all", "reject: REASON" or "edit: ARGUMENTS", or as data {"decision": WORD, "reason": TEXT,
 // "arguments": ARGUMENTS}. Any other answer is an error, which says what was expected.
 func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval, error) {
-	word, rest, _ := strings.Cut(strings.TrimSpace(Text(m)), ":")
+	text, data, err := onlyPart(m)
+	if err != nil {
+		return nil, err
+	}
+	word, rest, _ := strings.Cut(strings.TrimSpace(text), ":")
 	rest = strings.TrimSpace(rest)
 	word, reason, arguments := strings.ToLower(strings.TrimSpace(word)), rest, rest
-	if word == "" {
-		var err error
-		if word, reason, arguments, err = decisionOf(m); err != nil {
+	if data != nil {
+		if word, reason, arguments, err = decisionOf(r, data); err != nil {
 			return nil, err
 		}
+		rest = ""
 	}
 	if len(reason) > maxReason && word != wordEdit {
 		return nil, fmt.Errorf("has a reason of %d bytes; at most %d are allowed", len(reason), maxReason)
@@ -92,37 +96,31 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 	return nil, errors.New("is not a decision; " + expectedDecision)
 }
 
-// decisionOf returns the data of an answer to an approval.
-func decisionOf(m *a2av1.Message) (word, reason, arguments string, err error) {
-	for _, p := range m.GetParts() {
-		d, ok := p.GetData().AsInterface().(map[string]any)
-		if !ok {
-			continue
+// decisionOf returns the data of an answer to an approval: its word, its reason and its arguments as
+// text.
+func decisionOf(r *teamv1.ApprovalRequest, data any) (word, reason, arguments string, err error) {
+	d, _ := data.(map[string]any)
+	word, _ = d["decision"].(string)
+	reason, _ = d["reason"].(string)
+	switch v := d["arguments"].(type) {
+	case nil:
+	case string:
+		arguments = v
+	default:
+		if r.GetTool() == "" {
+			return "", "", "", errors.New(`has arguments that are not text; write the changed task like this: {"decision": "edit", "arguments": "TEXT"}`)
 		}
-		word, _ = d["decision"].(string)
-		reason, _ = d["reason"].(string)
-		switch v := d["arguments"].(type) {
-		case nil:
-		case string:
-			arguments = v
-		default:
-			b, err := json.Marshal(v)
-			if err != nil {
-				return "", "", "", errors.New("has arguments that are not valid JSON; " + expectedDecision)
-			}
-			arguments = string(b)
+		b, err := json.Marshal(v)
+		if err != nil {
+			return "", "", "", errors.New("has arguments that are not valid JSON; " + expectedDecision)
 		}
-		word = strings.ToLower(strings.TrimSpace(word))
-		switch {
-		case arguments == "":
-		case word == WordApprove, word == "yes":
-			word = wordEdit
-		case word != wordEdit:
-			return "", "", "", errors.New(`has arguments, which only the decision "edit" may have; ` + expectedDecision)
-		}
-		return word, reason, arguments, nil
+		arguments = string(b)
 	}
-	return "", "", "", nil
+	word = strings.ToLower(strings.TrimSpace(word))
+	if arguments != "" && word != wordEdit {
+		return "", "", "", errors.New(`has arguments, which only the decision "edit" may have; ` + expectedDecision)
+	}
+	return word, reason, arguments, nil
 }
 
 // checkArguments returns an error if the call that r asks about cannot be made with arguments.

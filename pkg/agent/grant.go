@@ -52,11 +52,13 @@ var amount = regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?)\s*(usd|\$|dollars?|tok
 // "2", "2 USD", "$2" or "5000 tokens", or as data {"grant": 2}. It returns nil if m declines, with
 // "no" or {"grant": 0}. Any other answer is an error, which says what was expected.
 func ReadGrant(r *teamv1.BudgetRequest, m *a2av1.Message) (*teamv1.Spent, error) {
-	said := strings.ToLower(strings.TrimSpace(Text(m)))
-	for _, p := range m.GetParts() {
-		if d := p.GetData(); d != nil && said == "" {
-			said = grantOf(d.AsInterface())
-		}
+	text, data, err := onlyPart(m)
+	if err != nil {
+		return nil, err
+	}
+	said := strings.ToLower(strings.TrimSpace(text))
+	if data != nil {
+		said = grantOf(data)
 	}
 	if rest, ok := strings.CutPrefix(said, "$"); ok {
 		said = strings.TrimSpace(rest) + " usd"
@@ -81,19 +83,43 @@ func ReadGrant(r *teamv1.BudgetRequest, m *a2av1.Message) (*teamv1.Spent, error)
 	}
 	most := maxGrantTokens
 	if !countsTokens(r) {
-		n, most = math.Round(n*1e6), maxGrantMicros
+		n, most = n*1e6, maxGrantMicros
+		if whole := math.Round(n); math.Abs(n-whole) < 1e-3 {
+			n = whole // n is off by what float64 cannot represent
+		}
 	}
 	switch {
 	case n <= 0:
 		return nil, fmt.Errorf("does not add anything; %s", expected)
-	case n != math.Trunc(n):
-		return nil, fmt.Errorf("is not a whole number of tokens; %s", expected)
 	case n > float64(most):
 		return nil, fmt.Errorf("is more than %s, the most that can be added at once; %s", FormatAmount(r, most), expected)
+	case n != math.Trunc(n) && countsTokens(r):
+		return nil, fmt.Errorf("is not a whole number of tokens; %s", expected)
+	case n != math.Trunc(n):
+		return nil, fmt.Errorf("has more than six decimal places; %s", expected)
 	case countsTokens(r):
 		return &teamv1.Spent{OutputTokens: int64(n)}, nil
 	}
 	return &teamv1.Spent{CostMicros: int64(n)}, nil
+}
+
+// onlyPart returns the text, or the data, of an answer that has only one of them.
+func onlyPart(m *a2av1.Message) (text string, data any, err error) {
+	n := 0
+	for _, p := range m.GetParts() {
+		switch {
+		case p.GetData() != nil:
+			data = p.GetData().AsInterface()
+			n++
+		case strings.TrimSpace(p.GetText()) != "":
+			text = p.GetText()
+			n++
+		}
+	}
+	if n > 1 {
+		return "", nil, errors.New("has several parts; send the answer as one text part, or as one data part")
+	}
+	return text, data, nil
 }
 
 // grantOf returns the text form of the data of an answer; empty if it is not of the expected form.

@@ -98,7 +98,7 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 	if taskstate.Interrupted(t.GetStatus().GetState()) && !knows(t, key, question) {
 		x.answered = true
 		err := x.converse(x.answer(key, answer))
-		if codeOf(err) == codes.InvalidArgument && !x.tasked {
+		if !x.tasked && (codeOf(err) == codes.InvalidArgument || codeOf(err) == codes.PermissionDenied && reasonOf(err) == agent.ReasonPermissionDenied) {
 			return x.askAgain(t, err)
 		}
 		return err
@@ -115,6 +115,9 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 func (x *exchange) askAgain(t *a2av1.Task, err error) error {
 	s := proto.CloneOf(t.GetStatus())
 	why := "The answer was not accepted: " + agent.AsError(failure(x.agent.cfg.ID, err)).Message
+	if codeOf(err) == codes.PermissionDenied {
+		why = "The answer was not accepted: the key of this server at agent " + strconv.Quote(x.agent.cfg.ID) + " has no role that may answer."
+	}
 	if s.GetMessage() == nil {
 		s.Message = &a2av1.Message{Role: a2av1.Role_ROLE_AGENT}
 	}
@@ -142,7 +145,7 @@ func (x *exchange) first() *a2av1.SendMessageRequest {
 	if x.link.routing && len(x.req.GetTransfers()) > 0 {
 		addRouting(m, x.req.GetTransfers())
 	}
-	return x.request(m)
+	return x.request(m, "")
 }
 
 // shared returns the text of a collaboration's brief, nil without one.
@@ -175,12 +178,15 @@ func before(history []*a2av1.Message) []*a2av1.Part {
 func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequest {
 	m := foreign(a.GetMessage(), key)
 	m.TaskId, m.ContextId = x.bound.GetTaskId(), x.bound.GetContextId()
-	return x.request(m)
+	_, theirs, _ := strings.Cut(a.GetQuestion(), ofPeer)
+	return x.request(m, theirs)
 }
 
-// request returns the request that sends a message, with the limits of the call.
-func (x *exchange) request(m *a2av1.Message) *a2av1.SendMessageRequest {
+// request returns the request that sends a message, with the limits of the call. question is the peer's
+// id of the question that the message answers; empty if there is none, or it is not known.
+func (x *exchange) request(m *a2av1.Message, question string) *a2av1.SendMessageRequest {
 	run := &teamv1.TeamRun{
+		Question: question,
 		Depth:    int32(depthOf(x.ctx, x.req.GetDepth())), //nolint:gosec // bounded by MaxDepth
 		Deadline: deadlineOf(x.ctx, x.req, x.run.Now()), Envelope: x.req.GetEnvelope(),
 	}

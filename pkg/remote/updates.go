@@ -148,8 +148,11 @@ func (x *exchange) progress(m *a2av1.Message) error {
 	return x.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{Message: own(m)}}})
 }
 
+// ofPeer separates our number of a question in its id from the id that a peer gave it.
+const ofPeer = "/"
+
 // ask yields the peer's question as ours. It has the same kind and is for the same roles as at a peer
-// that is a team-server.
+// that is a team-server. If such a peer asks several questions, they are asked one after the other.
 func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	m := own(s.GetMessage())
 	if len(m.GetParts()) == 0 {
@@ -159,12 +162,16 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 		}
 	}
 	ours := &teamv1.Asked{Question: x.question(questionID(len(x.past.asked) + 1)), Kind: kind, Message: m}
-	theirs := teamRunOf(metadata).GetQuestions()
-	for _, q := range theirs {
-		ours.Roles = append(ours.Roles, q.GetRoles()...)
-	}
-	if len(theirs) == 1 && kind == teamv1.Asked_KIND_INPUT && theirs[0].GetKind() != teamv1.Asked_KIND_UNSPECIFIED {
-		ours.Kind, ours.Budget, ours.Approval = theirs[0].GetKind(), x.budget(theirs[0].GetBudget()), x.approval(theirs[0].GetApproval())
+	if theirs := teamRunOf(metadata).GetQuestions(); len(theirs) > 0 {
+		q := theirs[0]
+		ours.Question += ofPeer + q.GetQuestion()
+		ours.Roles = q.GetRoles()
+		if kind == teamv1.Asked_KIND_INPUT && q.GetKind() != teamv1.Asked_KIND_UNSPECIFIED {
+			ours.Kind, ours.Budget, ours.Approval = q.GetKind(), x.budget(q.GetBudget()), x.approval(q.GetApproval())
+		}
+		if len(theirs) > 1 && len(q.GetMessage().GetParts()) > 0 {
+			m.Parts = q.GetMessage().GetParts()
+		}
 	}
 	return x.asked(ours)
 }

@@ -19,7 +19,7 @@ import (
 type Approval struct {
 	// Request is what they were asked about.
 	Request *teamv1.ApprovalRequest
-	// Answer is what they decided.
+	// Answer is what they decided; nil if nobody decided in time.
 	Answer *teamv1.Approval
 }
 
@@ -148,18 +148,21 @@ func (w *Work) given() *teamv1.Input {
 // rejection returns the result of a step that people have rejected. The model that made a tool call is
 // told why.
 func (w *Work) rejection() Result {
-	r, why := w.Approval.Request, w.Approval.Answer.GetReason()
-	if why == "" {
-		why = "no reason was given"
+	r, why := w.Approval.Request, "a person rejected it"
+	switch reason := w.Approval.Answer.GetReason(); {
+	case w.Approval.Answer == nil:
+		why = "nobody approved it in time"
+	case reason != "":
+		why += ": " + reason
 	}
 	if r.GetTool() != "" {
-		text := fmt.Sprintf("The call of %s did not begin, because a person rejected it: %s", r.GetTool(), why)
+		text := fmt.Sprintf("The call of %s did not begin, because %s", r.GetTool(), why)
 		return Result{notStarted: true, Reply: &teamv1.Reply{
 			Outcome: teamv1.Outcome_OUTCOME_REJECTED, Result: &teamv1.Reply_Tool{Tool: &teamv1.ToolResult{Text: text, IsError: true}},
 		}}
 	}
 	return Result{rejected: true, notStarted: true, Err: agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonApprovalRejected,
-		"the task for member %q did not begin, because a person rejected it: %s", r.GetMember(), why)}
+		"the task for member %q did not begin, because %s", r.GetMember(), why)}
 }
 
 // maxShownForApproval is the maximum number of bytes of the arguments that the text of a question

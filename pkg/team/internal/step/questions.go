@@ -71,7 +71,7 @@ func (p *Past) applyAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	case q.GetBudget() != nil:
 		p.Declined = a.GetGrant() == nil
 	case a == nil:
-		p.Approval = &Approval{q.GetApproval(), &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: "nobody decided in time"}}
+		p.Approval = &Approval{q.GetApproval(), nil}
 	default:
 		p.Approval = &Approval{q.GetApproval(), a.GetApproval()}
 	}
