@@ -57,8 +57,8 @@ func haltCommand(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use: "halt", Short: "Stops all work of a server, an account, a team, an agent, a model or a tool",
 		Long: "Halts a subject on the running server that --server names, in all of its replicas, until\n" +
-			"\"resume\". Messages to it are refused, no call of a model, a tool or a member begins\n" +
-			"that it covers, and what runs is canceled, or paused with --pause. Prints what was\n" +
+			"\"resume\". New messages are refused, no call that the halt covers begins, and running\n" +
+			"work is canceled, or paused with --pause. Prints what was\n" +
 			"stopped, once no further call can begin; that takes at most 15 seconds. Exits with 1 if\n" +
 			"a replica has not confirmed that. If the server has API keys, the command needs one\n" +
 			"with manage: true, given with --token.",
@@ -67,7 +67,7 @@ func haltCommand(s *cli.Shell) *cobra.Command {
 		Args:        usage(noArgs),
 	}
 	of := subjectFlags(c, "halt")
-	c.Flags().StringVar(&req.Reason, "reason", "", "why; everybody who is refused is told it")
+	c.Flags().StringVar(&req.Reason, "reason", "", "why; callers whose messages are refused see it")
 	c.Flags().BoolVar(&req.Pause, "pause", false, "pause what runs instead of canceling it")
 	c.Flags().BoolVar(&req.AllowUnknown, "allow-unknown", false, "accept the name of a team, an agent or a model that the server does not know")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {

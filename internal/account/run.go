@@ -35,6 +35,7 @@ type RunAccount struct {
 
 	op     chan struct{} // semaphore: held while the ledger is written
 	rows   []Row         // as last written; guarded by op
+	unsure bool          // the last booking may be in the ledger or not; guarded by op
 	before agent.Cost    // see Row
 
 	mu       sync.Mutex
@@ -298,11 +299,12 @@ func (r *RunAccount) book(ctx context.Context, q *Reserve) (Booked, error) {
 			return Booked{}, err
 		}
 	}
+	r.unsure = true
 	res, err := r.a.c.Ledger.BookUse(ctx, r.id, Booking{Rows: rows, Reserve: q})
 	if err != nil {
 		return res, err
 	}
-	r.rows = res.Rows
+	r.unsure, r.rows = false, res.Rows
 	r.mu.Lock()
 	r.settled = r.settled[len(done):]
 	if q != nil {
@@ -399,14 +401,15 @@ func (r *RunAccount) Sync(ctx context.Context, spent, held agent.Cost) error {
 	r.mu.Unlock()
 	_, rows := r.unwritten()
 	rows = r.balanced(rows, changed(counted(spent), r.before, agent.Cost{}), counted(held))
-	if slices.Equal(rows, r.rows) && !some {
+	if slices.Equal(rows, r.rows) && !some && !r.unsure {
 		return nil
 	}
+	r.unsure = true
 	res, err := r.a.c.Ledger.BookUse(ctx, r.id, Booking{Rows: rows})
 	if err != nil {
 		return err
 	}
-	r.rows = res.Rows
+	r.unsure, r.rows = false, res.Rows
 	r.mu.Lock()
 	r.settled = nil
 	r.mu.Unlock()

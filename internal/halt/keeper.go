@@ -83,5 +83,6 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	}
 	k.known = version
 	clear(k.stopped)
+	k.wake() // the replica may claim runs again
 	return nil
 }

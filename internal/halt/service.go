@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -100,7 +101,7 @@ func (s *Service) check(req *teamv1.HaltRequest) error {
 	checkSubject(&faults, req.GetKind(), req.GetName())
 	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
 	case n == 0:
-		faults.Add("reason", "is required; everybody who is refused is told it")
+		faults.Add("reason", "is required; callers whose messages are refused see it")
 	case n > maxReason:
 		faults.Add("reason", "has %d characters; at most %d are allowed", n, maxReason)
 	}
@@ -132,9 +133,12 @@ func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
 // await waits until all replicas have applied a version or lost their lease, or ctx ends. It returns
 // those that have not.
 func (s *Service) await(ctx context.Context, version int64, changed <-chan struct{}) ([]string, error) {
-	mine := make(chan error, 1)
-	go func() { mine <- s.c.Keeper.Refresh(ctx) }()
-	applied := false
+	mine, applied := make(chan error, 1), false
+	var work sync.WaitGroup
+	defer work.Wait()
+	refreshing, cancel := context.WithCancel(ctx)
+	defer cancel() // before the wait
+	work.Go(func() { mine <- s.c.Keeper.Refresh(refreshing) })
 	for {
 		late := false
 		select {
@@ -181,7 +185,7 @@ func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error 
 	}
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
-		one, err := s.stopped(ctx, t, resp.GetHalt().GetPause())
+		one, err := s.stopped(ctx, t, resp.GetHalt())
 		switch {
 		case a2a.IsNotFound(err): // it has been deleted since
 		case err != nil:
@@ -196,10 +200,10 @@ func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error 
 
 // stopped returns what became of a task, once it has stopped or ctx has ended. A task that is paused
 // has stopped only if the halt pauses tasks.
-func (s *Service) stopped(ctx context.Context, t Task, pause bool) (*teamv1.HaltedTask, error) {
-	for {
+func (s *Service) stopped(ctx context.Context, t Task, by *teamv1.Halt) (*teamv1.HaltedTask, error) {
+	for n := 1; ; n++ {
 		one, err := s.c.Tasks.Halted(context.WithoutCancel(ctx), a2a.Key{Owner: t.Owner, ID: t.ID})
-		if one.GetState() == teamv1.HaltedState_HALTED_STATE_PAUSED && !pause {
+		if one.GetState() == teamv1.HaltedState_HALTED_STATE_PAUSED && !by.GetPause() {
 			one.State = teamv1.HaltedState_HALTED_STATE_STOPPING
 		}
 		if err != nil || one.GetState() != teamv1.HaltedState_HALTED_STATE_STOPPING || ctx.Err() != nil {
@@ -208,6 +212,12 @@ func (s *Service) stopped(ctx context.Context, t Task, pause bool) (*teamv1.Halt
 		select {
 		case <-time.After(look / 4):
 		case <-ctx.Done():
+		}
+		if n%8 == 0 { // a run that was just parking may have been missed
+			if err := s.c.Store.ReachRuns(context.WithoutCancel(ctx), by); err != nil {
+				return one, err
+			}
+			s.c.Keeper.wake()
 		}
 	}
 }

@@ -108,6 +108,8 @@ func onlyPart(m *a2av1.Message) (text string, data any, err error) {
 	n := 0
 	for _, p := range m.GetParts() {
 		switch {
+		case IsFile(p):
+			return "", nil, errors.New("has a file; send the answer as one text part, or as one data part")
 		case p.GetData() != nil:
 			data = p.GetData().AsInterface()
 			n++

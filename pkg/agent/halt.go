@@ -91,8 +91,9 @@ type Stopped struct {
 type haltKey struct{}
 
 // Set puts halts in force in place of those before. It stops the runs and cancels the steps that they
-// cover, and returns both. Nothing that they cover begins after Set has returned; Settle waits
-// for what was about to begin. list must not be modified afterwards.
+// cover, and returns both. After Set has returned, Begin and Check refuse what the halts cover. A call
+// that passed Check before that may still be about to be sent; Settle waits for it. list must not be
+// modified afterwards.
 func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +113,7 @@ func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 		case !by.GetPause():
 			u.told = by.GetVersion()
 			u.cancel(halted(by, false))
-			if u.scope != "" && u.run != nil && h.reaching(u.above) == nil {
+			if !u.subject.Optional && u.scope != "" && u.run != nil && h.reaching(u.above) == nil {
 				stopped = append(stopped, Stopped{u.run.Owner, ChildTask(u.run.Task, u.scope), by.GetVersion()})
 			}
 		}

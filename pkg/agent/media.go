@@ -29,8 +29,8 @@ type Files struct {
 	// ImageTokens is the maximum number of tokens that the provider counts for an image.
 	ImageTokens int64
 	// Window is the maximum number of input tokens that the provider accepts in one request. It
-	// bounds the files whose tokens their size does not bound: documents, videos, and all files
-	// that are passed by URL.
+	// bounds the files whose tokens nothing else bounds: documents, audio, videos, and all files
+	// except images that are passed by URL.
 	Window int64
 }
 
@@ -44,24 +44,28 @@ func FilesOf(m Model) Files {
 
 // Takes reports whether the model takes a file.
 func (f *Files) Takes(p *a2av1.Part) bool {
-	if p.GetUrl() != "" {
-		return MatchesMedia(MediaType(p), f.URLs)
+	if url := p.GetUrl(); url != "" {
+		return IsWebURL(url) && MatchesMedia(MediaType(p), f.URLs)
 	}
 	return MatchesMedia(MediaType(p), f.Types)
 }
 
 // Tokens returns the maximum number of tokens that the provider counts for a file that the model
-// takes. If whole is true, nothing but Window bounds it. A byte of text or audio is at most one
-// token. The size of an image in bytes says nothing about its tokens, but providers bound them. The
-// pages of a document are compressed, so its size bounds nothing.
-func (f *Files) Tokens(p *a2av1.Part) (n int64, whole bool) {
-	switch kind, _, _ := strings.Cut(MediaType(p), "/"); {
-	case kind == "image":
+// takes. If windowBound is true, n is Window: the file and the rest of the prompt together have at
+// most that many tokens. The size of an image in bytes says nothing about its tokens, but providers
+// bound them. Nothing bounds the length of audio, a video or a document by its size in bytes.
+func (f *Files) Tokens(p *a2av1.Part) (n int64, windowBound bool) {
+	if kind, _, _ := strings.Cut(MediaType(p), "/"); kind == "image" {
 		return f.ImageTokens, false
-	case kind == "audio" && p.GetUrl() == "":
-		return int64(len(p.GetRaw())), false
 	}
 	return f.Window, true
+}
+
+// IsWebURL reports whether a URL has the scheme https or http. Others, which a provider may read with
+// the key or the rights of the operator, are not passed on.
+func IsWebURL(url string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")
 }
 
 // IsFile reports whether a part is a file with content: bytes or a URL. Conversations store files
@@ -86,6 +90,8 @@ func MediaType(p *a2av1.Part) string {
 // MatchesMedia reports whether a media type matches an entry of list. Entries may end in "/*", and
 // "*/*" matches all. media may be such an entry too; it matches if all types that it stands for do.
 func MatchesMedia(media string, list []string) bool {
+	media, _, _ = strings.Cut(strings.ToLower(media), ";")
+	media = strings.TrimSpace(media)
 	return slices.ContainsFunc(list, func(one string) bool {
 		one, _, _ = strings.Cut(strings.ToLower(one), ";")
 		one = strings.TrimSpace(one)
@@ -94,9 +100,9 @@ func MatchesMedia(media string, list []string) bool {
 	})
 }
 
-// CommonMedia returns the media types that match both lists, in the order of a.
+// CommonMedia returns the media types that match both lists, in the order of a. The result is not nil.
 func CommonMedia(a, b []string) []string {
-	var both []string
+	both := []string{}
 	add := func(media string) {
 		if !slices.Contains(both, media) {
 			both = append(both, media)

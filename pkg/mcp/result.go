@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Limits of a result, in bytes.
@@ -63,9 +64,15 @@ func content(c mcp.Content) (text string, f *a2av1.Part) {
 			return "[resource without content]", nil
 		case c.Resource.Text != "":
 			return c.Resource.Text, nil
+		case agent.MatchesMedia(c.Resource.MIMEType, agent.TextFiles):
+			return strings.ToValidUTF8(string(c.Resource.Blob), "\uFFFD"), nil
+		}
+		name := ""
+		if c.Resource.URI != "" {
+			name = path.Base(c.Resource.URI)
 		}
 		text := fmt.Sprintf("[resource %s of type %s, %d bytes]", c.Resource.URI, c.Resource.MIMEType, len(c.Resource.Blob))
-		return text, file(c.Resource.Blob, c.Resource.MIMEType, path.Base(c.Resource.URI))
+		return text, file(c.Resource.Blob, c.Resource.MIMEType, name)
 	}
 	return "[content that cannot be shown]", nil
 }

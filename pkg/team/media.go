@@ -8,18 +8,20 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Entry says who is given the message that a run begins with. The zero value means any member.
+// Entry says who receives the message that a run begins with. The zero value means one of the members,
+// which is not known in advance.
 type Entry struct {
-	// Model says that the model of the team is.
+	// Model says that the model of the team receives it.
 	Model bool
-	// Members are the ids of members that all are. All means all members.
+	// Members are the ids of the members that receive it, each of them.
 	Members []string
-	All     bool
+	// All says that every member receives it.
+	All bool
 }
 
-// modes returns the id and the media types of the team. It asks no member: one that is not known, as
-// an agent on another server before it was asked, counts as one that takes all files. known has the
-// modes of the teams that were looked at.
+// modes returns the id and the media types of the team. It calls no member: one whose media types are
+// not known yet, such as an agent on another server, counts as accepting all files. known caches the
+// results of nested teams.
 func (l *Loop) modes(known map[*Config]*teamv1.AgentInfo) *teamv1.AgentInfo {
 	if info, ok := known[l.cfg]; ok {
 		return info

@@ -2,8 +2,8 @@ package team
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -64,7 +64,7 @@ func (p *process) readPosted(ctx context.Context, d *choice) error {
 		list[i] = structpb.NewStringValue(text)
 	}
 	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
-		Code: notePosted, Text: fmt.Sprintf("%d messages are shown to the model", len(texts)),
+		Code: notePosted, Text: "messages shown to the model: " + strconv.Itoa(len(texts)),
 		Details: &structpb.Struct{Fields: map[string]*structpb.Value{"messages": structpb.NewListValue(&structpb.ListValue{Values: list}), "up_to": structpb.NewNumberValue(float64(upTo))}},
 	}}})
 }
@@ -77,8 +77,8 @@ func (f *fold) applyPosted(n *teamv1.Noted) {
 	}
 }
 
-// acknowledge acknowledges the messages that a model turn was shown which has ended. It is repeated
-// when a run continues in another process, because it may have been lost with the earlier one.
+// acknowledge acknowledges the messages that were shown to model turns that have ended. A process that
+// continues a run repeats it, because the acknowledgment may have been lost.
 func (p *process) acknowledge(ctx context.Context) {
 	shown := 0
 	for _, st := range p.Steps {

@@ -4772,7 +4772,7 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x13team/v1/event.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
 	"\fServerConfig\x12\xcf\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
 	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
@@ -5561,7 +5561,6 @@ func file_team_v1_config_proto_init() {
 	if File_team_v1_config_proto != nil {
 		return
 	}
-	file_team_v1_event_proto_init()
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}

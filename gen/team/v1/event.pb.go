@@ -3321,13 +3321,14 @@ type BudgetRequest struct {
 	SetBy string `protobuf:"bytes,2,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
 	// Value of the limit, with what was granted before.
 	Value int64 `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
-	// What is spent of it, and what other steps have reserved.
-	Spent    int64 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`
+	// What is spent of it.
+	Spent int64 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`
+	// What other steps have reserved of it.
 	Reserved int64 `protobuf:"varint,5,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// The least that the next step needs, and the most that it may cost; most is 0 if that is not
-	// known.
+	// The least that the next step needs.
 	Least int64 `protobuf:"varint,6,opt,name=least,proto3" json:"least,omitempty"`
-	Most  int64 `protobuf:"varint,7,opt,name=most,proto3" json:"most,omitempty"`
+	// The most that the next step may cost; 0 if that is not known.
+	Most int64 `protobuf:"varint,7,opt,name=most,proto3" json:"most,omitempty"`
 	// What is spent, by the path of the agent that spent it. Unset if the question comes from another
 	// server.
 	SpentBy       map[string]int64 `protobuf:"bytes,8,rep,name=spent_by,json=spentBy,proto3" json:"spent_by,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`

@@ -35,9 +35,9 @@ const (
 // survives restarts. All calls need a key that may manage teams; the error is PERMISSION_DENIED.
 // Safe for concurrent use.
 type HaltServiceClient interface {
-	// Halt halts a subject. While it is halted, no call of a model, a tool, a member or a remote agent
-	// begins that the halt covers, and messages that it covers are refused with HALTED. What runs is
-	// canceled, or paused if pause is set.
+	// Halt halts a subject. While it is halted, no call that the halt covers begins, whether of a
+	// model, a tool, a member or a remote agent, and new messages are refused with HALTED. Running work
+	// is canceled, or paused if pause is set.
 	//
 	// The call returns when every replica has applied the halt or has lost its lease, and then waits
 	// for the end of what was canceled, 15 seconds in all. From then on no covered call begins, except
@@ -98,9 +98,9 @@ func (c *haltServiceClient) ListHalts(ctx context.Context, in *ListHaltsRequest,
 // survives restarts. All calls need a key that may manage teams; the error is PERMISSION_DENIED.
 // Safe for concurrent use.
 type HaltServiceServer interface {
-	// Halt halts a subject. While it is halted, no call of a model, a tool, a member or a remote agent
-	// begins that the halt covers, and messages that it covers are refused with HALTED. What runs is
-	// canceled, or paused if pause is set.
+	// Halt halts a subject. While it is halted, no call that the halt covers begins, whether of a
+	// model, a tool, a member or a remote agent, and new messages are refused with HALTED. Running work
+	// is canceled, or paused if pause is set.
 	//
 	// The call returns when every replica has applied the halt or has lost its lease, and then waits
 	// for the end of what was canceled, 15 seconds in all. From then on no covered call begins, except

@@ -399,8 +399,12 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 	if err := d.mayCall(ctx, a); err != nil {
 		return err
 	}
+	held := d.hold
 	if err := d.reserveForRoot(ctx, a); err != nil {
 		return err
+	}
+	if d.hold != held && (d.halting.use.Check() != nil || d.run.Paused()) {
+		return nil // halted or paused while it waited for the reservation
 	}
 	recording := context.WithoutCancel(ctx) // what was yielded is recorded even if ctx ends
 	for ev, aerr := range a.Process(ctx, d.request()) {

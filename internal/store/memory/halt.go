@@ -60,6 +60,7 @@ func (s *Store) Halt(ctx context.Context, by *teamv1.Halt) error {
 	}
 	h.tasks[by.GetVersion()] = map[string]string{}
 	h.mu.Unlock()
+	s.wakeHalted() // they may wait for the halt that is replaced
 	if err := s.ReachRuns(ctx, by); err != nil {
 		return err
 	}
@@ -161,6 +162,13 @@ func (s *Store) EndHalt(_ context.Context, kind teamv1.HaltKind, name string) (*
 	if by == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
+	s.wakeHalted()
+	h.wake()
+	return by, nil
+}
+
+// wakeHalted makes the runs due that wait for the end of a halt.
+func (s *Store) wakeHalted() {
 	for _, r := range s.allRuns() {
 		r.mu.Lock()
 		if r.halted && !r.claimed && !r.ended {
@@ -169,8 +177,6 @@ func (s *Store) EndHalt(_ context.Context, kind teamv1.HaltKind, name string) (*
 		}
 		r.mu.Unlock()
 	}
-	h.wake()
-	return by, nil
 }
 
 // AcknowledgeHalts implements halt.Store. There is no other replica that could wait for it.

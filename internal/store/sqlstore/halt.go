@@ -104,6 +104,9 @@ func (s *Store) Halt(ctx context.Context, h *teamv1.Halt) error {
 ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, body = excluded.body`, int64(h.GetKind()), h.GetName(), version, body); err != nil {
 			return err
 		}
+		if err := s.wakeHalted(ctx, q); err != nil { // they may wait for the halt that is replaced
+			return err
+		}
 		return s.reachRuns(ctx, q, h, version)
 	})
 	if err != nil {
@@ -152,6 +155,12 @@ func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, versio
 	return err
 }
 
+// wakeHalted makes the runs due that wait for the end of a halt.
+func (s *Store) wakeHalted(ctx context.Context, q querier) error {
+	_, err := q.exec(ctx, `UPDATE run SET due = $1, halted = 0 WHERE halted = 1 AND holder IS NULL AND ended IS NULL`, s.now())
+	return err
+}
+
 // EndHalt implements halt.Store.
 func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
 	var h *teamv1.Halt
@@ -181,8 +190,7 @@ func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) 
 		if _, err := s.nextHaltVersion(ctx, q); err != nil {
 			return err
 		}
-		_, err = q.exec(ctx, `UPDATE run SET due = $1, halted = 0 WHERE halted = 1 AND holder IS NULL AND ended IS NULL`, s.now())
-		return err
+		return s.wakeHalted(ctx, q)
 	})
 	if err != nil {
 		return nil, s.unrecorded(err)

@@ -9,6 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // TestPostgres_HaltsBehind: a replica is behind a halt until it has acknowledged it or has lost its
@@ -44,6 +46,22 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 	if got := behind("a"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("behind a are %v", got)
 	}
+	root, _, err := a.Create(t.Context(), a2a.New{Owner: "acme/ann", MessageID: "m", Digest: []byte("d"), Accepted: &teamv1.Accepted{
+		TaskId: "0191c0de-0000-7000-8000-000000000001", Agent: "other", Owner: "acme/ann", Message: agent.UserMessage("m", "x"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := func() int {
+		list, _, err := b.Claim(t.Context(), "b", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	if claims() != 0 {
+		t.Error("a replica that has not applied the halt has claimed", root)
+	}
 	if err := b.AcknowledgeHalts(t.Context(), "b", h.GetVersion()-1, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +76,9 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 	}
 	if got := behind("a"); len(got) > 0 {
 		t.Errorf("behind a are %v", got)
+	}
+	if claims() != 1 {
+		t.Error("a replica that has applied the halt does not claim", root)
 	}
 	until(t, "the lease of a runs out", func() bool { return len(behind("")) == 0 })
 }

@@ -187,8 +187,16 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, rep
 	return err == nil
 }
 
-// claim claims runs in a transaction.
+// claim claims runs in a transaction. A replica that has not applied the current halts claims none: it
+// could begin calls that they cover.
 func (s *Store) claim(ctx context.Context, q querier, replica string, limit int, now int64) ([]*journal, error) {
+	if !s.db.single() {
+		var behind bool
+		err := q.scan(ctx, []any{&behind}, `SELECT version > COALESCE((SELECT halts FROM replica WHERE id = $1), 0) FROM halt_version`, replica)
+		if err != nil || behind {
+			return nil, err
+		}
+	}
 	taken, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE due <= $2 ORDER BY due LIMIT $3`+s.db.skip()+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
 	if err != nil || s.db.single() || len(taken) >= limit {

@@ -60,7 +60,7 @@ func document(p *a2av1.Part) *anthropic.DocumentBlockParam {
 		d = anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: base64.StdEncoding.EncodeToString(p.GetRaw())}).OfDocument
 	}
 	if name := p.GetFilename(); name != "" {
-		d.Title = anthropic.String(name)
+		d.Title = anthropic.String(agent.Excerpt(name, 255))
 	}
 	return d
 }

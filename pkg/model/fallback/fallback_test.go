@@ -234,7 +234,7 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)
 	}
-	if f := of(t, see, plain{}).Files(); f.Types != nil {
+	if f := of(t, see, plain{}).Files(); len(f.Types) > 0 {
 		t.Errorf("with a model that takes only text: %v", f)
 	}
 }

@@ -70,7 +70,7 @@ func TestFilesTaken(t *testing.T) {
 		types, urls []string
 	}{
 		{"", nil, with("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"), []string{"image/jpeg", "image/png", "image/gif", "image/webp"}},
-		{"http://127.0.0.1:1/v1", nil, text, nil},
+		{"http://127.0.0.1:1/v1", nil, text, []string{}},
 		{"http://127.0.0.1:1/v1", []string{"text/csv", "image/png", "video/*", "audio/*"}, []string{"text/csv", "image/png", "audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"}, []string{"image/png"}},
 	} {
 		f := connect(t, openai.Config{BaseURL: c.base, Name: "m", Accepts: c.accepts, ContextWindow: 8000}).Files()

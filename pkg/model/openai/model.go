@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
 
@@ -60,7 +61,7 @@ func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 // Files implements agent.FileTaker. Models of OpenAI take images and PDF documents, models of other
 // endpoints only files of text, unless the configuration says otherwise.
 func (m *Model) Files() agent.Files {
-	if m.config.BaseURL == DefaultBaseURL {
+	if strings.HasPrefix(m.config.BaseURL, DefaultBaseURL) {
 		return m.config.Files("openai", append(slices.Clip(agent.TextFiles), "image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")...)
 	}
 	return m.config.Files("openai", agent.TextFiles...)

@@ -80,9 +80,7 @@ func (a *answer) add(data []byte) (string, error) {
 		return "", c.Error
 	}
 	if bytes.Contains(data, []byte(`"images"`)) {
-		if err := a.images(data); err != nil {
-			return "", err
-		}
+		a.images(data)
 	}
 	if c.Model != "" {
 		a.model = c.Model
@@ -111,8 +109,8 @@ func (a *answer) add(data []byte) (string, error) {
 }
 
 // images adds the images of a chunk. Gateways send those that a model makes as data URLs; the
-// library has no types for them. Images that are no data URL are ignored.
-func (a *answer) images(data []byte) error {
+// library has no types for them. Images in another form, and URLs that are not data URLs, are ignored.
+func (a *answer) images(data []byte) {
 	var c struct {
 		Choices []struct {
 			Index int
@@ -123,8 +121,8 @@ func (a *answer) images(data []byte) error {
 			}
 		}
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("reading the images of the stream: %w", err)
+	if json.Unmarshal(data, &c) != nil {
+		return
 	}
 	for _, choice := range c.Choices {
 		for _, image := range choice.Delta.Images {
@@ -134,7 +132,6 @@ func (a *answer) images(data []byte) error {
 			}
 		}
 	}
-	return nil
 }
 
 // call adds a piece of a tool call. Pieces with the same index belong together. Endpoints that send

@@ -56,7 +56,7 @@ func (w *promptWriter) turn(i int, st *team.StepState) {
 		w.add(prompt.Said(w.state.Received[w.received]))
 	}
 	if shown := w.state.Posted[w.posted:st.PostedBefore]; len(shown) > 0 {
-		text := "Others left messages for you. They are not from the user."
+		text := "Messages on the board for you. They are not part of the request."
 		for _, m := range shown {
 			text += "\n\n" + m.Text
 		}
@@ -87,8 +87,8 @@ func (w *promptWriter) turn(i int, st *team.StepState) {
 	}
 }
 
-// filesOf returns the parts of the answer to a call among which are its files: those that a tool has
-// returned, or a member that the leader waits for.
+// filesOf returns the parts of the answer to a call, from which its files are taken: those of the
+// tool's result, or of the answer of a member that the leader has waited for.
 func filesOf(st *team.StepState) []*a2av1.Part {
 	switch {
 	case st.Tool != nil:

@@ -60,8 +60,8 @@ func approve(next Attempt) Attempt {
 	}
 }
 
-// differs reports whether the call is not the one that was approved any more: its tool or, for a
-// delegation, what the member is given has changed.
+// differs reports whether the call has changed since it was approved: its tool or, for a delegation,
+// what the member is given.
 func (a *Approval) differs(now *teamv1.ApprovalRequest) bool {
 	return a.Request.GetVersion() != now.GetVersion() || now.GetTool() == "" && a.Request.GetHash() != now.GetHash()
 }
@@ -107,7 +107,7 @@ func AllowKey(r *teamv1.ApprovalRequest) string {
 }
 
 // useApproved makes the step use the arguments that were approved, or the text that people have
-// changed. Files that a member is given stay.
+// changed. The member's files are kept; data parts are dropped, because the text includes them.
 func (w *Work) useApproved() {
 	switch {
 	case w.Approval.Request.GetTool() != "":
@@ -118,7 +118,7 @@ func (w *Work) useApproved() {
 		changed := proto.CloneOf(w.Input)
 		changed.Parts = agent.TextParts(w.Approval.Answer.GetArguments())
 		for _, p := range w.Input.GetParts() {
-			if _, text := p.GetContent().(*a2av1.Part_Text); !text {
+			if agent.IsFile(p) {
 				changed.Parts = append(changed.Parts, p)
 			}
 		}
@@ -176,15 +176,15 @@ func (w *Work) askApproval(by *agent.Approvers, req *teamv1.ApprovalRequest) Res
 		by = &agent.Approvers{}
 	}
 	text := fmt.Sprintf("%q wants to call the tool %s.", w.by.Path, req.GetTool())
-	what := "the arguments"
+	what, these := "the arguments", "These are the arguments"
 	if req.GetTool() == "" {
 		text, what = fmt.Sprintf("%q wants to give member %q a task.", w.by.Path, req.GetMember()), "the task"
+		these = "This is the task"
 	}
 	if w.Approval != nil {
 		text += " It has changed since it was approved."
 	}
-	text += fmt.Sprintf(` Answer "approve", "approve all" (later ones in this task too), "reject: REASON", or "edit: " and %s as changed. These are %s:`+"\n", what, what)
-	text = strings.Replace(text, "These are the task", "This is the task", 1)
+	text += fmt.Sprintf(` Answer "approve", "approve all" (later ones in this task too), "reject: REASON", or "edit: " and %s as changed. %s:`+"\n", what, these)
 	text += agent.Excerpt(req.GetArguments(), maxShownForApproval)
 	if n := len(req.GetArguments()); n > maxShownForApproval {
 		text += fmt.Sprintf("\n… (the first %d of %d bytes; SHA-256 %s)", maxShownForApproval, n, agent.HashOf(req.GetArguments()))

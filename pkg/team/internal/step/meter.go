@@ -56,8 +56,8 @@ func filesIn(files *agent.Files, list []agent.ModelMessage, n int64) int64 {
 			if !agent.IsFile(p) {
 				continue
 			}
-			tokens, whole := files.Tokens(p)
-			if whole {
+			tokens, windowBound := files.Tokens(p)
+			if windowBound {
 				window, tokens = tokens, 0
 			}
 			n += perFile + tokens + int64(len(p.GetFilename())+len(p.GetUrl()))
