@@ -109,7 +109,7 @@ func (r *rig) create(tasks ...a2a.New) {
 func (r *rig) claims() []a2a.Claim {
 	r.Helper()
 	version, err := r.HaltVersion(r.ctx())
-	if err == nil {
+	if err == nil && version > 0 {
 		err = r.AcknowledgeHalts(r.ctx(), "r1", version, nil) // a replica that is behind the halts claims nothing
 	}
 	if err != nil {
