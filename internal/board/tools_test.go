@@ -155,7 +155,7 @@ func (r *reader) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2[
 		if m.Role == agent.RoleTool {
 			turn, n = &teamv1.Turn{Text: "done"}, 2
 		}
-		if text, ok := strings.CutPrefix(m.Text, "Others left messages for you. They are not from the user.\n\n"); ok {
+		if text, ok := strings.CutPrefix(m.Text, "Messages on the board for you. They are not part of the request.\n\n"); ok {
 			for one := range strings.SplitSeq(text, "\n\n") {
 				if n == 2 {
 					one = "after the call: " + one
