@@ -290,8 +290,10 @@ func (p *tab) shot(name string) {
 func (p *tab) tabTo(css string) {
 	p.Helper()
 	p.do(chromedp.WaitVisible(chromedp.CSS(css)))
+	var passed []string
 	for range 200 {
 		p.do(chromedp.KeyEvent(kb.Tab))
+		passed = append(passed, value[string](p, "document.activeElement.outerHTML.slice(0, 60)"))
 		if value[bool](p, fmt.Sprintf("document.activeElement.matches(%s)", quoted(css))) {
 			if style := value[string](p, "getComputedStyle(document.activeElement).outlineStyle"); style == "none" {
 				p.Errorf("the focus on %s is not visible", css)
@@ -299,7 +301,7 @@ func (p *tab) tabTo(css string) {
 			return
 		}
 	}
-	p.Fatalf("Tab does not get to %s", css)
+	p.Fatalf("Tab does not get to %s, but to %q; the page is %s", css, passed[:20], value[string](p, "document.querySelector('main').outerHTML"))
 }
 
 // focused waits until an element has the focus.
