@@ -170,7 +170,7 @@ func (a *Accounts) lineOf(account string) *line {
 	return l
 }
 
-// busy reports whether somebody waits.
+// busy reports whether a reservation waits.
 func (l *line) busy() bool { return len(l.first) > 0 }
 
 // wait returns a channel that is closed at the next release in this process.

@@ -17,7 +17,7 @@ import (
 // API. Stores implement it. It is safe for concurrent use, by several processes if the store is.
 type Ledger interface {
 	// OpenUse makes the owner with r.Epoch the only writer of the rows of a run and returns them,
-	// ordered by day. If there are none, it creates one for the given day with the given Before.
+	// ordered by day. If the run has no rows, it creates one for the given day with the given Before.
 	// The error is agent.ErrFenced if an owner with a later epoch has opened them.
 	OpenUse(ctx context.Context, r Run, day string, before agent.Cost) ([]Row, error)
 	// BookUse replaces rows of a run, and then makes a reservation, in one transaction. A second

@@ -132,7 +132,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 			from[tool] = name
 		}
 		if pattern := config.Unmatched(b.server.GetTools()[name].GetApprove(), offered); pattern != "" {
-			why := fmt.Sprintf("approve of tool %q has %q, which is none of its tools; it has %s", name, pattern, strings.Join(offered, ", "))
+			why := fmt.Sprintf("approve.tools of tool %q lists %q, which matches no function of the server; the server offers %s", name, pattern, strings.Join(offered, ", "))
 			return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 		}
 		if approve := config.ApproveTool(b.server.GetTools()[name].GetApprove()); approve != nil {

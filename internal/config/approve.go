@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -84,7 +85,7 @@ func ambiguous(document json.RawMessage) bool {
 			}
 		case string:
 			if isName {
-				name := strings.ToLower(t)
+				name := folded(t)
 				if open[len(open)-1][name] {
 					return true
 				}
@@ -95,6 +96,18 @@ func ambiguous(document json.RawMessage) bool {
 		}
 		isName = len(open) > 0 && open[len(open)-1] != nil && d.More()
 	}
+}
+
+// folded returns a form of a name that is the same for all names that strings.EqualFold considers
+// equal. Lower case is not: the Kelvin sign and the long s are other forms of k and s.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, name)
 }
 
 // approveMember returns the function that says who decides about a delegation to a member, nil if

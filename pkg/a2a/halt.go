@@ -2,28 +2,10 @@ package a2a
 
 import (
 	"context"
-	"errors"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// refused returns the HALTED error for a new message to an agent, nil if it may be sent. A message
-// that was sent before is not new: it gets the answer of the first one.
-func (h *Handler) refused(ctx context.Context, owner, id, key string) error {
-	refusal := h.c.Halts.Refusal(owner, id)
-	if refusal == nil || key == "" {
-		return refusal
-	}
-	_, err := h.c.Store.Sent(ctx, owner, id, key)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrNotFound):
-		return refusal
-	}
-	return storeError("", err)
-}
 
 // mayResume returns the HALTED error for a task of the caller that a halt does not let continue.
 func (h *Handler) mayResume(ctx context.Context, f *Fold) error {

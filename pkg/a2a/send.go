@@ -183,10 +183,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	if err := h.refused(ctx, acc.Owner, id, s.key); err != nil {
-		return sent{}, err
-	}
-	if err := h.admit(ctx, who, id, s.key); err != nil {
+	if err := h.mayBegin(ctx, who, id, s.key); err != nil {
 		return sent{}, err
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
@@ -200,24 +197,27 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
 }
 
-// admit returns an error if the account of the caller may not begin another task. A message that was
-// sent before is answered all the same.
-func (h *Handler) admit(ctx context.Context, who Caller, id, key string) error {
-	if h.c.Admit == nil {
-		return nil
+// mayBegin returns the error for a message that would begin a task: HALTED, or that the account may not
+// begin another one. A message that was sent before gets the answer of the first one.
+func (h *Handler) mayBegin(ctx context.Context, who Caller, id, key string) error {
+	err := h.c.Halts.Refusal(who.Owner(), id)
+	if err == nil && h.c.Admit != nil {
+		err = h.c.Admit(ctx, who.Account)
 	}
-	err := h.c.Admit(ctx, who.Account)
 	if err == nil {
 		return nil
 	}
 	if key != "" {
-		if _, known := h.c.Store.Sent(ctx, who.Owner(), id, key); known == nil {
+		switch _, serr := h.c.Store.Sent(ctx, who.Owner(), id, key); {
+		case serr == nil:
 			return nil
+		case !errors.Is(serr, ErrNotFound):
+			return storeError("", serr)
 		}
 	}
-	var refused *agent.Error
-	if errors.As(err, &refused) {
-		return refused
+	var refusal *agent.Error
+	if errors.As(err, &refusal) {
+		return refusal
 	}
 	return storeError("", err)
 }

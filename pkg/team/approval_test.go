@@ -122,7 +122,7 @@ func TestApproval(t *testing.T) {
 		a, m := agentWith(t, c, arguments)
 		w.process(a, w.clock)
 		now = now.Add(2 * time.Hour)
-		if park := w.process(a, w.clock); !park.Done || len(c.got) != 0 || !strings.Contains(heardOf(m), "nobody approved it in time") {
+		if park := w.process(a, w.clock); !park.Done || len(c.got) != 0 || !strings.Contains(heardOf(m), "not approved in time") {
 			t.Error(park, c.got, heardOf(m))
 		}
 	})

@@ -94,7 +94,7 @@ type HaltRequest struct {
 	// Its name; must be empty for SERVER. A model is named by its key in the configuration or by its
 	// provider's name, a tool by its own name or by the key of the MCP server that offers it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Why, for everybody who is refused; 1 to 500 characters.
+	// Why; callers whose messages are refused see it; 1 to 500 characters.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Pause runs instead of canceling them.
 	Pause bool `protobuf:"varint,4,opt,name=pause,proto3" json:"pause,omitempty"`

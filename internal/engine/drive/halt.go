@@ -15,7 +15,7 @@ type halting struct {
 	seen int64         // version of the halts that obeyHalts has read last
 
 	mu sync.Mutex
-	by *teamv1.Halt // the halt to obey, nil if there is none; guarded by mu
+	by *teamv1.Halt // the halt to obey, or nil; guarded by mu
 }
 
 // stop implements HaltRun.Stop: no step begins from here on, and the run is canceled or paused soon.
@@ -61,8 +61,9 @@ func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) 
 	return ctx, d.halting.use.End
 }
 
-// halted returns the event for the next command that halts give to the run, nil if there is none:
-// the run is to be canceled or paused, or the halt that has paused it is no longer in force. A pause
+// halted returns the event for the next command that halts give to the run: it is to be canceled or
+// paused, or the halt that has paused it is no longer in force. It returns nil if halts do not change
+// the run. A pause
 // that was asked for is recorded even if the halt has ended since, because steps may wait for the
 // resume.
 func (d *drive) halted() *teamv1.Event {

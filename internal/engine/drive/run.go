@@ -33,7 +33,7 @@ type Runner struct {
 	Tasks Tasks
 	// Conversations stores what agents remember of a conversation. If nil, they remember nothing.
 	Conversations a2a.Conversations
-	// Accounts are the limits of accounts. If nil, there are none.
+	// Accounts are the limits of accounts. If nil, accounts have no limits.
 	Accounts *account.Accounts
 	// Halts are the halts in force. If nil, nothing is ever halted.
 	Halts *agent.Halts

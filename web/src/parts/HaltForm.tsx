@@ -24,7 +24,7 @@ export function HaltForm({ client, team, agent, changed }: { client: Client; tea
       <summary>Halt {team.name || team.teamId}</summary>
       <div class="options">
         <label for={id}>Reason</label>
-        <input id={id} value={reason} maxLength={500} onInput={(e) => setReason(e.currentTarget.value)} placeholder="Everybody who is refused is told it" />
+        <input id={id} value={reason} maxLength={500} onInput={(e) => setReason(e.currentTarget.value)} placeholder="Shown to callers whose messages are refused" />
         <label>
           <input type="checkbox" checked={pause} onInput={(e) => setPause(e.currentTarget.checked)} /> pause what runs instead of canceling it
         </label>

@@ -19,7 +19,7 @@ import (
 type Approval struct {
 	// Request is what they were asked about.
 	Request *teamv1.ApprovalRequest
-	// Answer is what they decided; nil if nobody decided in time.
+	// Answer is what they decided; nil if the question expired.
 	Answer *teamv1.Approval
 }
 
@@ -151,7 +151,7 @@ func (w *Work) rejection() Result {
 	r, why := w.Approval.Request, "a person rejected it"
 	switch reason := w.Approval.Answer.GetReason(); {
 	case w.Approval.Answer == nil:
-		why = "nobody approved it in time"
+		why = "it was not approved in time"
 	case reason != "":
 		why += ": " + reason
 	}

@@ -48,16 +48,19 @@ func (w *Work) ask(q *teamv1.Asked, expires time.Duration) Result {
 
 // ApplyQuestion folds an event of the step itself if it is a question of the layers about more budget
 // or an approval, or closes one. It reports whether it does; the step's target has nothing to do with
-// such an event. path is that of the team. Questions that the target asks about its own limits or
-// calls, on another server, are not meant. closed are the questions that the event closes.
+// such an event. path is that of the team. A question that the target asks about limits or calls on
+// another server does not count. closed are the questions that the event closes.
 func (p *Past) ApplyQuestion(path string, ev *teamv1.Event, closed []*journal.Question) bool {
 	if concerns(path, ev.GetAsked()) {
 		p.Questions++
 		return true
 	}
+	if ev.GetAnswered() == nil && ev.GetExpired() == nil {
+		return false // the step has ended
+	}
 	ours := false
 	for _, q := range closed {
-		if ev.GetEnded() == nil && concerns(path, q.Event.GetAsked()) {
+		if concerns(path, q.Event.GetAsked()) {
 			p.applyAnswer(q.Event.GetAsked(), ev.GetAnswered())
 			ours = true
 		}
@@ -65,7 +68,7 @@ func (p *Past) ApplyQuestion(path string, ev *teamv1.Event, closed []*journal.Qu
 	return ours
 }
 
-// applyAnswer folds the answer to a question of the layers. a is nil if nobody has answered in time.
+// applyAnswer folds the answer to a question of the layers. a is nil if the question has expired.
 func (p *Past) applyAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	switch {
 	case q.GetBudget() != nil:
