@@ -140,17 +140,25 @@ func loadFile(l config.Loader, name string) error {
 // demo is a server with the demo, as the documents' commands expect it.
 type demo struct{ bin, http, grpc string }
 
-func startDemo(t *testing.T) demo {
+// buildServer builds the server, and returns the folder of its binary.
+func buildServer(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("SKIP-MISSING-TOOL curl: install curl, the documented commands use it")
-	}
-	d := demo{bin: t.TempDir()}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.bin, "./cmd/team-server")
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/team-server")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return bin
+}
+
+// startDemo starts a server with the demo, and stops it when the test ends.
+func startDemo(t *testing.T, bin string) demo {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("SKIP-MISSING-TOOL curl: install curl, the documented commands use it")
+	}
+	d := demo{bin: bin}
 	ctx, cancel := context.WithCancel(context.Background())
 	server := exec.CommandContext(ctx, filepath.Join(d.bin, "team-server"), "dev", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 	server.Dir = t.TempDir()
@@ -175,10 +183,15 @@ func startDemo(t *testing.T) demo {
 // TestCommands runs every block of commands that is marked run, and looks for
 // the output shown behind it.
 func TestCommands(t *testing.T) {
-	d := startDemo(t)
+	bin := buildServer(t)
+	shared := startDemo(t, bin)
 	for _, doc := range documents(t) {
 		t.Run(doc, func(t *testing.T) {
 			t.Parallel() // most of its time it waits for teams
+			d := shared
+			if doc == "docs/halt.md" { // it halts agents that other documents send to
+				d = startDemo(t, bin)
+			}
 			d.commands(t, doc)
 		})
 	}
