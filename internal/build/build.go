@@ -271,6 +271,11 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	if c.Review, err = b.review(t.GetReview()); err != nil {
 		return nil, err
 	}
+	for i, m := range t.GetMembers() { // config.Members lists them first, in this order
+		if c.Members[i].Accept, err = b.review(m.GetAccept()); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case t.GetSupervisor() != nil:
 		if c.Scheduler, err = supervisor.New(config.Supervisor(t)); err != nil {

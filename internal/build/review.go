@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
@@ -13,9 +14,7 @@ func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 	if r == nil {
 		return nil, nil //nolint:nilnil // no review
 	}
-	review := &team.Review{
-		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // nil means no threshold
-	}
+	review := config.Review(r)
 	var err error
 	if model := r.GetJudge().GetModel(); model != "" {
 		if review.Model, err = b.model(model); err != nil {
@@ -26,6 +25,13 @@ func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 		if review.Check, err = expr.CompileCheck(check); err != nil {
 			return nil, fmt.Errorf("review.judge.check: %w", err)
 		}
+	}
+	if file := r.GetJudge().GetSchema(); file != "" {
+		s := b.Definition.Schemas[file]
+		if s == nil {
+			return nil, fmt.Errorf("schema %s of a judge is not loaded", file)
+		}
+		review.Format = s.Fit
 	}
 	return review, nil
 }

@@ -200,6 +200,15 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 			d.fault(d.keyAt("teams", id, "guardrails"), quote("guardrails")+" "+file, "define the team in the server's configuration file")
 			t.Guardrails = nil
 		}
+		if !d.isAdded("teams", id) {
+			continue
+		}
+		for _, r := range reviews(id, t) {
+			if r.GetJudge().GetSchema() != "" {
+				d.fault(d.keyAt(append(r.path, "judge", "schema")...), quote("schema")+" "+file, "define the team in the server's configuration file")
+				r.Judge.Schema = ""
+			}
+		}
 	}
 }
 

@@ -204,8 +204,10 @@ func (k *checker) edges(id string) []edge {
 			out = append(out, edge{id, s.GetAgent(), append(at, "agent")})
 		}
 	})
-	if judge := t.GetReview().GetJudge().GetAgent(); judge != "" {
-		out = append(out, edge{id, judge, []any{"teams", id, "review", "judge", "agent"}})
+	for _, r := range reviews(id, t) {
+		if judge := r.GetJudge().GetAgent(); judge != "" {
+			out = append(out, edge{id, judge, append(r.path, "judge", "agent")})
+		}
 	}
 	return out
 }

@@ -151,10 +151,11 @@ func (c *Config) inherited(id string) (all []string) {
 // modelsOf returns the models that an agent or a team uses itself, including their fallbacks.
 func (c *Config) modelsOf(id string) (all []string) {
 	t := c.Server.GetTeams()[id]
-	for _, name := range []string{
-		c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(),
-		t.GetBroadcast().GetModel(), t.GetReview().GetJudge().GetModel(),
-	} {
+	names := []string{c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel()}
+	for _, r := range reviews(id, t) {
+		names = append(names, r.GetJudge().GetModel())
+	}
+	for _, name := range names {
 		all = append(all, c.withFallbacks(name)...)
 	}
 	return all

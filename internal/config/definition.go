@@ -69,8 +69,10 @@ func (c *Config) closure(id string) *teamv1.Definition {
 			c.collectModel(d, Leader(t).GetModel())
 			c.collectTools(d, Leader(t).GetTools())
 			c.collectModel(d, t.GetBroadcast().GetModel())
-			c.collectModel(d, t.GetReview().GetJudge().GetModel())
-			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
+			for _, r := range reviews(next, t) {
+				c.collectModel(d, r.GetJudge().GetModel())
+			}
+			c.collectSchemas(d, schemasOfTeam(next, t))
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)

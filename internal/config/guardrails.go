@@ -53,6 +53,18 @@ func schemasOf(g *teamv1.Guardrails, output string) []string {
 	return files
 }
 
+// schemasOfTeam returns the schema files that a team refers to: those of its guardrails and of its
+// judges.
+func schemasOfTeam(id string, t *teamv1.TeamConfig) []string {
+	files := schemasOf(t.GetGuardrails(), "")
+	for _, r := range reviews(id, t) {
+		if file := r.GetJudge().GetSchema(); file != "" {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
 // guardrails checks regular expressions and reads the schema files. Faults of schema files are
 // reported with those of the configuration file.
 func (k *checker) guardrails() {
@@ -66,6 +78,11 @@ func (k *checker) guardrails() {
 	}
 	for _, id := range sorted(k.Server.GetTeams()) {
 		k.guardrailsOf(k.Server.GetTeams()[id].GetGuardrails(), read, "teams", id)
+		for _, r := range reviews(id, k.Server.GetTeams()[id]) {
+			if file := r.GetJudge().GetSchema(); file != "" {
+				k.schema(file, read, append(r.path, "judge", "schema")...)
+			}
+		}
 	}
 }
 
@@ -94,7 +111,7 @@ func (k *checker) pattern(g listedGuardrail, path ...any) {
 	}
 }
 
-// schema reads a schema file, once if several guardrails refer to it.
+// schema reads a schema file, once if there are several references to it.
 func (k *checker) schema(file string, read map[string]bool, path ...any) {
 	n, _ := k.at(path...)
 	if k.isDamaged(path...) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -171,6 +172,20 @@ func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 		}
 	}
 	k.required(t, m, path)
+	k.acceptance(t, m, path)
+}
+
+// acceptance reports an acceptance whose judge gives scores, and that has no threshold.
+func (k *checker) acceptance(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
+	a, j := m.GetAccept(), m.GetAccept().GetJudge()
+	if a != nil && a.Threshold == nil && j.GetCheck() == "" && j.GetSchema() == "" && (j.GetModel() != "" || j.GetAgent() != "" || leadingModel(t) != "") { //nolint:protogetter // 0 is a threshold
+		k.fault(k.keyAt(append(slices.Clone(path), "accept")...), "accept has a judge that gives scores, and no threshold", "add threshold: the least score, 0 to 1, of a result that is accepted; for example 0.8")
+	}
+}
+
+// leadingModel returns the model of a team that judges if a judge is not set, or "".
+func leadingModel(t *teamv1.TeamConfig) string {
+	return cmp.Or(Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel())
 }
 
 // required reports a required member that is disabled or that no rule or step can call.

@@ -83,8 +83,10 @@ func (k *checker) user(model string) string {
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
 			return fmt.Sprintf("the broadcast of team %q", id)
 		}
-		if k.mayUse(k.Server.GetTeams()[id].GetReview().GetJudge().GetModel(), model) {
-			return fmt.Sprintf("the judge of team %q", id)
+		for _, r := range reviews(id, k.Server.GetTeams()[id]) {
+			if k.mayUse(r.GetJudge().GetModel(), model) {
+				return fmt.Sprintf("the judge of team %q", id)
+			}
 		}
 	}
 	return ""

@@ -31,12 +31,30 @@ func (k *checker) team(id string, t *teamv1.TeamConfig) {
 		k.swarm(id, t)
 	}
 	k.model(t.GetBroadcast().GetModel(), fmt.Sprintf("the broadcast of team %q", id), "teams", id, "broadcast", "model")
-	k.judge(id, t.GetReview().GetJudge())
+	for _, r := range reviews(id, t) {
+		k.judge(id, r.GetJudge(), append(r.path, "judge"))
+	}
 }
 
-// judge checks the judge that reviews a team's results.
-func (k *checker) judge(id string, j *teamv1.JudgeConfig) {
-	path := []any{"teams", id, "review", "judge"}
+// listedReview is a review of a team, and its place in the file.
+type listedReview struct {
+	*teamv1.ReviewConfig
+	path []any
+}
+
+// reviews returns all reviews of a team that have a judge: of its own results, and of those of its
+// members.
+func reviews(id string, t *teamv1.TeamConfig) []listedReview {
+	all := []listedReview{{t.GetReview(), []any{"teams", id, "review"}}}
+	for i, m := range t.GetMembers() {
+		all = append(all, listedReview{m.GetAccept(), []any{"teams", id, "members", i, "accept"}})
+	}
+	return slices.DeleteFunc(all, func(r listedReview) bool { return r.GetJudge() == nil })
+}
+
+// judge checks a judge of a team.
+func (k *checker) judge(id string, j *teamv1.JudgeConfig, path []any) {
+	path = slices.Clip(path)
 	k.model(j.GetModel(), fmt.Sprintf("the judge of team %q", id), append(path, "model")...)
 	if j.GetAgent() != "" {
 		k.known(j.GetAgent(), fmt.Sprintf("the judge of team %q is", id), append(path, "agent")...)
@@ -118,6 +136,17 @@ func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 	return c
 }
 
+// Review returns a review without the parts of its judge that have to be built: the model, the check
+// and the schema. It returns nil for nil.
+func Review(r *teamv1.ReviewConfig) *team.Review {
+	if r == nil {
+		return nil
+	}
+	return &team.Review{
+		Agent: r.GetJudge().GetAgent(), Expected: r.GetExpected(), Threshold: r.Threshold, MaxRounds: int(r.GetMaxRounds()), //nolint:protogetter // nil means no threshold
+	}
+}
+
 // Members returns the members of a team: those it lists, and in a workflow also the agents that
 // steps name directly.
 func Members(t *teamv1.TeamConfig) []team.Member {
@@ -130,7 +159,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			Disabled: m.Enabled != nil && !m.GetEnabled(), //nolint:protogetter // unset is enabled
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
 			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
-			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(), Approve: approveMember(m.GetApprove()),
+			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(), Approve: approveMember(m.GetApprove()), Accept: Review(m.GetAccept()),
 			Required: m.GetRequired(), StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}

@@ -69,6 +69,14 @@ type Member struct {
 	// has to. It must return the same for the same message. A nil function means that no delegation
 	// needs approval.
 	Approve func(input *a2av1.Message) *agent.Approvers
+	// Accept has a judge decide on each result of the member before the team is given it; nil means
+	// that every result is accepted. A result that is not accepted goes back to the member with the
+	// judge's feedback. If that of the last round is not accepted either, the delegation fails with
+	// QUALITY_THRESHOLD_NOT_MET. Without a judge the team's model judges, or in a team without a model
+	// a check that the result is not empty. The default Threshold of a Check or Format is 1; other
+	// judges require one. The time and the budget of the delegation bound all rounds together. A
+	// transfer is not judged, and neither is the work of a detached task.
+	Accept *Review
 }
 
 // Config is the configuration of a Team.

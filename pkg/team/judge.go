@@ -120,20 +120,10 @@ func (g *gate) prompt(s *State, e *evidence, st *StepState) *agent.ModelRequest 
 	return req
 }
 
-// check judges the result with the gate's expression, or without one by whether the result has
-// content.
+// check judges the result by the gate's expression or format, or without either by whether the result
+// has content.
 func (g *gate) check(e *evidence) *teamv1.Reply {
-	score, err := float64(1), error(nil)
-	feedback := "There is nothing in the result."
-	if g.Check != nil {
-		score, err = g.Check.Score(e.value)
-		feedback = "This is to be met: " + g.Check.Source()
-	} else if empty(e.result) {
-		score = 0
-	}
-	if score >= 1 {
-		feedback = ""
-	}
+	score, feedback, err := g.checkScore(e)
 	said, jerr := json.Marshal(map[string]any{"score": score, "feedback": feedback})
 	switch {
 	case err != nil:
@@ -142,6 +132,26 @@ func (g *gate) check(e *evidence) *teamv1.Reply {
 		said = []byte(verdict.Number(score))
 	}
 	return &teamv1.Reply{Result: &teamv1.Reply_Message{Message: agent.NewMessage(string(said))}}
+}
+
+// checkScore returns the score of a result without asking a model or an agent, and what is to be
+// improved. An error says why the result has no score.
+func (g *gate) checkScore(e *evidence) (score float64, feedback string, err error) {
+	switch {
+	case g.Format != nil:
+		if _, err := g.Format(e.result); err != nil {
+			return 0, "The result does not have the format that is required: " + err.Error(), nil
+		}
+		return 1, "", nil
+	case g.Check != nil:
+		if score, err = g.Check.Score(e.value); err == nil && score < 1 {
+			feedback = "This is to be met: " + g.Check.Source()
+		}
+		return score, feedback, err
+	case empty(e.result):
+		return 0, "There is nothing in the result.", nil
+	}
+	return 1, "", nil
 }
 
 // empty reports whether a message has no content: only text, and that is blank.

@@ -126,10 +126,11 @@ func (c *Config) validate() error {
 			fault("team %q: member %q is required, but disabled; enable it, or do not require it", c.ID, m.ID)
 		}
 		seen[m.ID] = true
+		faults = append(faults, m.acceptanceFaults(c)...)
 	}
 	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)
-	faults = append(faults, c.Review.faults(c)...)
+	faults = append(faults, c.Review.faults(c, "review")...)
 	return errors.Join(faults...)
 }
 

@@ -27,13 +27,17 @@ import (
 // numbers of rounds that are set in the review, the brief, and the limits of the team and the teams
 // above it, the smallest holds.
 //
-// At most one of Model, Check and Agent may be set. If none is, the judge is the team's model; in a
+// At most one of Model, Check, Format and Agent may be set. If none is, the judge is the team's model; in a
 // team without a model it is a check that the result is not empty.
 type Review struct {
 	// Model judges, with the expected output as part of its prompt.
 	Model agent.Model
 	// Check is an expression that scores the result; see [expr.CompileCheck].
 	Check *expr.Expr
+	// Format returns the data in a result, or an error that says what is wrong with it; such a result
+	// has the score 0, others 1. It must be a pure function and safe for concurrent use. The method Fit
+	// of guard.Schema is one.
+	Format func(m *a2av1.Message) (*structpb.Value, error)
 	// Agent is the id in Config.Registry of an agent that judges. It is asked in plain text, and
 	// answers with a JSON object {"score", "feedback"} or with a score alone.
 	Agent string
@@ -46,6 +50,10 @@ type Review struct {
 	// MaxRounds is the maximum number of rounds, including the first. 0 means Limits.MaxRounds,
 	// whose default is 3.
 	MaxRounds int
+
+	// ofMember says that the results of one member are judged. The brief describes the result of the
+	// whole run.
+	ofMember bool
 }
 
 // defaultRevisions is the maximum number of rounds if nothing sets one.
@@ -62,12 +70,15 @@ const (
 // agent.
 const judgeName = "judge"
 
+// maxQuotedFeedback is how much of a judge's feedback stands in the error of a run, in bytes.
+const maxQuotedFeedback = 512
+
 // maxAsked is how often a judge is asked about one result.
 const maxAsked = 2
 
-// faults returns what is wrong with the review of a team, in terms of the configuration file. A nil
-// Review has no faults.
-func (r *Review) faults(c *Config) []error {
+// faults returns what is wrong with the review at a place of a team's configuration, in terms of the
+// configuration file. A nil Review has no faults.
+func (r *Review) faults(c *Config, at string) []error {
 	if r == nil {
 		return nil
 	}
@@ -76,25 +87,25 @@ func (r *Review) faults(c *Config) []error {
 		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...))
 	}
 	kinds := 0
-	for _, is := range []bool{r.Model != nil, r.Check != nil, r.Agent != ""} {
+	for _, is := range []bool{r.Model != nil, r.Check != nil, r.Format != nil, r.Agent != ""} {
 		if is {
 			kinds++
 		}
 	}
 	if kinds > 1 {
-		fault("team %q: review.judge is %d of model, check and agent; keep one of them", c.ID, kinds)
+		fault("team %q: %s.judge is %d of model, check, schema and agent; keep one of them", c.ID, at, kinds)
 	}
 	if r.Agent != "" && c.Registry == nil {
-		fault("team %q: review.judge is agent %q, but the team has no registry to find it in; set Registry", c.ID, r.Agent)
+		fault("team %q: %s.judge is agent %q, but the team has no registry to find it in; set Registry", c.ID, at, r.Agent)
 	}
 	if r.Check != nil && !r.Check.IsCheck() {
-		fault("team %q: review.judge.check was not compiled as a check; use expr.CompileCheck", c.ID)
+		fault("team %q: %s.judge.check was not compiled as a check; use expr.CompileCheck", c.ID, at)
 	}
 	if t := r.Threshold; t != nil && !verdict.Scored(*t) {
-		fault("team %q: review.threshold is %v; it must be 0 to 1", c.ID, *t)
+		fault("team %q: %s.threshold is %v; it must be 0 to 1", c.ID, at, *t)
 	}
 	if r.MaxRounds < 0 {
-		fault("team %q: review.max_rounds is %d; it must be at least 1, or left out for limits.max_rounds", c.ID, r.MaxRounds)
+		fault("team %q: %s.max_rounds is %d; it must be at least 1, or left out for limits.max_rounds", c.ID, at, r.MaxRounds)
 	}
 	return faults
 }
@@ -123,11 +134,13 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 		g.Threshold = cmp.Or(brief.QualityThreshold, g.Threshold) //nolint:protogetter // set or not matters
 	}
 	g.MaxRounds = cmp.Or(g.MaxRounds, defaultRevisions)
-	g.Expected = cmp.Or(brief.GetExpectedOutput(), g.Expected)
+	if !g.ofMember {
+		g.Expected = cmp.Or(brief.GetExpectedOutput(), g.Expected)
+	}
 	switch {
 	case g.Agent != "":
 		g.by = byAgent
-	case g.Check != nil || g.Model == nil && c.Model == nil:
+	case g.Check != nil || g.Format != nil || g.Model == nil && c.Model == nil:
 		g.by = byCheck
 	case g.Model == nil:
 		g.by, g.Model = byModel, c.Model
@@ -264,6 +277,9 @@ func (g *gate) values(score float64) *structpb.Struct {
 func (g *gate) rejectResult(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; the result is kept as an artifact; lower the threshold, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
+	if feedback := r.last().Verdict.GetFeedback(); feedback != "" {
+		err.Message += ". The judge said: " + agent.Excerpt(feedback, maxQuotedFeedback)
+	}
 	if score, ok := r.score(); ok {
 		err = err.With("score", verdict.Number(score))
 	}

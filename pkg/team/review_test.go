@@ -476,14 +476,15 @@ func TestReview_Check(t *testing.T) {
 	})
 }
 
-// branched keeps whether its last request says that the history is of one run alone.
+// branched keeps its last request, and whether that says that the history is of one run alone.
 type branched struct {
 	agent.Agent
 	branch bool
+	last   *teamv1.ProcessRequest
 }
 
 func (b *branched) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
-	b.branch = req.GetBranch()
+	b.branch, b.last = req.GetBranch(), req
 	return b.Agent.Process(ctx, req)
 }
 

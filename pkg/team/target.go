@@ -89,8 +89,14 @@ func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
 	case !isTeam: // a team has its own timeout
 		t.Timeout = l.limits.memberTimeout
 	}
-	if st.Step.GetDetached() {
+	switch {
+	case st.Step.GetDetached():
 		t.Leaf, t.Spends = true, true // the new task gets its own part of the budget
+	case m.Accept != nil:
+		if t.Agent, err = l.accepting(m, st); err != nil {
+			return step.Target{}, err
+		}
+		t.Rounds, t.Leaf, t.Spends = true, false, false
 	}
 	return t, nil
 }
@@ -126,7 +132,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 			w.Approve = m.Approve
 		}
 	}
-	w.Branch = w.Target.Agent != nil && p.historyScope(st.Step) != HistoryConversation
+	w.Branch = w.Target.Agent != nil && (p.historyScope(st.Step) != HistoryConversation || p.req.GetBranch() && !p.cfg.Memory)
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)

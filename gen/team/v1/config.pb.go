@@ -2450,7 +2450,9 @@ type JudgeConfig struct {
 	// A condition, or a number from 0 to 1: CEL over input, result, expected, brief and round.
 	Check string `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
 	// An agent or a team.
-	Agent         string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// JSON Schema file that the result must match, relative to this file.
+	Schema        string `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2506,6 +2508,13 @@ func (x *JudgeConfig) GetAgent() string {
 	return ""
 }
 
+func (x *JudgeConfig) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
 // MemberConfig is a member of a team.
 type MemberConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2544,7 +2553,12 @@ type MemberConfig struct {
 	// REQUIRED_WORK_FAILED; false.
 	Required bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
 	// Work that it is given only with the approval of people; unset means none. Write {} for all.
-	Approve       *ApproveMember `protobuf:"bytes,17,opt,name=approve,proto3" json:"approve,omitempty"`
+	Approve *ApproveMember `protobuf:"bytes,17,opt,name=approve,proto3" json:"approve,omitempty"`
+	// Judges each of its results before the team is given it; unset means that all are accepted. A
+	// result that is refused goes back to the member with the judge's feedback. After max_rounds
+	// refused results the delegation fails with QUALITY_THRESHOLD_NOT_MET. The threshold of a check or
+	// a schema is 1; a model or an agent as judge needs one.
+	Accept        *ReviewConfig `protobuf:"bytes,18,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2694,6 +2708,13 @@ func (x *MemberConfig) GetRequired() bool {
 func (x *MemberConfig) GetApprove() *ApproveMember {
 	if x != nil {
 		return x.Approve
+	}
+	return nil
+}
+
+func (x *MemberConfig) GetAccept() *ReviewConfig {
+	if x != nil {
+		return x.Accept
 	}
 	return nil
 }
@@ -5063,13 +5084,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x11review.max_rounds\x126max_rounds must be more than 0; the first round counts\x1a\bthis > 0H\x01R\tmaxRounds\x88\x01\x01B\f\n" +
 	"\n" +
 	"_thresholdB\r\n" +
-	"\v_max_rounds\"\x93\x02\n" +
+	"\v_max_rounds\"\xd1\x02\n" +
 	"\vJudgeConfig\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
-	"\x05agent\x18\x03 \x01(\tR\x05agent:\xc1\x01\xbaH\xbd\x01\x1a\xba\x01\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
+	"\x06schema\x18\x04 \x01(\tR\x06schema:\xe7\x01\xbaH\xe3\x01\x1a\xe0\x01\n" +
 	"\n" +
-	"judge.kind\x12Qa judge needs exactly one of model, check and agent; keep one of them, or add one\x1aY(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) == 1\"\xde\b\n" +
+	"judge.kind\x12Ya judge needs exactly one of model, check, schema and agent; keep one of them, or add one\x1aw(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\x8d\t\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -5093,7 +5115,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rhandoff_after\x18\x0e \x01(\tR\fhandoffAfter\x12\x19\n" +
 	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01\x12\x1a\n" +
 	"\brequired\x18\x10 \x01(\bR\brequired\x120\n" +
-	"\aapprove\x18\x11 \x01(\v2\x16.team.v1.ApproveMemberR\aapproveB\n" +
+	"\aapprove\x18\x11 \x01(\v2\x16.team.v1.ApproveMemberR\aapprove\x12-\n" +
+	"\x06accept\x18\x12 \x01(\v2\x15.team.v1.ReviewConfigR\x06acceptB\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -5511,49 +5534,50 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	75, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 45: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	13, // 46: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	34, // 47: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	35, // 48: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	38, // 49: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 50: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 51: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	40, // 52: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	41, // 53: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	38, // 54: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	72, // 55: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	75, // 56: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	43, // 57: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 58: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 59: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	76, // 60: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 61: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	73, // 62: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	60, // 63: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	57, // 64: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	72, // 65: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	53, // 66: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	54, // 67: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	58, // 68: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	51, // 69: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	52, // 70: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	69, // 71: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	55, // 72: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 73: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	70, // 74: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	71, // 75: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 76: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	61, // 77: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	62, // 78: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 79: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 80: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	16, // 81: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	28, // 82: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 83: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	50, // 84: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	29, // 47: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	34, // 48: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	35, // 49: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	38, // 50: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 51: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 52: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	40, // 53: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	41, // 54: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	38, // 55: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	72, // 56: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	75, // 57: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	43, // 58: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 59: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 60: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	76, // 61: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 62: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	73, // 63: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	60, // 64: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	57, // 65: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	72, // 66: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	53, // 67: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	54, // 68: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	58, // 69: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	51, // 70: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	52, // 71: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	69, // 72: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	55, // 73: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 74: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	70, // 75: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	71, // 76: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 77: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	61, // 78: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	62, // 79: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 80: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 81: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	16, // 82: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	28, // 83: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 84: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	50, // 85: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }

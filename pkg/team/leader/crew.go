@@ -85,6 +85,7 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 		}
 	}
 	k.checkRequired(&fs, c)
+	k.checkAccepted(&fs, c)
 	return k, fs.Err()
 }
 
@@ -103,6 +104,17 @@ func (k *crew) checkRequired(fs *team.Faults, c *CoordinatorConfig) {
 		}
 		if c.OpenDelegations == DetachOpen && k.isAsync(&crewMember{Member: m}) {
 			fs.Addf(at, "coordinator", "member %q is required, but its work becomes a task of its own, which no run waits for (on_open_delegations: DETACH); set async: false for it, or remove required", team.MemberID(m))
+		}
+	}
+}
+
+// checkAccepted adds the faults of members whose results have to be accepted, but whose work becomes a
+// task of its own.
+func (k *crew) checkAccepted(fs *team.Faults, c *CoordinatorConfig) {
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Accept != nil && c.OpenDelegations == DetachOpen && k.isAsync(&crewMember{Member: m}) {
+			fs.Addf(fmt.Sprintf("members[%d].accept", i), "coordinator",
+				"the work of member %q becomes a task of its own (on_open_delegations: DETACH), whose result is not judged; set async: false for it, or remove accept", team.MemberID(m))
 		}
 	}
 }

@@ -38,9 +38,9 @@ func breaker(next Attempt) Attempt {
 }
 
 // breakerID returns the id of the agent whose breaker counts the step; empty if none does. Starting
-// a detached task says nothing about the agent.
+// a detached task says nothing about the agent, and a target with rounds has steps that do.
 func (w *Work) breakerID() string {
-	if w.Step.GetDetached() {
+	if w.Step.GetDetached() || w.Target.Rounds {
 		return ""
 	}
 	return w.Target.AgentID
