@@ -140,7 +140,7 @@ func (g *gate) checkScore(e *evidence) (score float64, feedback string, err erro
 	switch {
 	case g.Format != nil:
 		if _, err := g.Format(e.result); err != nil {
-			return 0, "The result does not have the format that is required: " + err.Error(), nil
+			return 0, "The result does not have the format that is required: " + err.Error(), nil //nolint:nilerr // the error is the feedback
 		}
 		return 1, "", nil
 	case g.Check != nil:
