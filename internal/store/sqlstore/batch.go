@@ -38,7 +38,7 @@ func (b *batch) ended() bool { return b.ending != nil }
 func (b *batch) op() *op {
 	o := &op{root: b.j.root}
 	for _, e := range b.entries {
-		o.size += len(e.body)
+		o.size += e.size
 	}
 	if b.ended() {
 		o.plan = b.end
@@ -110,6 +110,9 @@ func (b *batch) statements(tail []entry) []stmt {
 	}
 	for _, list := range [][]entry{b.entries, tail} {
 		for _, e := range list {
+			for _, v := range e.blobs {
+				add(insertBlob, v.hash, v.value)
+			}
 			add(insertEvent, e.ev.GetSeq(), e.ev.GetScope(), isDelta(e.ev), e.sum, e.body)
 			if n := store.Consumes(e.ev); n > 0 {
 				add(deleteInput, n)
@@ -260,6 +263,12 @@ func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64,
 	if err != nil {
 		return fmt.Errorf("encode task %s: %w", root, err)
 	}
-	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, sumOf(root, seq, "", body), body)
+	record, taken := split(task, body)
+	for _, v := range taken {
+		if _, err := q.exec(ctx, `INSERT INTO blob (id, hash, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, root, v.hash, v.value); err != nil {
+			return err
+		}
+	}
+	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, sumOf(root, seq, "", body), record)
 	return err
 }

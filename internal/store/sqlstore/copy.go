@@ -15,6 +15,7 @@ var tables = []struct{ name, columns, key string }{
 	{"definition", "revision, at, body", "revision"},
 	{"request", "owner, message, agent, root, digest, id, n, at", "owner, message, agent, root"},
 	{"inbox", "id, n, sum, body", "id, n"},
+	{"blob", "id, hash, body", "id, hash"},
 	{"event", "id, seq, scope, delta, sum, body", "id, seq"},
 	{"conversation", "owner, context_id, last, used", "owner, context_id"},
 	{"history", "owner, context_id, path, n, task, sum, body", "owner, context_id, path, n"},

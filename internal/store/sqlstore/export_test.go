@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ func Pragmas(ctx context.Context, t testing.TB, url string) (mode string, synchr
 // Rows counts what all tables hold.
 func (s *Store) Rows(ctx context.Context, t testing.TB) (n int) {
 	t.Helper()
-	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state", "push_config", "push_dead", "catalog", "question", "halt", "halt_task"} {
+	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state", "push_config", "push_dead", "catalog", "question", "halt", "halt_task", "blob"} {
 		var rows int
 		if err := s.db.reader().scan(ctx, []any{&rows}, `SELECT count(*) FROM `+table); err != nil {
 			t.Fatal(err)
@@ -48,6 +49,62 @@ func (s *Store) Groups() int64 { return s.db.(*sqliteDB).groups.Load() }
 func CutListeners(ctx context.Context, t testing.TB, s *Store) {
 	t.Helper()
 	_, err := s.db.(*postgresDB).pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%' AND application_name = 'team-server'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Count counts the rows of a table.
+func (s *Store) Count(ctx context.Context, t testing.TB, table string) (n int) {
+	t.Helper()
+	if err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM `+table); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Largest returns the size in bytes of the largest event or snapshot as it is stored, without its blobs.
+func (s *Store) Largest(ctx context.Context, t testing.TB) (n int) {
+	t.Helper()
+	err := s.db.reader().scan(ctx, []any{&n}, `SELECT max(size) FROM (SELECT length(body) AS size FROM event UNION ALL SELECT length(snap) FROM task) AS sizes`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Inline stores the events and the snapshot of a run as earlier versions did, with their blobs in them.
+func (s *Store) Inline(ctx context.Context, t testing.TB, root string) {
+	t.Helper()
+	rows := map[int64][]byte{}
+	err := each(ctx, s.db.reader(), func() {}, func(r *sql.Rows) error {
+		var seq int64
+		var record []byte
+		err := r.Scan(&seq, &record)
+		rows[seq] = record
+		return err
+	}, `SELECT seq, body FROM event WHERE id = $1 UNION ALL SELECT 0, snap FROM task WHERE id = $1`, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		for seq, record := range rows {
+			body, err := s.joined(ctx, s.db.reader(), root, seq, record)
+			if err != nil {
+				return err
+			}
+			if seq == 0 {
+				_, err = q.exec(ctx, `UPDATE task SET snap = $2 WHERE id = $1`, root, body)
+			} else {
+				_, err = q.exec(ctx, `UPDATE event SET body = $3 WHERE id = $1 AND seq = $2`, root, seq, body)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := q.exec(ctx, `DELETE FROM blob WHERE id = $1`, root)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,8 +68,10 @@ type journal struct {
 // entry is an event in its stored form.
 type entry struct {
 	ev     *teamv1.Event
-	body   []byte
-	sum    int64
+	body   []byte // without the blobs
+	blobs  []blob
+	size   int     // of the event with its blobs, in bytes
+	sum    int64   // checksum of the event with its blobs
 	closes []int64 // sequence numbers of the questions for roles that the event closes
 }
 
@@ -247,12 +249,6 @@ func (j *journal) time() *timestamppb.Timestamp {
 		j.last = now
 	}
 	return timestamppb.New(j.last)
-}
-
-// encode returns an event in its stored form.
-func encode(root string, ev *teamv1.Event) (entry, error) {
-	body, sum, err := encodeEvent(root, ev)
-	return entry{ev: ev, body: body, sum: sum}, err
 }
 
 // Commit returns when everything appended before is durable and visible. The error is the cause of

@@ -68,34 +68,34 @@ type asker struct {
 // position.
 func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
 	text, args := selectQuestions(f)
-	var read []asker
-	err = each(ctx, s.db.reader(), func() { list, read = nil, nil }, func(r *sql.Rows) error {
-		q, at, err := scanQuestion(r)
-		if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
-			return err
+	var rows []questionRow
+	err = each(ctx, s.db.reader(), func() { rows = nil }, func(r *sql.Rows) error {
+		var row questionRow
+		err := r.Scan(row.dest()...)
+		rows = append(rows, row)
+		return err
+	}, text, args...)
+	if err != nil {
+		return nil, last, err
+	}
+	if len(rows) > f.Limit {
+		rows, last = rows[:f.Limit], rows[f.Limit-1].asker
+	}
+	for _, row := range rows {
+		if row.seq > s.shown(row.id) {
+			continue
 		}
-		read = append(read, at)
+		q, err := s.questionOf(ctx, &row)
 		switch {
-		case err != nil: // the rest of the list is better than none
-			s.cfg.Log.Error("a question is left out of a list", zap.String("task", at.id), zap.Error(err))
-		case len(read) <= f.Limit && at.seq <= s.shown(at.id):
+		case errors.Is(err, a2a.ErrDataLoss): // the rest of the list is better than none
+			s.cfg.Log.Error("a question is left out of a list", zap.String("task", row.id), zap.Error(err))
+		case err != nil:
+			return nil, last, err
+		default:
 			list = append(list, q)
 		}
-		return nil
-	}, text, args...)
-	if len(read) > f.Limit {
-		last = read[f.Limit-1]
 	}
-	for i, q := range list {
-		hidden, herr := s.isHidden(ctx, q.Task.ID)
-		if herr != nil {
-			return nil, last, herr
-		}
-		if hidden {
-			list[i].Asked = bare(q.Asked)
-		}
-	}
-	return list, last, err
+	return list, last, nil
 }
 
 // selectQuestions returns the query for one question more than the filter's limit. It selects the
@@ -131,15 +131,32 @@ FROM (
 ORDER BY task.id, event.seq`, args
 }
 
-// scanQuestion reads a row of selectQuestions. The error may be a2a.ErrDataLoss.
-func scanQuestion(r *sql.Rows) (q a2a.RoleQuestion, at asker, err error) {
-	var sum int64
-	var scope string
-	var body []byte
-	if err := r.Scan(&at.id, &q.Task.Owner, &q.Agent, &at.seq, &scope, &sum, &body); err != nil {
-		return q, at, err
+// questionRow is a row of selectQuestions.
+type questionRow struct {
+	asker
+	owner, agent, scope string
+	sum                 int64
+	record              []byte
+}
+
+// dest returns the destinations for a scan of selectQuestions.
+func (r *questionRow) dest() []any {
+	return []any{&r.id, &r.owner, &r.agent, &r.seq, &r.scope, &r.sum, &r.record}
+}
+
+// questionOf returns the question of a row as readers see it. The error may be a2a.ErrDataLoss.
+func (s *Store) questionOf(ctx context.Context, r *questionRow) (a2a.RoleQuestion, error) {
+	q := a2a.RoleQuestion{Task: a2a.Key{Owner: r.owner, ID: r.id}, Agent: r.agent}
+	body, err := s.joined(ctx, s.db.reader(), r.id, r.seq, r.record)
+	if err != nil {
+		return q, err
 	}
-	q.Task.ID = at.id
-	q.Asked, err = decodeEvent(at.id, at.seq, scope, sum, body)
-	return q, at, err
+	if q.Asked, err = decodeEvent(r.id, r.seq, r.scope, r.sum, body); err != nil {
+		return q, err
+	}
+	hidden, err := s.isHidden(ctx, r.id)
+	if hidden {
+		q.Asked = bare(q.Asked)
+	}
+	return q, err
 }

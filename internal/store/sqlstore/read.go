@@ -87,40 +87,41 @@ func (s *Store) shown(root string) int64 {
 func (s *Store) events(ctx context.Context, q querier, root, scope string, after, upTo int64, limit int) ([]a2a.Record, error) {
 	below := scope + "."
 	var records []a2a.Record
-	err := each(ctx, q, func() { records = nil }, func(r *sql.Rows) error {
-		rec, err := scanEvent(r, root)
+	err := s.eachEvent(ctx, q, root, func() { records = nil }, func(rec a2a.Record) error {
 		records = append(records, rec)
-		return err
+		return nil
 	}, `SELECT seq, scope, sum, body FROM event
 WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(scope, 1, $4) = $5) ORDER BY seq LIMIT $6`,
 		root, after, scope, int64(len(below)), below, int64(limit), upTo)
 	return records, err
 }
 
-// scanEvent reads the columns seq, scope, sum and body of an event. The error may be
-// a2a.ErrDataLoss.
-func scanEvent(r *sql.Rows, root string) (a2a.Record, error) {
-	var seq, sum int64
+// scanEvent reads the columns seq, scope, sum and body of an event. If it needs blobs that known does not
+// have, it returns their hashes and no event. The error may be a2a.ErrDataLoss.
+func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, lacking [][]byte, err error) {
+	var sum int64
 	var scope string
-	var body []byte
-	if err := r.Scan(&seq, &scope, &sum, &body); err != nil {
-		return a2a.Record{}, err
+	var record []byte
+	if err := r.Scan(&rec.Seq, &scope, &sum, &record); err != nil {
+		return rec, nil, err
 	}
-	ev, err := decodeEvent(root, seq, scope, sum, body)
-	return a2a.Record{Seq: seq, Event: ev}, err
+	body, lacking, err := join(record, known)
+	if err != nil {
+		return rec, nil, dataLoss("event", root, rec.Seq)
+	}
+	if len(lacking) == 0 {
+		rec.Event, err = decodeEvent(root, rec.Seq, scope, sum, body)
+	}
+	return rec, lacking, err
 }
 
 // journalOf reads a root's events up to a sequence number, and passes them to take in order. It may
 // start again from the first event; it calls reset before each start.
 func (s *Store) journalOf(ctx context.Context, q querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
-	err := each(ctx, q, reset, func(r *sql.Rows) error {
-		rec, err := scanEvent(r, root)
-		if err == nil {
-			take(rec)
-		}
-		return err
+	return s.eachEvent(ctx, q, root, reset, func(rec a2a.Record) error {
+		take(rec)
+		return nil
 	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND seq <= $2 ORDER BY seq`, root, upTo)
-	return err
 }
 
 // replay reads all recorded events. It returns the fold of the root, and the events without
@@ -168,11 +169,7 @@ var errFound = errors.New("found")
 // answered returns an *a2a.AnsweredError if an answer to a question of a scope is recorded, nil
 // otherwise.
 func (s *Store) answered(ctx context.Context, q querier, root, scope, question string) (answered, err error) {
-	err = each(ctx, q, func() { answered = nil }, func(r *sql.Rows) error {
-		rec, err := scanEvent(r, root)
-		if err != nil {
-			return err
-		}
+	err = s.eachEvent(ctx, q, root, func() { answered = nil }, func(rec a2a.Record) error {
 		var decides bool
 		if decides, answered = store.Decides(rec.Event, question); decides {
 			return errFound
@@ -231,7 +228,11 @@ func (s *Store) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 	}
 	if r.snapSeq == r.seq && r.snap != nil {
 		t := &a2av1.Task{}
-		if sumOf(r.id, r.snapSeq, "", r.snap) != r.sum || proto.Unmarshal(r.snap, t) != nil {
+		body, err := s.joined(ctx, s.db.reader(), r.id, r.snapSeq, r.snap)
+		if err != nil {
+			return nil, 0, err
+		}
+		if sumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
 			return nil, 0, dataLoss("task", r.id, r.snapSeq)
 		}
 		return a2a.Parked(t, r.parked.String), r.seq, nil

@@ -35,16 +35,18 @@ func dataLoss(what, id string, n int64) error {
 	return fmt.Errorf("%s %d of %s: %w", what, n, id, a2a.ErrDataLoss)
 }
 
-// encodeEvent returns an event in its stored form, with its checksum.
-func encodeEvent(id string, ev *teamv1.Event) (body []byte, sum int64, err error) {
-	body, err = proto.Marshal(ev)
+// encode returns an event in its stored form.
+func encode(root string, ev *teamv1.Event) (entry, error) {
+	body, err := proto.Marshal(ev)
 	if err != nil {
-		return nil, 0, fmt.Errorf("encode event %d of %s: %w", ev.GetSeq(), id, err)
+		return entry{}, fmt.Errorf("encode event %d of %s: %w", ev.GetSeq(), root, err)
 	}
-	return body, sumOf(id, ev.GetSeq(), ev.GetScope(), body), nil
+	e := entry{ev: ev, sum: sumOf(root, ev.GetSeq(), ev.GetScope(), body), size: len(body)}
+	e.body, e.blobs = split(ev, body)
+	return e, nil
 }
 
-// decodeEvent decodes a stored event. The error is a2a.ErrDataLoss.
+// decodeEvent decodes a stored event with its blobs. The error is a2a.ErrDataLoss.
 func decodeEvent(id string, seq int64, scope string, sum int64, body []byte) (*teamv1.Event, error) {
 	ev := &teamv1.Event{}
 	if sumOf(id, seq, scope, body) != sum || proto.Unmarshal(body, ev) != nil {

@@ -26,7 +26,7 @@ func (r *ring) add(s *Store, lists ...[]entry) {
 	before := r.bytes
 	for _, list := range lists {
 		for _, e := range list {
-			r.bytes += len(e.body)
+			r.bytes += e.size
 		}
 		r.entries = append(r.entries, list...)
 	}
@@ -36,7 +36,7 @@ func (r *ring) add(s *Store, lists ...[]entry) {
 	}
 	drop := 0
 	for ; r.bytes > limit && drop < len(r.entries); drop++ {
-		r.bytes -= len(r.entries[drop].body)
+		r.bytes -= r.entries[drop].size
 	}
 	if drop > 0 {
 		r.entries = slices.Clone(r.entries[drop:])

@@ -91,17 +91,20 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	f.Apply(ev)
 	l := listingOf(f)
 	id, at := acc.GetTaskId(), now.UnixMilli()
-	o := &op{root: id, size: len(e.body)}
+	o := &op{root: id, size: e.size}
 	if n.MessageID != "" {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{
 			n.Owner, store.AgentOf(n.MessageID, acc.GetAgent()), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at),
 		}})
 	}
 	o.stmts = append(o.stmts,
-		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(len(e.body)), at, definitionOf(acc), flag(n.Push != nil)}},
+		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(e.size), at, definitionOf(acc), flag(n.Push != nil)}},
 		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible), flag(acc.GetCollaboration() != nil)}},
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
+	for _, v := range e.blobs {
+		o.stmts = append(o.stmts, stmt{insertFirstBlob, []any{id, n.MessageID, n.Owner, v.hash, v.value}})
+	}
 	if n.Push != nil {
 		body, err := s.sealPush(id, "", n.Push)
 		if err != nil {

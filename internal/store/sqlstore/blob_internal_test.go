@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// eventWith returns an event with these files, in a message and in an artifact.
+func eventWith(files ...[]byte) *teamv1.Event {
+	m := &a2av1.Message{MessageId: "m", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewStringValue("b")}}}
+	for _, f := range files {
+		m.Parts = append(m.Parts, &a2av1.Part{Content: &a2av1.Part_Raw{Raw: f}, Filename: "f"}, &a2av1.Part{Content: &a2av1.Part_Text{Text: "beside it"}})
+	}
+	return &teamv1.Event{Seq: 3, Kind: &teamv1.Event_Received{Received: &teamv1.Received{Message: m}}}
+}
+
+// checkSplit splits an event and joins it again, and returns how many blobs it had.
+func checkSplit(t *testing.T, ev *teamv1.Event) int {
+	t.Helper()
+	body, err := proto.Marshal(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, taken := split(ev, body)
+	known := blobs{}
+	for _, b := range taken {
+		known[string(b.hash)] = b.value
+	}
+	_, lacking, err := join(record, nil)
+	if err != nil || len(lacking) < len(taken) || len(taken) == 0 && !bytes.Equal(record, body) {
+		t.Fatalf("%d blobs, of which %d are lacking: %v", len(taken), len(lacking), err)
+	}
+	if got, lacking, err := join(record, known); err != nil || len(lacking) > 0 || !bytes.Equal(got, body) {
+		t.Fatalf("joined to %d of %d bytes, %d blobs lacking: %v", len(got), len(body), len(lacking), err)
+	}
+	return len(taken)
+}
+
+func TestSplit(t *testing.T) {
+	large, other := bytes.Repeat([]byte("ab"), leastBlob), bytes.Repeat([]byte{0, 1, 2}, leastBlob)
+	inside := large[:leastBlob]
+	for name, c := range map[string]struct {
+		files [][]byte
+		want  int
+	}{
+		"no file":                     {nil, 0},
+		"small files":                 {[][]byte{large[:leastBlob-1], []byte("x")}, 0},
+		"one":                         {[][]byte{large}, 1},
+		"the same twice":              {[][]byte{large, other, large}, 2},
+		"one that another one begins": {[][]byte{inside, large}, 2},
+		"zeros":                       {[][]byte{make([]byte, leastBlob), make([]byte, 2*leastBlob)}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if n := checkSplit(t, eventWith(c.files...)); n != c.want {
+				t.Errorf("%d blobs, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+func TestSplit_Sizes(t *testing.T) {
+	file := bytes.Repeat([]byte("x"), 1<<20)
+	ev := eventWith(file, file, file)
+	body, err := proto.Marshal(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record, taken := split(ev, body); len(record) > 300 || len(taken) != 1 {
+		t.Errorf("an event with the same file three times is %d bytes and %d blobs", len(record), len(taken))
+	}
+}
+
+// FuzzSplit splits events with files of any content.
+func FuzzSplit(f *testing.F) {
+	f.Add([]byte("ab"), uint32(leastBlob), []byte{0}, uint32(3*leastBlob))
+	f.Fuzz(func(t *testing.T, a []byte, an uint32, b []byte, bn uint32) {
+		grown := func(seed []byte, n uint32) []byte {
+			if len(seed) == 0 {
+				return nil
+			}
+			return bytes.Repeat(seed, 1+int(n%(4*leastBlob))/len(seed))
+		}
+		x, y := grown(a, an), grown(b, bn)
+		checkSplit(t, eventWith(x, y, x))
+	})
+}
+
+// FuzzJoin joins records of any content: it returns an error, or a message.
+func FuzzJoin(f *testing.F) {
+	ev := eventWith(bytes.Repeat([]byte("ab"), leastBlob))
+	body, _ := proto.Marshal(ev)
+	record, taken := split(ev, body)
+	f.Add(record)
+	f.Add(binary.AppendUvarint([]byte{splitRecord}, 1<<63))
+	known := blobs{string(taken[0].hash): taken[0].value}
+	f.Fuzz(func(t *testing.T, record []byte) {
+		got, lacking, err := join(record, known)
+		if err == nil && len(lacking) == 0 && len(got) > len(record)*(2+2*leastBlob) {
+			t.Errorf("%d bytes of a record of %d", len(got), len(record))
+		}
+	})
+}

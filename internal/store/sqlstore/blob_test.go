@@ -1,0 +1,178 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// file returns a file of n bytes as a part of a message.
+func file(n int, fill string) *a2av1.Part {
+	return &a2av1.Part{Content: &a2av1.Part_Raw{Raw: bytes.Repeat([]byte(fill), n/len(fill))}, MediaType: "image/png", Filename: "cat.png"}
+}
+
+// received is the event of a message with a part.
+func received(p *a2av1.Part) *teamv1.Event {
+	m := &a2av1.Message{MessageId: "m2", Role: a2av1.Role_ROLE_USER, Parts: []*a2av1.Part{p}}
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Received{Received: &teamv1.Received{Message: m}}}
+}
+
+// artifact is the event of an artifact with a part.
+func artifact(p *a2av1.Part) *teamv1.Event {
+	a := &a2av1.Artifact{ArtifactId: "x", Name: "picture", Parts: []*a2av1.Part{p}}
+	return &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: a, LastChunk: true}}}
+}
+
+// withFile is a new task whose message has a part.
+func withFile(id string, p *a2av1.Part) a2a.New {
+	n := task(id)
+	n.Accepted.Message.Parts = append(n.Accepted.Message.Parts, p)
+	return n
+}
+
+// wantFiles checks that the file stands in the events of a task and in the task itself.
+func wantFiles(t *testing.T, s *sqlstore.Store, id string, raw []byte, events int) {
+	t.Helper()
+	records, err := s.Events(t.Context(), key(id), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, rec := range records {
+		ev := rec.Event
+		for _, parts := range [][]*a2av1.Part{ev.GetAccepted().GetMessage().GetParts(), ev.GetReceived().GetMessage().GetParts(), ev.GetArtifact().GetArtifact().GetParts()} {
+			for _, p := range parts {
+				if bytes.Equal(p.GetRaw(), raw) {
+					found++
+				}
+			}
+		}
+	}
+	if found != events {
+		t.Errorf("the file stands in %d events, want %d", found, events)
+	}
+	got, _, err := s.Task(t.Context(), key(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.GetArtifacts()); n == 0 || !bytes.Equal(got.GetArtifacts()[0].GetParts()[0].GetRaw(), raw) {
+		t.Errorf("the task has %d artifacts, and not the file", n)
+	}
+}
+
+// TestS_60_Blobs stores a file that occurs in several events of a run once, hands it out unchanged, also
+// after a restart, copies it with its run and deletes it with it.
+func TestS_60_Blobs(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			clock := time.Now()
+			at := url(t)
+			cfg := sqlstore.Config{Clock: func() time.Time { return clock }, Retention: time.Hour}
+			s, err := sqlstore.Open(t.Context(), at, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := file(200<<10, "cat")
+			if _, _, err := s.Create(t.Context(), withFile("one", p)); err != nil {
+				t.Fatal(err)
+			}
+			c := claim(t, s, "r")
+			record(t, c, received(p))
+			record(t, c, artifact(p), note("x"), received(file(1<<10, "small")))
+			wantFiles(t, s, "one", p.GetRaw(), 3)
+			record(t, c, end())
+			if err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+				t.Fatal(err)
+			}
+			finish(t, s, "two", artifact(p))
+			if n := s.Count(t.Context(), t, "blob"); n != 2 {
+				t.Errorf("%d blobs of two runs with the same file, want one for each", n)
+			}
+			if n := s.Largest(t.Context(), t); n > 4<<10 {
+				t.Errorf("an event or a snapshot has %d bytes", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			s = open(t, at, cfg)
+			wantFiles(t, s, "one", p.GetRaw(), 3)
+			page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 10})
+			if err != nil || len(page.Tasks) != 2 || !bytes.Equal(page.Tasks[0].GetArtifacts()[0].GetParts()[0].GetRaw(), p.GetRaw()) {
+				t.Errorf("List: %d tasks, %v", len(page.Tasks), err)
+			}
+			for to, url := range urls(t) {
+				copied := open(t, url(t), cfg)
+				if _, err := sqlstore.Copy(t.Context(), s, copied); err != nil {
+					t.Fatalf("copy to %s: %v", to, err)
+				}
+				wantFiles(t, copied, "one", p.GetRaw(), 3)
+				wantFiles(t, copied, "two", p.GetRaw(), 1)
+			}
+			clock = clock.Add(2 * time.Hour)
+			if err := s.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Count(t.Context(), t, "blob"); n != 0 {
+				t.Errorf("%d blobs are left of runs that were deleted", n)
+			}
+		})
+	}
+}
+
+// TestP15_DamagedBlob reports data loss for the events of a blob that is damaged or gone, and for no
+// others.
+func TestP15_DamagedBlob(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("P15 "+name, func(t *testing.T) {
+			s := open(t, url(t), sqlstore.Config{})
+			for _, id := range []string{"changed", "gone", "good"} {
+				finish(t, s, id, artifact(file(64<<10, "cat")))
+			}
+			s.Exec(t.Context(), t, `UPDATE blob SET body = (SELECT body FROM event WHERE id = 'good' AND seq = 1) WHERE id = 'changed'`)
+			s.Exec(t.Context(), t, `DELETE FROM blob WHERE id = 'gone'`)
+			for _, id := range []string{"changed", "gone"} {
+				_, _, terr := s.Task(t.Context(), key(id))
+				_, eerr := s.Events(t.Context(), key(id), 0, 100)
+				if !errors.Is(terr, a2a.ErrDataLoss) || !errors.Is(eerr, a2a.ErrDataLoss) {
+					t.Errorf("%s: Task %v, Events %v, want ErrDataLoss", id, terr, eerr)
+				}
+			}
+			if records, err := s.Events(t.Context(), key("changed"), 0, 1); err != nil || len(records) != 1 {
+				t.Errorf("an event without the blob: %v", err)
+			}
+			wantFiles(t, s, "good", file(64<<10, "cat").GetRaw(), 1)
+		})
+	}
+}
+
+// TestP19_BlobsBeforeTheSchemaKnewThem reads a run of an earlier version, whose events hold the files
+// themselves.
+func TestP19_BlobsBeforeTheSchemaKnewThem(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			at := url(t)
+			s, err := sqlstore.Open(t.Context(), at, sqlstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := file(64<<10, "cat")
+			finish(t, s, "old", artifact(p))
+			s.Inline(t.Context(), t, "old")
+			s.Downgrade(t.Context(), t, 16)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, at, sqlstore.Config{})
+			wantFiles(t, s, "old", p.GetRaw(), 1)
+			finish(t, s, "new", artifact(p))
+			wantFiles(t, s, "new", p.GetRaw(), 1)
+		})
+	}
+}
