@@ -219,6 +219,21 @@ func TestApproval_RulesThatChange(t *testing.T) {
 			t.Error(park, changed.got)
 		}
 	})
+	t.Run("a leader is told that the task of a member was changed", func(t *testing.T) {
+		var d diary
+		lead := leads(t, calls(give("a", "tides")), says("done"))
+		top := ledBy(t, lead, d.crew("a"), func(c *leader.CoordinatorConfig, cfg *team.Config) {
+			cfg.ID, c.Members = "root", members("a")
+			c.Members[0].Approve = func(*a2av1.Message) *agent.Approvers { return &agent.Approvers{} }
+		})
+		w := newWorld(t)
+		w.process(top, nil)
+		w.reply(lastAsked(w), "edit: the tides of Venus")
+		if park := w.process(top, nil); !park.Done {
+			t.Fatal(park)
+		}
+		has(t, strings.Join(heard(lead.all()[1]), "\n"), "a: succeeded", "a person changed the task to: the tides of Venus", "a(the tides of Venus)")
+	})
 	t.Run("a task with a file can be approved, and keeps the file when its text is changed", func(t *testing.T) {
 		png := &a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("\x89PNG\xff\xfe" + strings.Repeat("\xff", 300))}, MediaType: "image/png", Filename: "cat.png"}
 		var got *a2av1.Message

@@ -31,12 +31,15 @@ func (st *StepState) Describe(text string) string {
 	return resultHeading(st) + "\n\n" + text
 }
 
-// resultHeading returns the heading of a result: the member, the outcome, and the reason of a
-// failure.
+// resultHeading returns the heading of a result: the member, the outcome, the reason of a failure, and
+// the task if people have changed it, because the reader knows only the one that was decided.
 func resultHeading(st *StepState) string {
 	head := st.Step.GetMember() + ": " + expr.OutcomeWord(st.Outcome)
 	if st.Err != nil && st.Err.Reason != "" {
 		head += " (" + st.Err.Reason + ")"
+	}
+	if a := st.past.Approval; a != nil && a.Answer.GetArguments() != "" {
+		head += "\n\nBefore it began, a person changed the task to: " + agent.Excerpt(a.Answer.GetArguments(), agent.MaxResult)
 	}
 	return head
 }
