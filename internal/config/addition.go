@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -206,7 +207,7 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 		for _, r := range reviews(id, t) {
 			if r.GetJudge().GetSchema() != "" {
 				d.fault(d.keyAt(append(r.path, "judge", "schema")...), quote("schema")+" "+file, "define the team in the server's configuration file")
-				r.Judge.Schema = ""
+				r.Judge.Schema, r.Threshold = "", proto.Float64(1) // no further fault
 			}
 		}
 	}

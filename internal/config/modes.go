@@ -178,8 +178,11 @@ func (k *checker) memberKeys(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 // acceptance reports an acceptance whose judge gives scores, and that has no threshold.
 func (k *checker) acceptance(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path []any) {
 	a, j := m.GetAccept(), m.GetAccept().GetJudge()
+	if j != nil && j.GetModel()+j.GetAgent()+j.GetCheck()+j.GetSchema() == "" {
+		return // reported as a judge that names nothing
+	}
 	if a != nil && a.Threshold == nil && j.GetCheck() == "" && j.GetSchema() == "" && (j.GetModel() != "" || j.GetAgent() != "" || leadingModel(t) != "") { //nolint:protogetter // 0 is a threshold
-		k.fault(k.keyAt(append(slices.Clone(path), "accept")...), "accept has a judge that gives scores, and no threshold", "add threshold: the least score, 0 to 1, of a result that is accepted; for example 0.8")
+		k.fault(k.keyAt(append(slices.Clone(path), "accept")...), "accept.threshold is required when a model or an agent judges", "add threshold, the minimum score, 0 to 1, of a result that is accepted; for example 0.8")
 	}
 }
 

@@ -100,11 +100,25 @@ func (r *run) figures() *figures {
 			f.took = append(f.took, p.Ended.Sub(p.Since))
 		}
 		f.below(p)
-		for _, n := range p.Steps {
+		for _, n := range ownSteps(p) {
 			f.count(n)
 		}
 	}
 	return f
+}
+
+// ownSteps returns the steps that the agent of a node has decided on, in all rounds if the results of the
+// node were judged.
+func ownSteps(n *journal.Node) []*journal.Node {
+	var list []*journal.Node
+	for _, child := range n.Steps {
+		if child.Step.GetKind() == teamv1.Step_KIND_ROUND {
+			list = append(list, child.Steps...)
+		} else {
+			list = append(list, child)
+		}
+	}
+	return list
 }
 
 // below counts the delegated steps below a step.

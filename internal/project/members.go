@@ -265,10 +265,10 @@ func (m *memberWork) covered(n *journal.Node) bool {
 }
 
 // isWithheld reports whether the delegation, or a team between it and the task, must not show its
-// output, because guardrails check the answer first.
+// output, because guardrails check the answer first, or a judge the result of a round.
 func (m *memberWork) isWithheld(n *journal.Node) bool {
 	for ; n.Scope != m.scope && n.Parent != nil; n = n.Parent {
-		if n.Delegated() && n.Step.GetWithheld() {
+		if n.Delegated() && n.Step.GetWithheld() || n.Step.GetKind() == teamv1.Step_KIND_ROUND {
 			return true
 		}
 	}

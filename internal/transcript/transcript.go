@@ -162,7 +162,7 @@ func (t *Printer) decided(ev *teamv1.Event, d *teamv1.Decided) {
 	var next []string
 	for _, s := range d.GetSteps() {
 		switch s.GetKind() {
-		case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP:
+		case teamv1.Step_KIND_DELEGATE, teamv1.Step_KIND_TRANSFER, teamv1.Step_KIND_STEP, teamv1.Step_KIND_ROUND:
 			if s.GetRefusal() == nil {
 				next = append(next, s.GetMember())
 			}

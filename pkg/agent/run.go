@@ -330,6 +330,10 @@ func IsDelegation(k teamv1.Step_Kind) bool {
 	return k == teamv1.Step_KIND_DELEGATE || k == teamv1.Step_KIND_TRANSFER || k == teamv1.Step_KIND_STEP
 }
 
+// ByMember reports whether steps of kind k are work of a member: delegations, and the rounds of those
+// whose results are judged.
+func ByMember(k teamv1.Step_Kind) bool { return IsDelegation(k) || k == teamv1.Step_KIND_ROUND }
+
 // ChildTask returns the task id of the step in scope: the id of the root task, "~" and the scope.
 // The root scope is the root task itself.
 func ChildTask(root, scope string) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -46,9 +47,9 @@ func (d *diary) of(member string) []string {
 	return slices.DeleteFunc(d.all(), func(line string) bool { return !strings.HasPrefix(line, member+" < ") })
 }
 
-// TestAccept_Modes has the first result of a member refused in a team of each mode: the member is given
+// TestC_21_AcceptModes has the first result of a member refused in a team of each mode: the member is given
 // the reason, and the team is given the second result.
-func TestAccept_Modes(t *testing.T) {
+func TestC_21_AcceptModes(t *testing.T) {
 	for name, build := range map[string]func(t *testing.T, reg registry, ms []team.Member) *team.Team{
 		"coordinator": func(t *testing.T, reg registry, ms []team.Member) *team.Team {
 			return ledBy(t, leads(t, calls(give("critic", "look")), toldOf("critic")), reg, func(c *leader.CoordinatorConfig, _ *team.Config) { c.Members = ms })
@@ -94,7 +95,7 @@ func TestAccept_Modes(t *testing.T) {
 				t.Errorf("the member was called %d times, want 2", n)
 			}
 			if r.err == nil { // the model of the team is told
-				has(t, r.text(), `critic: failed (QUALITY_THRESHOLD_NOT_MET)`, `the result of "critic" was not good enough after round 2 of 2`)
+				has(t, r.text(), `critic: failed (QUALITY_THRESHOLD_NOT_MET)`, `member "critic" has no accepted result after round 2 of 2`)
 			} else {
 				wantReason(t, r.err, agent.ReasonQuality)
 			}
@@ -115,8 +116,8 @@ func toldOf(member string) func(*agent.ModelRequest) *teamv1.Turn {
 	}
 }
 
-// TestAccept_Judges has each kind of judge refuse a result and accept the next.
-func TestAccept_Judges(t *testing.T) {
+// TestC_21_AcceptJudges has each kind of judge refuse a result and accept the next.
+func TestC_21_AcceptJudges(t *testing.T) {
 	var formats int
 	format := func(m *a2av1.Message) (*structpb.Value, error) {
 		if formats++; agent.Text(m) != "fine" {
@@ -160,15 +161,15 @@ func TestAccept_Judges(t *testing.T) {
 	}
 }
 
-// TestAccept_Expected shows the judge what is expected of the member, not what the brief expects of the
+// TestC_21_AcceptExpected shows the judge what is expected of the member, not what the brief expects of the
 // whole run.
-func TestAccept_Expected(t *testing.T) {
+func TestC_21_AcceptExpected(t *testing.T) {
 	judge := leads(t, verdict(1, ""))
 	var d diary
 	tm := newTeamWith(t, team.Config{
 		ID: "t1", Scheduler: inOrder("critic"), Registry: d.critics("fine"), Members: accepting(&team.Review{Model: judge, Threshold: at(1), Expected: "three facts"}, "critic"),
 	})
-	if r := watchRequest(t.Context(), tm, briefed(&teamv1.Brief{ExpectedOutput: "a book"})); r.err != nil {
+	if r := watchRequest(t.Context(), tm, briefed(&teamv1.Brief{ExpectedOutput: "a book", TaskDescription: "write a book"})); r.err != nil {
 		t.Fatal(r.err)
 	}
 	if text := strings.Join(heard(judge.all()[0]), "\n"); !strings.Contains(text, "three facts") || strings.Contains(text, "a book") {
@@ -176,9 +177,9 @@ func TestAccept_Expected(t *testing.T) {
 	}
 }
 
-// TestAccept_Required has a leader claim success although no result of its required member was
+// TestC_21_AcceptRequired has a leader claim success although no result of its required member was
 // accepted.
-func TestAccept_Required(t *testing.T) {
+func TestC_21_AcceptRequired(t *testing.T) {
 	var d diary
 	ms := accepting(fine(t), "a", "critic")
 	ms[1].Required = true
@@ -186,8 +187,115 @@ func TestAccept_Required(t *testing.T) {
 	wantRequired(t, watch(t.Context(), tm, "tides"), "worse|All done.", `member "critic" failed (QUALITY_THRESHOLD_NOT_MET)`)
 }
 
-// TestAccept_Transfer has a member of a swarm, whose results have to be accepted, hand over.
-func TestAccept_Transfer(t *testing.T) {
+// TestC_21_AcceptLimits counts a delegation with several rounds once, live and when it is recorded.
+func TestC_21_AcceptLimits(t *testing.T) {
+	var d diary
+	tm := newTeamWith(t, team.Config{
+		ID: "t1", Scheduler: inOrder("critic"), Members: accepting(fine(t), "critic"), Registry: d.critics("bad", "fine"), Limits: &teamv1.Limits{MaxSteps: proto.Int32(1)},
+	})
+	r := watch(t.Context(), tm, "tides")
+	if r.err != nil || r.text() != "fine" {
+		t.Fatalf("it answered %q (%v)", r.text(), r.err)
+	}
+	if got := agent.CountsOn(r.events)[agent.CountSteps]; got != 1 {
+		t.Errorf("%d steps are on record", got)
+	}
+	for _, ev := range r.events {
+		if ev.GetStarted() != nil && ev.GetScope() == "1.1" && ev.GetAgent() != "t1/critic" {
+			t.Errorf("the path of a round is %s", ev.GetAgent())
+		}
+	}
+}
+
+// TestC_21_AcceptGuarded passes the result of each round through the result middlewares of the team
+// before the judge sees it, and quotes no judge in errors.
+func TestC_21_AcceptGuarded(t *testing.T) {
+	var d diary
+	var w wares
+	judge := leads(t, verdict(0.1, "it says bad"))
+	tm := newTeamWith(t, team.Config{
+		ID: "t1", Scheduler: inOrder("critic"), Members: accepting(&team.Review{Model: judge, Threshold: at(0.5), MaxRounds: 1}, "critic"), Registry: d.critics("bad"),
+		Guards: agent.Guards{Result: []agent.Guard{w.tags("x")}},
+	})
+	r := watch(t.Context(), tm, "tides")
+	e := wantReason(t, r.err, agent.ReasonQuality)
+	if text := strings.Join(heard(judge.all()[0]), "\n"); !strings.Contains(text, "bad") || len(w.all()) != 1 {
+		t.Errorf("the judge was told %q, the middleware %q", text, w.all())
+	}
+	if strings.Contains(e.Message, "it says bad") {
+		t.Errorf("the error quotes the judge: %s", e.Message)
+	}
+	var blocks wares
+	var d2 diary
+	tm = newTeamWith(t, team.Config{
+		ID: "t1", Scheduler: inOrder("critic"), Members: accepting(fine(t), "critic"), Registry: d2.critics("bad", "fine"),
+		Guards: agent.Guards{Result: []agent.Guard{blocks.blocks("polite", "say please")}},
+	})
+	wantReason(t, watch(t.Context(), tm, "tides").err, agent.ReasonGuardrailBlocked)
+	if n := len(d2.of("critic")); n != 1 {
+		t.Errorf("the member was called %d times after its result was blocked", n)
+	}
+}
+
+// openBreaker is a circuit breaker that is open for the critic.
+type openBreaker struct{ allowed int }
+
+func (b *openBreaker) Allow(string) (func(agent.Judgement), error) {
+	b.allowed++
+	return func(agent.Judgement) {}, nil
+}
+
+func (*openBreaker) Open(id string) string {
+	if id == "critic" {
+		return "circuit breaker open"
+	}
+	return ""
+}
+func (*openBreaker) Called(string)        {}
+func (*openBreaker) MayRetry(string) bool { return true }
+
+// TestC_21_AcceptBreaker rejects a delegation while the circuit breaker of the member is open.
+func TestC_21_AcceptBreaker(t *testing.T) {
+	var d diary
+	b := &openBreaker{}
+	tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("critic"), Members: accepting(fine(t), "critic"), Registry: d.critics("fine"), Upstreams: b})
+	r := watch(t.Context(), tm, "tides")
+	wantReason(t, r.err, agent.ReasonBreakerOpen)
+	for _, ev := range r.events {
+		if e := ev.GetEnded(); e != nil && ev.GetScope() == "1" && e.GetOutcome() != teamv1.Outcome_OUTCOME_REJECTED {
+			t.Errorf("the delegation ended %s", e.GetOutcome())
+		}
+	}
+	if b.allowed != 0 || len(d.all()) != 0 {
+		t.Errorf("%d calls were allowed, %d made", b.allowed, len(d.all()))
+	}
+}
+
+// TestC_21_AcceptFollowUp gives a member what the user says to its task while its result is judged.
+func TestC_21_AcceptFollowUp(t *testing.T) {
+	run := &agent.Run{Root: crashRoot, Seed: 1}
+	judge := leads(t, func(*agent.ModelRequest) *teamv1.Turn {
+		run.Deliver(&teamv1.Inbound{N: 1, Scope: "1", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("m-2", "and the moon")}}})
+		return verdict(0.9, "")
+	}, verdict(0.8, ""))
+	var d diary
+	tm := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("critic"), Members: accepting(&team.Review{Model: judge, Threshold: at(0.5)}, "critic"), Registry: d.critics("first", "second")})
+	var reply *teamv1.Reply
+	for ev, err := range tm.Process(agent.With(t.Context(), run), &teamv1.ProcessRequest{AgentId: "t1", Message: agent.UserMessage("m-1", "tides")}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.GetReply() != nil {
+			reply = ev.GetReply()
+		}
+	}
+	if all := d.of("critic"); agent.Text(reply.GetMessage()) != "second" || len(all) != 2 || !strings.Contains(all[1], "and the moon") {
+		t.Errorf("the member was given %q; the answer is %v", all, reply)
+	}
+}
+
+// TestC_21_AcceptTransfer has a member of a swarm, whose results have to be accepted, hand over.
+func TestC_21_AcceptTransfer(t *testing.T) {
 	var d diary
 	reg := d.crew("a")
 	reg["critic"] = ledBy(t, leads(t, handsTo("a", "take it")), d.crew("a"), func(_ *leader.CoordinatorConfig, cfg *team.Config) { cfg.ID = "critic" })
@@ -200,8 +308,8 @@ func TestAccept_Transfer(t *testing.T) {
 	}
 }
 
-// TestAccept_Depth does not count an acceptance as a level of nesting.
-func TestAccept_Depth(t *testing.T) {
+// TestC_21_AcceptDepth does not count an acceptance as a level of nesting.
+func TestC_21_AcceptDepth(t *testing.T) {
 	var d diary
 	reg := d.critics("fine")
 	reg["t5"] = newTeamWith(t, team.Config{ID: "t5", Scheduler: inOrder("critic"), Members: accepting(fine(t), "critic"), Registry: reg})
@@ -213,8 +321,8 @@ func TestAccept_Depth(t *testing.T) {
 	}
 }
 
-// TestAccept_History shows a member, in each round, what its history scope shows without an acceptance.
-func TestAccept_History(t *testing.T) {
+// TestC_21_AcceptHistory shows a member, in each round, what its history scope shows without an acceptance.
+func TestC_21_AcceptHistory(t *testing.T) {
 	for _, accept := range []*team.Review{nil, fine(t)} {
 		b := &branched{Agent: (&diary{}).critics("fine")["critic"]}
 		reg := registry{"a": skilled("a"), "critic": b}
@@ -247,7 +355,7 @@ func crashAccepted(t *testing.T, w *world) *team.Team {
 	reg := cast(w)
 	reg["inner"] = newTeamWith(t, team.Config{ID: "inner", Registry: reg, Members: members("c"), Limits: crashLimits(nil), Scheduler: inOrder("c")})
 	lead := w.mind("lead", calls(give("a", "1"), give("asker", "2"), give("inner", "3"), give("b", "4"), give("broken", "5")),
-		found("tides", "The last result", "told: yes to asker?", "c(3", "not good enough after round 2 of 2", "out of ink"))
+		found("tides", "The last result", "told: yes to asker?", "c(3", "no accepted result after round 2 of 2", "out of ink"))
 	return ledBy(t, lead, reg, inParallel, func(c *leader.CoordinatorConfig, cfg *team.Config) {
 		cfg.ID, cfg.Limits, c.Members = "root", crashLimits(nil), members("a", "asker", "inner", "b", "broken")
 		for i := range c.Members {
@@ -257,13 +365,24 @@ func crashAccepted(t *testing.T, w *world) *team.Team {
 	})
 }
 
-func TestAccept_Faults(t *testing.T) {
+// TestC_21_AcceptReservedID judges the results of a member whose id no team may have.
+func TestC_21_AcceptReservedID(t *testing.T) {
+	var d diary
+	ms := accepting(fine(t), "critic")
+	ms[0].ID = "docs"
+	text, err := ask(t, newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("docs"), Members: ms, Registry: d.critics("fine")}), "tides")
+	if text != "fine" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestC_21_AcceptFaults(t *testing.T) {
 	check := fine(t).Check
 	for want, c := range map[string]team.Config{
-		`members.critic.accept has a judge that gives scores and no threshold`: {Members: accepting(&team.Review{Agent: "a"}, "a", "critic")},
-		`members.critic.accept.threshold is 2; it must be 0 to 1`:              {Members: accepting(&team.Review{Check: check, Threshold: at(2)}, "critic")},
-		`members.critic.accept.judge is 2 of model, check, schema and agent`:   {Members: accepting(&team.Review{Check: check, Agent: "a", Threshold: at(1)}, "critic")},
-		`members.critic.accept.max_rounds is -1`:                               {Members: accepting(&team.Review{Check: check, MaxRounds: -1}, "critic")},
+		`members[1].accept.threshold is required when a model or an agent judges`: {Members: accepting(&team.Review{Agent: "a"}, "a", "critic")},
+		`members[0].accept.threshold is 2; it must be 0 to 1`:              {Members: accepting(&team.Review{Check: check, Threshold: at(2)}, "critic")},
+		`members[0].accept.judge is 2 of model, check, schema and agent`:   {Members: accepting(&team.Review{Check: check, Agent: "a", Threshold: at(1)}, "critic")},
+		`members[0].accept.max_rounds is -1`:                               {Members: accepting(&team.Review{Check: check, MaxRounds: -1}, "critic")},
 	} {
 		c.ID, c.Scheduler, c.Registry = "t1", inOrder("critic"), registry{}
 		_, err := team.New(c)

@@ -232,7 +232,7 @@ func TestApproval_RulesThatChange(t *testing.T) {
 		if park := w.process(top, nil); !park.Done {
 			t.Fatal(park)
 		}
-		has(t, strings.Join(heard(lead.all()[1]), "\n"), "a: succeeded", "a person changed the task to: the tides of Venus", "a(the tides of Venus)")
+		has(t, strings.Join(heard(lead.all()[1]), "\n"), "a: succeeded", "a person changed its task to: the tides of Venus", "a(the tides of Venus)")
 	})
 	t.Run("a task with a file can be approved, and keeps the file when its text is changed", func(t *testing.T) {
 		png := &a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("\x89PNG\xff\xfe" + strings.Repeat("\xff", 300))}, MediaType: "image/png", Filename: "cat.png"}

@@ -260,7 +260,7 @@ var crashModes = []struct {
 	{"async", crashAsync, "OUTCOME_SUCCEEDED: tides, a(1), b(2, c(one), told: yes to asker2?, out of ink, told: yes to asker?, under way already, peer(6)"},
 	{"grants", crashGrants, "OUTCOME_SUCCEEDED: tides, checked, found, found"},
 	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, d(0), {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
-	{"accepted", crashAccepted, "OUTCOME_SUCCEEDED: tides, The last result, told: yes to asker?, c(3, not good enough after round 2 of 2, out of ink"},
+	{"accepted", crashAccepted, "OUTCOME_SUCCEEDED: tides, The last result, told: yes to asker?, c(3, no accepted result after round 2 of 2, out of ink"},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
 }
 

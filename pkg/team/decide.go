@@ -109,7 +109,7 @@ func (p *process) newDecided(d *choice) *teamv1.Event {
 		step.Id, step.Kind, step.Member, step.Async = p.nextID(i), s.GetKind(), s.GetMember(), s.GetAsync()
 		step.CallId, step.Name, step.Ask, step.Timeout, step.Refusal = s.GetCallId(), s.GetName(), s.GetAsk(), s.GetTimeout(), s.GetRefusal()
 		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
-		m, byMember := p.member(s.GetMember()), agent.IsDelegation(s.GetKind())
+		m, byMember := p.member(s.GetMember()), agent.ByMember(s.GetKind())
 		step.Inner, step.Withheld = m.inner(), p.withholdsMemberOutput() && (byMember || s.GetKind() == teamv1.Step_KIND_JUDGE || s.GetKind() == teamv1.Step_KIND_TOOL)
 		step.Required = s.GetRequired() || byMember && m != nil && m.Required
 		switch {

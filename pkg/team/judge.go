@@ -17,11 +17,12 @@ import (
 // callsAgent reports whether a step calls an agent: a member, or a judge that is an agent. A nil
 // gate has no judge.
 func (g *gate) callsAgent(step *teamv1.Step) bool {
-	return agent.IsDelegation(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE && g != nil && g.by == byAgent
+	return agent.ByMember(step.GetKind()) || step.GetKind() == teamv1.Step_KIND_JUDGE && g != nil && g.by == byAgent
 }
 
 // evidence is the input of a judge: the result and what it is judged by.
 type evidence struct {
+	before            string // what the member was shown before the request, if its results are judged
 	request, expected string
 	result            *a2av1.Message
 	brief             *teamv1.Brief
@@ -33,7 +34,15 @@ func (g *gate) evidence(s *State, st *StepState) *evidence {
 	for _, said := range append(s.earlierReceived[:len(s.earlierReceived):len(s.earlierReceived)], s.Received...) {
 		request += "\n\n" + prompt.Text(said)
 	}
-	return &evidence{request: request, expected: g.Expected, result: st.Given, brief: g.brief, round: s.round()}
+	e := &evidence{request: request, expected: g.Expected, result: st.Given, brief: g.brief, round: s.round()}
+	if g.judgesMember {
+		said := make([]string, len(s.History))
+		for i, m := range s.History {
+			said[i] = prompt.Text(m)
+		}
+		e.before = strings.Join(said, "\n\n")
+	}
+	return e
 }
 
 // prepare adds the judge's input to the work of a judgement. A nil gate, and a check, add nothing.
@@ -98,6 +107,7 @@ func (e *evidence) words() string {
 			fmt.Fprintf(&b, "\n\n## %s\n\n%s", title, text)
 		}
 	}
+	section("What was said before", e.before)
 	section("What was asked for", e.request)
 	if task := e.brief.GetTaskDescription(); !strings.Contains(e.request, task) {
 		section("The task", task)

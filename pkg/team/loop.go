@@ -23,6 +23,8 @@ type Loop struct {
 	places    map[string]int                // index of each member in cfg.Members, by id
 	last      *atomic.Pointer[infoSnapshot] // what the members said about themselves when they were last asked
 	startNote *teamv1.Event_Noted           // first note of every run; nil without members
+	// acceptances judge the results of the members that have Accept, by the id of the member.
+	acceptances map[string]*Team
 }
 
 // NewLoop returns a loop for the configuration c. noun names it in messages to people: "team" or
@@ -56,6 +58,9 @@ func NewLoop(noun string, c Config) (*Loop, error) {
 		l.tools[t.Spec().Name] = t
 	}
 	l.limit(c.Limits)
+	if err := l.addAcceptances(); err != nil {
+		return nil, err
+	}
 	for _, w := range l.traits.Warnings {
 		c.Log.Warn(w, zap.String(noun, c.ID))
 	}
@@ -106,7 +111,7 @@ func (c *Config) validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, format, args...))
 	}
-	if !agent.ValidID(c.ID) {
+	if _, accepts := c.Scheduler.(acceptance); !accepts && !agent.ValidID(c.ID) { // the id of an acceptance is that of its member
 		fault("team id %q: must match %s and must not be a reserved word", c.ID, agent.IDPattern)
 	}
 	if c.Scheduler == nil {
@@ -126,7 +131,7 @@ func (c *Config) validate() error {
 			fault("team %q: member %q is required, but disabled; enable it, or do not require it", c.ID, m.ID)
 		}
 		seen[m.ID] = true
-		faults = append(faults, m.acceptanceFaults(c)...)
+		faults = append(faults, m.acceptanceFaults(c, i)...)
 	}
 	faults = append(faults, checkGuards(c)...)
 	faults = append(faults, checkLimits(c.ID, c.Limits)...)

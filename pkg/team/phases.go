@@ -152,7 +152,10 @@ func (p *process) prepare(ctx context.Context) error {
 	if len(p.cfg.Members) == 0 || len(p.Roster) > 0 {
 		return nil
 	}
-	depth := int(p.req.GetDepth()) + 1
+	depth := int(p.req.GetDepth())
+	if !p.isAcceptance() { // it takes the place of its member
+		depth++
+	}
 	if most, _ := agent.DepthLimit(ctx); depth > most {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
 			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or reduce the nesting",

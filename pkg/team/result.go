@@ -10,10 +10,18 @@ import (
 )
 
 // ResultText returns the result of a member's step as text for a model that can call the tool
-// read_result: a long text is cut.
+// read_result: a long text is cut. If people have changed the task of the member, the text says so,
+// because the model knows only the task that it has decided on.
 func (s *State) ResultText(st *StepState) string {
-	return st.Describe(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
+	text := st.Describe(prompt.Cut(prompt.Text(st.Message), s.TaskID(st)))
+	if a := st.past.Approval; a != nil && a.Answer.GetArguments() != "" {
+		text += "\n\nBefore the member began, a person changed its task to: " + agent.Excerpt(a.Answer.GetArguments(), maxChangedTask)
+	}
+	return text
 }
+
+// maxChangedTask is how much of a task that people have changed a model is shown, in bytes.
+const maxChangedTask = 1 << 10
 
 // Describe returns the result of a member's step as text: the member, the outcome, the reason of a
 // failure, and text, which is the content of the result as the reader is to see it.
@@ -31,15 +39,12 @@ func (st *StepState) Describe(text string) string {
 	return resultHeading(st) + "\n\n" + text
 }
 
-// resultHeading returns the heading of a result: the member, the outcome, the reason of a failure, and
-// the task if people have changed it, because the reader knows only the one that was decided.
+// resultHeading returns the heading of a result: the member, the outcome, and the reason of a
+// failure.
 func resultHeading(st *StepState) string {
 	head := st.Step.GetMember() + ": " + expr.OutcomeWord(st.Outcome)
 	if st.Err != nil && st.Err.Reason != "" {
 		head += " (" + st.Err.Reason + ")"
-	}
-	if a := st.past.Approval; a != nil && a.Answer.GetArguments() != "" {
-		head += "\n\nBefore it began, a person changed the task to: " + agent.Excerpt(a.Answer.GetArguments(), agent.MaxResult)
 	}
 	return head
 }

@@ -51,9 +51,10 @@ type Review struct {
 	// whose default is 3.
 	MaxRounds int
 
-	// ofMember says that the results of one member are judged. The brief describes the result of the
-	// whole run.
-	ofMember bool
+	// judgesMember says that the results of one member are judged, which the brief says nothing about:
+	// it describes the result of the whole run. quotesFeedback says that the error of a rejected result
+	// has the judge's feedback, which may quote the result.
+	judgesMember, quotesFeedback bool
 }
 
 // defaultRevisions is the maximum number of rounds if nothing sets one.
@@ -70,7 +71,7 @@ const (
 // agent.
 const judgeName = "judge"
 
-// maxQuotedFeedback is how much of a judge's feedback stands in the error of a run, in bytes.
+// maxQuotedFeedback is how much of a judge's feedback is quoted in an error, in bytes.
 const maxQuotedFeedback = 512
 
 // maxAsked is how often a judge is asked about one result.
@@ -128,15 +129,16 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	if c.Review != nil {
 		g.Review = *c.Review
 	}
+	if g.judgesMember {
+		brief, g.brief = nil, nil
+	}
 	g.MaxRounds = minRounds(g.MaxRounds, int(c.Limits.GetMaxRounds()), inheritedRounds(ctx))
 	if bounds {
 		g.MaxRounds = minRounds(g.MaxRounds, int(brief.GetMaxRounds()))
 		g.Threshold = cmp.Or(brief.QualityThreshold, g.Threshold) //nolint:protogetter // set or not matters
 	}
 	g.MaxRounds = cmp.Or(g.MaxRounds, defaultRevisions)
-	if !g.ofMember {
-		g.Expected = cmp.Or(brief.GetExpectedOutput(), g.Expected)
-	}
+	g.Expected = cmp.Or(brief.GetExpectedOutput(), g.Expected)
 	switch {
 	case g.Agent != "":
 		g.by = byAgent
@@ -277,7 +279,10 @@ func (g *gate) values(score float64) *structpb.Struct {
 func (g *gate) rejectResult(s *State, r *review, why string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; the result is kept as an artifact; lower the threshold, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
-	if feedback := r.last().Verdict.GetFeedback(); feedback != "" {
+	if g.judgesMember {
+		err.Message = fmt.Sprintf("member %q has no accepted result after round %d of %d: %s; say in its instructions what is expected, or allow more rounds (accept.max_rounds)", s.Team.ID, s.round(), g.MaxRounds, why)
+	}
+	if feedback := r.last().Verdict.GetFeedback(); g.quotesFeedback && feedback != "" {
 		err.Message += ". The judge said: " + agent.Excerpt(feedback, maxQuotedFeedback)
 	}
 	if score, ok := r.score(); ok {
@@ -295,7 +300,11 @@ func (g *gate) revisionInput(s *State, r *review) *a2av1.Message {
 	for _, said := range slices.Concat(s.earlierReceived, s.Received) {
 		j.Add(said.GetParts())
 	}
-	j.Section("The last result", r.result.GetParts())
+	last := r.result.GetParts()
+	if g.judgesMember { // the member may return types of files that it does not take
+		last = agent.TextParts(prompt.Text(r.result))
+	}
+	j.Section("The last result", last)
 	score, _ := r.score()
 	about := "It was given " + g.scoreText(score) + "."
 	if v := r.last().Verdict; v.GetFeedback() != "" {

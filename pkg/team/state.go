@@ -148,7 +148,7 @@ type StepState struct {
 }
 
 // ByMember reports whether the step is work of a member.
-func (st *StepState) ByMember() bool { return agent.IsDelegation(st.Step.GetKind()) }
+func (st *StepState) ByMember() bool { return agent.ByMember(st.Step.GetKind()) }
 
 // Open returns the steps that have not ended.
 func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }

@@ -14,8 +14,8 @@ import (
 // step.
 func (p *process) target(ctx context.Context, st *StepState) (step.Target, error) {
 	switch kind := st.Step.GetKind(); {
-	case agent.IsDelegation(kind):
-		return p.memberTarget(st)
+	case agent.ByMember(kind):
+		return p.memberTarget(ctx, st)
 	case kind == teamv1.Step_KIND_MODEL:
 		m := p.model(ctx)
 		if m == nil {
@@ -29,7 +29,7 @@ func (p *process) target(ctx context.Context, st *StepState) (step.Target, error
 		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the scheduler of team %q asked for a step of kind %s, which cannot run; steps are run by members, models, tools and people", p.cfg.ID, kind)
 	case p.gate.by == byAgent:
-		return p.agentTarget(st, &Member{ID: p.gate.Agent, Agent: p.gate.Agent})
+		return p.agentTarget(ctx, st, &Member{ID: p.gate.Agent, Agent: p.gate.Agent})
 	case p.gate.by == byModel:
 		return p.leaf(ctx, step.Target{Model: p.gate.Model, Upstream: "model " + p.gate.Model.Name()}), nil
 	}
@@ -48,7 +48,7 @@ func (l *Loop) leaf(ctx context.Context, t step.Target) step.Target {
 }
 
 // memberTarget returns the target of a member's step, or why the member cannot be called.
-func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
+func (l *Loop) memberTarget(ctx context.Context, st *StepState) (step.Target, error) {
 	id := st.Step.GetMember()
 	m := l.member(id)
 	if m == nil {
@@ -63,11 +63,11 @@ func (l *Loop) memberTarget(st *StepState) (step.Target, error) {
 			return step.Target{}, gone.With("member", id)
 		}
 	}
-	return l.agentTarget(st, m)
+	return l.agentTarget(ctx, st, m)
 }
 
 // agentTarget returns the target of a step that calls the agent of m, which is a member or a judge.
-func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
+func (l *Loop) agentTarget(ctx context.Context, st *StepState, m *Member) (step.Target, error) {
 	a, err := l.cfg.Registry.Agent(m.Agent)
 	if err != nil {
 		return step.Target{}, agent.Errorf(agent.CodeInternal, agent.ReasonMemberNotFound,
@@ -77,6 +77,9 @@ func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
 	_, isTeam := a.(agent.Composite)
 	_, isFunc := a.(*agent.Func)
 	by := policy{l.limits.retry, m.Retry, st.Step.GetRetry()}
+	if c := inheritedBy(ctx); l.isAcceptance() && c != nil {
+		by = c.retry // that of the delegation
+	}
 	t := step.Target{
 		Agent: a, AgentID: m.Agent, Upstream: "agent " + m.Agent, Leaf: !isLoop, Spends: !isLoop && !isFunc, Retry: by.of(nil),
 		HandDown: func(ctx context.Context) context.Context { return l.handDown(ctx, m.ID, by) },
@@ -92,11 +95,8 @@ func (l *Loop) agentTarget(st *StepState, m *Member) (step.Target, error) {
 	switch {
 	case st.Step.GetDetached():
 		t.Leaf, t.Spends = true, true // the new task gets its own part of the budget
-	case m.Accept != nil:
-		if t.Agent, err = l.accepting(m, st); err != nil {
-			return step.Target{}, err
-		}
-		t.Rounds, t.Leaf, t.Spends = true, false, false
+	case l.acceptances[m.ID] != nil:
+		t.Agent, t.Rounds, t.Leaf, t.Spends = l.acceptances[m.ID], true, false, false
 	}
 	return t, nil
 }
@@ -132,7 +132,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 			w.Approve = m.Approve
 		}
 	}
-	w.Branch = w.Target.Agent != nil && (p.historyScope(st.Step) != HistoryConversation || p.req.GetBranch() && !p.cfg.Memory)
+	w.Branch = w.Target.Agent != nil && (p.historyScope(st.Step) != HistoryConversation || p.isAcceptance() && p.req.GetBranch())
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
 		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)

@@ -181,6 +181,7 @@ export function kindName(kind: string | undefined): string {
     KIND_TOOL: "tool",
     KIND_HUMAN: "people",
     KIND_JUDGE: "judge",
+    KIND_ROUND: "round",
     KIND_TRANSFER: "hand-over",
   };
   return known[kind ?? ""] ?? plain(kind, "KIND_");

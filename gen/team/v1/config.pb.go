@@ -2555,8 +2555,8 @@ type MemberConfig struct {
 	// Work that it is given only with the approval of people; unset means none. Write {} for all.
 	Approve *ApproveMember `protobuf:"bytes,17,opt,name=approve,proto3" json:"approve,omitempty"`
 	// Judges each of its results before the team is given it; unset means that all are accepted. A
-	// result that is refused goes back to the member with the judge's feedback. After max_rounds
-	// refused results the delegation fails with QUALITY_THRESHOLD_NOT_MET. The threshold of a check or
+	// rejected result goes back to the member with the judge's feedback. After max_rounds rejected
+	// results the delegation fails with QUALITY_THRESHOLD_NOT_MET. The threshold of a check or
 	// a schema is 1; a model or an agent as judge needs one.
 	Accept        *ReviewConfig `protobuf:"bytes,18,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields

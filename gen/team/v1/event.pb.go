@@ -243,6 +243,9 @@ const (
 	Step_KIND_HUMAN Step_Kind = 6
 	// A judgement of a result, which is its input.
 	Step_KIND_JUDGE Step_Kind = 7
+	// The work of a member in one round of a delegation whose results are judged before the team is
+	// given them. It has the path of the delegation and does not count as one.
+	Step_KIND_ROUND Step_Kind = 8
 )
 
 // Enum value maps for Step_Kind.
@@ -256,6 +259,7 @@ var (
 		5: "KIND_TOOL",
 		6: "KIND_HUMAN",
 		7: "KIND_JUDGE",
+		8: "KIND_ROUND",
 	}
 	Step_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -266,6 +270,7 @@ var (
 		"KIND_TOOL":        5,
 		"KIND_HUMAN":       6,
 		"KIND_JUDGE":       7,
+		"KIND_ROUND":       8,
 	}
 )
 
@@ -5240,7 +5245,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xe5\x05\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xf5\x05\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -5263,7 +5268,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +
 	"\n" +
-	"INNER_TEXT\x10\x02\"\x90\x01\n" +
+	"INNER_TEXT\x10\x02\"\xa0\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_DELEGATE\x10\x01\x12\x11\n" +
@@ -5275,7 +5280,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"KIND_HUMAN\x10\x06\x12\x0e\n" +
 	"\n" +
-	"KIND_JUDGE\x10\a\"[\n" +
+	"KIND_JUDGE\x10\a\x12\x0e\n" +
+	"\n" +
+	"KIND_ROUND\x10\b\"[\n" +
 	"\aRefusal\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\"a\n" +

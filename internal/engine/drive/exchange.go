@@ -70,14 +70,23 @@ func contributions(v *journal.View) []a2a.Contribution {
 	return list
 }
 
-// members returns the delegations at all levels below a node. Judges are not included.
+// members returns the delegations at all levels below a node. Of a delegation whose results were judged
+// it returns the last round as well, if its result was accepted. Judges are not included.
 func members(n *journal.Node) []*journal.Node {
 	var list []*journal.Node
+	var round *journal.Node
 	for _, child := range n.Steps {
-		if child.Delegated() {
+		switch {
+		case child.Delegated():
 			list = append(list, child)
 			list = append(list, members(child)...)
+		case child.Step.GetKind() == teamv1.Step_KIND_ROUND:
+			round = child
 		}
+	}
+	if round != nil && n.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED {
+		list = append(list, round)
+		list = append(list, members(round)...)
 	}
 	return list
 }

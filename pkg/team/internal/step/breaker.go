@@ -52,6 +52,10 @@ func (w *Work) admit() error {
 	if w.Attempts == 0 && w.Target.Leaf {
 		w.by.Upstreams.Called(w.Target.Upstream)
 	}
+	if why := w.Target.AgentID; w.Target.Rounds && w.Attempts == 0 && w.by.Upstreams.Open(why) != "" {
+		return agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
+			"agent %q is temporarily not called: %s; try again later", why, w.by.Upstreams.Open(why)).With("member", w.Step.GetMember())
+	}
 	id := w.breakerID()
 	if id == "" {
 		return nil

@@ -45,7 +45,7 @@ func guardGiven(next Attempt) Attempt {
 func guardResult(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		res := next(ctx, w)
-		if res.Err != nil || res.Reply.GetMessage() == nil || w.Step.GetDetached() || !agent.IsDelegation(w.Step.GetKind()) || len(w.by.Guards.Result) == 0 {
+		if res.Err != nil || res.Reply.GetMessage() == nil || w.Step.GetDetached() || w.Target.Rounds || !agent.ByMember(w.Step.GetKind()) || len(w.by.Guards.Result) == 0 {
 			return res
 		}
 		return w.checkResult(ctx, res.Reply)

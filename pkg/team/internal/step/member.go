@@ -59,9 +59,9 @@ func (w *Work) request() *teamv1.ProcessRequest {
 	m.Parts, m.Metadata = w.Input.GetParts(), w.Input.GetMetadata()
 	req.AgentId, req.Message, req.ContextId, req.Key = w.Step.GetMember(), m, of.GetContextId(), key
 	req.History, req.Transfers, req.Branch = w.History, w.Transfers, w.Branch
-	req.Path, req.Depth, req.Brief = w.by.Above, of.GetDepth(), of.GetBrief()
-	if !w.Target.Rounds {
-		req.Depth++
+	req.Path, req.Depth, req.Brief = w.by.Above, of.GetDepth()+1, of.GetBrief()
+	if w.Step.GetKind() == teamv1.Step_KIND_ROUND { // in the place of the delegation
+		req.Path, req.Depth = of.GetPath(), of.GetDepth()
 	}
 	req.Scope, req.Recorded, req.Envelope = w.Scope, w.Recorded, w.cost.hold.Envelope()
 	if !w.Deadline.IsZero() {

@@ -162,8 +162,8 @@ type Target struct {
 	// Leaf says that the target has an effect of its own, so it can be retried. A target that is
 	// not a leaf has steps of its own, and these are retried.
 	Leaf bool
-	// Rounds says that Agent is a loop of this team around the member, which calls it once for each
-	// round: the member is not nested deeper, and these calls, not the step, ask the breaker.
+	// Rounds says that Agent judges the results of the member, which it calls once in each round. These
+	// calls, not the step, ask the breaker and pass the result middlewares.
 	Rounds bool
 	// Spends says that only the target itself knows what it spends, so it gets a part of the
 	// budget.
