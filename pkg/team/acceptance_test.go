@@ -380,9 +380,9 @@ func TestC_21_AcceptFaults(t *testing.T) {
 	check := fine(t).Check
 	for want, c := range map[string]team.Config{
 		`members[1].accept.threshold is required when a model or an agent judges`: {Members: accepting(&team.Review{Agent: "a"}, "a", "critic")},
-		`members[0].accept.threshold is 2; it must be 0 to 1`:              {Members: accepting(&team.Review{Check: check, Threshold: at(2)}, "critic")},
-		`members[0].accept.judge is 2 of model, check, schema and agent`:   {Members: accepting(&team.Review{Check: check, Agent: "a", Threshold: at(1)}, "critic")},
-		`members[0].accept.max_rounds is -1`:                               {Members: accepting(&team.Review{Check: check, MaxRounds: -1}, "critic")},
+		`members[0].accept.threshold is 2; it must be 0 to 1`:                     {Members: accepting(&team.Review{Check: check, Threshold: at(2)}, "critic")},
+		`members[0].accept.judge is 2 of model, check, schema and agent`:          {Members: accepting(&team.Review{Check: check, Agent: "a", Threshold: at(1)}, "critic")},
+		`members[0].accept.max_rounds is -1`:                                      {Members: accepting(&team.Review{Check: check, MaxRounds: -1}, "critic")},
 	} {
 		c.ID, c.Scheduler, c.Registry = "t1", inOrder("critic"), registry{}
 		_, err := team.New(c)

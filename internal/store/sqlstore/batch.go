@@ -108,10 +108,14 @@ func (b *batch) statements(tail []entry) []stmt {
 	add := func(text string, args ...any) {
 		stmts = append(stmts, stmt{text, append(at[:3:3], args...)})
 	}
+	known := map[string]bool{}
 	for _, list := range [][]entry{b.entries, tail} {
 		for _, e := range list {
 			for _, v := range e.blobs {
-				add(insertBlob, v.hash, v.value)
+				if !known[string(v.hash)] {
+					known[string(v.hash)] = true
+					add(insertBlob, v.hash, v.value)
+				}
 			}
 			add(insertEvent, e.ev.GetSeq(), e.ev.GetScope(), isDelta(e.ev), e.sum, e.body)
 			if n := store.Consumes(e.ev); n > 0 {
@@ -263,8 +267,8 @@ func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64,
 	if err != nil {
 		return fmt.Errorf("encode task %s: %w", root, err)
 	}
-	record, taken := split(task, body)
-	for _, v := range taken {
+	record, extracted := split(task, body)
+	for _, v := range extracted {
 		if _, err := q.exec(ctx, `INSERT INTO blob (id, hash, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, root, v.hash, v.value); err != nil {
 			return err
 		}

@@ -1,30 +1,28 @@
 package sqlstore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// leastBlob is the least size, in bytes, of a value in a record that is stored as a blob. Most values
+// minBlobSize is the minimum size, in bytes, of a value in a record that is stored as a blob. Most values
 // of that size are files in messages, which occur in several records of a run.
-const leastBlob = 32 << 10
+const minBlobSize = 32 << 10
 
 // splitRecord is the first byte of a record whose blobs are stored apart. No encoded message begins with
 // it, because it would be the tag of field 0.
 const splitRecord = 0
 
-// blob is a value that is stored once for each run, under its hash. It has the same life as its run.
+// blob is a value that is stored once for each run, under its hash. It is deleted with its run.
 type blob struct {
 	hash  []byte // SHA-256
 	value []byte
@@ -38,99 +36,76 @@ const insertBlob = `INSERT INTO blob (id, hash, body)
 SELECT id, $4, $5 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
 ON CONFLICT DO NOTHING`
 
-// insertFirstBlob stores a blob of the first event of a new task.
-const insertFirstBlob = `INSERT INTO blob (id, hash, body) SELECT $1, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+// insertFirstBlob stores a blob of the first event of a new task, if that event was inserted.
+const insertFirstBlob = `INSERT INTO blob (id, hash, body) SELECT $1, $2, $3
+WHERE EXISTS (SELECT 1 FROM event WHERE event.id = $1 AND event.seq = 1 AND event.sum = $4)
+ON CONFLICT DO NOTHING`
 
-// split returns an encoded message without its large values, and these values. If it has none, it
-// returns body itself.
+// split returns an encoded message without its large values of type bytes, and each of these values
+// once. If it has none, it returns body itself.
 //
-// The result begins with splitRecord, the number of places, and for each place where a value was taken
-// out the number of bytes before it that are not from a value, and the hash; the bytes that are left
-// follow.
-func split(m proto.Message, body []byte) (rest []byte, taken []blob) {
-	if len(body) < leastBlob {
+// The result begins with splitRecord, the number of places, and for each place where a value was removed
+// the number of bytes before it that are not from a value, and the hash; the bytes that are left follow.
+func split(m proto.Message, body []byte) (record []byte, extracted []blob) {
+	if len(body) < minBlobSize {
 		return body, nil
 	}
-	values := largeValues(m.ProtoReflect(), nil)
-	slices.SortFunc(values, func(a, b []byte) int { return cmp.Or(cmp.Compare(len(b), len(a)), bytes.Compare(a, b)) })
-	values = slices.CompactFunc(values, bytes.Equal)
-	var places []place
-	for _, v := range values {
-		sum := sha256.Sum256(v)
-		b := blob{sum[:], v}
-		before := len(places)
-		for from := 0; ; {
-			i := bytes.Index(body[from:], v)
-			if i < 0 {
-				break
-			}
-			p := place{from + i, b}
-			if from = p.end(); !slices.ContainsFunc(places, p.overlaps) {
-				places = append(places, p)
-			}
-		}
-		if len(places) > before {
-			taken = append(taken, b)
-		}
-	}
+	places := appendPlaces(nil, m.ProtoReflect().Descriptor(), body, 0)
 	if len(places) == 0 {
 		return body, nil
 	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	known := map[string]bool{}
 	head, left, from := binary.AppendUvarint([]byte{splitRecord}, uint64(len(places))), []byte(nil), 0
 	for _, p := range places {
-		head = append(binary.AppendUvarint(head, uint64(p.at-from)), p.hash...) //nolint:gosec // places are in order
-		left = append(left, body[from:p.at]...)
-		from = p.end()
+		value := body[p.from:p.to]
+		sum := sha256.Sum256(value)
+		if !known[string(sum[:])] {
+			known[string(sum[:])] = true
+			extracted = append(extracted, blob{sum[:], value})
+		}
+		head = append(binary.AppendUvarint(head, uint64(p.from-from)), sum[:]...) //nolint:gosec // places are in order
+		left = append(left, body[from:p.from]...)
+		from = p.to
 	}
-	return append(append(head, left...), body[from:]...), taken
+	return append(append(head, left...), body[from:]...), extracted
 }
 
-// place is where a blob is in an encoded message.
-type place struct {
-	at int
-	blob
-}
+// place is where a large value is in an encoded message.
+type place struct{ from, to int }
 
-func (p place) end() int { return p.at + len(p.value) }
-
-func (p place) overlaps(q place) bool { return p.at < q.end() && q.at < p.end() }
-
-// largeValues appends the values of the fields of type bytes that are stored as blobs.
-func largeValues(m protoreflect.Message, to [][]byte) [][]byte {
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		each := func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+// appendPlaces appends the places of the large values in an encoded message, in order. The message begins
+// at offset at of the whole. It stops at bytes that it cannot parse.
+func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at int) []place {
+	for len(body) > 0 {
+		number, kind, n := protowire.ConsumeTag(body)
+		if n < 0 {
+			return to
+		}
+		size := protowire.ConsumeFieldValue(number, kind, body[n:])
+		if size < 0 {
+			return to
+		}
+		if f := d.Fields().ByNumber(number); f != nil && kind == protowire.BytesType && size >= minBlobSize {
+			value, _ := protowire.ConsumeBytes(body[n:])
+			start := n + size - len(value)
 			switch {
 			case f.Message() != nil:
-				to = largeValues(v.Message(), to)
-			case f.Kind() == protoreflect.BytesKind && len(v.Bytes()) >= leastBlob:
-				to = append(to, v.Bytes())
+				to = appendPlaces(to, f.Message(), value, at+start)
+			case f.Kind() == protoreflect.BytesKind && len(value) >= minBlobSize:
+				to = append(to, place{at + start, at + start + len(value)})
 			}
 		}
-		switch {
-		case f.IsList():
-			for i := range v.List().Len() {
-				each(f, v.List().Get(i))
-			}
-		case f.IsMap():
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				each(f.MapValue(), v)
-				return true
-			})
-		default:
-			each(f, v)
-		}
-		return true
-	})
+		body, at = body[n+size:], at+n+size
+	}
 	return to
 }
 
 // errSplit means that a split record cannot be read.
-var errSplit = errors.New("the record is not complete")
+var errSplit = errors.New("the record is truncated or damaged")
 
-// join returns the encoded message of a stored record, and the hashes of the blobs that it needs and
-// that known does not have. If it returns hashes, it returns no message. The error is errSplit.
-func join(record []byte, known blobs) (body []byte, lacking [][]byte, err error) {
+// join returns the encoded message of a stored record. If blobs of it are missing from known, it returns
+// their hashes instead, some maybe more than once. The error is errSplit.
+func join(record []byte, known blobs) (body []byte, missing [][]byte, err error) {
 	if len(record) == 0 || record[0] != splitRecord {
 		return record, nil, nil
 	}
@@ -158,11 +133,11 @@ func join(record []byte, known blobs) (body []byte, lacking [][]byte, err error)
 		g.hash, rest = rest[:sha256.Size], rest[sha256.Size:]
 		gaps = append(gaps, g)
 		if _, ok := known[string(g.hash)]; !ok {
-			lacking = append(lacking, g.hash)
+			missing = append(missing, g.hash)
 		}
 	}
-	if err != nil || len(lacking) > 0 {
-		return nil, lacking, err
+	if err != nil || len(missing) > 0 {
+		return nil, missing, err
 	}
 	for _, g := range gaps {
 		if g.before > uint64(len(rest)) {
@@ -174,10 +149,13 @@ func join(record []byte, known blobs) (body []byte, lacking [][]byte, err error)
 	return append(body, rest...), nil, nil
 }
 
-// readBlobs reads blobs of a run into known. Blobs that are not there have an empty value, so that the
-// checksum of their record does not fit.
+// readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
+// empty value, so that the checksum of their record does not match.
 func (s *Store) readBlobs(ctx context.Context, q querier, root string, hashes [][]byte, known blobs) error {
 	for _, hash := range hashes {
+		if _, ok := known[string(hash)]; ok {
+			continue
+		}
 		var value []byte
 		err := q.scan(ctx, []any{&value}, `SELECT body FROM blob WHERE id = $1 AND hash = $2`, root, hash)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -191,9 +169,9 @@ func (s *Store) readBlobs(ctx context.Context, q querier, root string, hashes []
 // joined returns the encoded message of a stored record of a run. The error may be a2a.ErrDataLoss.
 func (s *Store) joined(ctx context.Context, q querier, root string, n int64, record []byte) ([]byte, error) {
 	known := blobs{}
-	_, lacking, err := join(record, known)
+	_, missing, err := join(record, known)
 	if err == nil {
-		if err = s.readBlobs(ctx, q, root, lacking, known); err != nil {
+		if err = s.readBlobs(ctx, q, root, missing, known); err != nil {
 			return nil, err
 		}
 		record, _, err = join(record, known)
@@ -204,27 +182,27 @@ func (s *Store) joined(ctx context.Context, q querier, root string, n int64, rec
 	return record, nil
 }
 
-// eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and passes the
-// events to take in order. It may start again from the first row; it calls reset before each start. The
-// error is that of take, of the database, or a2a.ErrDataLoss.
+// eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and calls take for
+// each event in order. It may start again from the first row; it calls reset before each start. The error
+// is that of take, of the database, or a2a.ErrDataLoss.
 func (s *Store) eachEvent(ctx context.Context, q querier, root string, reset func(), take func(a2a.Record) error, text string, args ...any) error {
 	known := blobs{}
 	for {
-		var lacking [][]byte
-		err := each(ctx, q, func() { reset(); lacking = nil }, func(r *sql.Rows) error {
+		var missing [][]byte
+		err := each(ctx, q, func() { reset(); missing = nil }, func(r *sql.Rows) error {
 			rec, more, err := scanEvent(r, root, known)
-			if lacking = append(lacking, more...); len(lacking) > 0 {
-				return err // read on, for all blobs that are lacking
+			if missing = append(missing, more...); len(missing) > 0 {
+				return err // read on, to find all blobs that are missing
 			}
 			if err != nil {
 				return err
 			}
 			return take(rec)
 		}, text, args...)
-		if err != nil || len(lacking) == 0 {
+		if err != nil || len(missing) == 0 {
 			return err
 		}
-		if err := s.readBlobs(ctx, q, root, lacking, known); err != nil {
+		if err := s.readBlobs(ctx, q, root, missing, known); err != nil {
 			return err
 		}
 	}

@@ -28,34 +28,34 @@ func checkSplit(t *testing.T, ev *teamv1.Event) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, taken := split(ev, body)
+	record, extracted := split(ev, body)
 	known := blobs{}
-	for _, b := range taken {
+	for _, b := range extracted {
 		known[string(b.hash)] = b.value
 	}
-	_, lacking, err := join(record, nil)
-	if err != nil || len(lacking) < len(taken) || len(taken) == 0 && !bytes.Equal(record, body) {
-		t.Fatalf("%d blobs, of which %d are lacking: %v", len(taken), len(lacking), err)
+	_, missing, err := join(record, nil)
+	if err != nil || len(missing) < len(extracted) || len(extracted) == 0 && !bytes.Equal(record, body) {
+		t.Fatalf("%d blobs, of which %d are missing: %v", len(extracted), len(missing), err)
 	}
-	if got, lacking, err := join(record, known); err != nil || len(lacking) > 0 || !bytes.Equal(got, body) {
-		t.Fatalf("joined to %d of %d bytes, %d blobs lacking: %v", len(got), len(body), len(lacking), err)
+	if got, missing, err := join(record, known); err != nil || len(missing) > 0 || !bytes.Equal(got, body) {
+		t.Fatalf("joined to %d of %d bytes, %d blobs missing: %v", len(got), len(body), len(missing), err)
 	}
-	return len(taken)
+	return len(extracted)
 }
 
-func TestSplit(t *testing.T) {
-	large, other := bytes.Repeat([]byte("ab"), leastBlob), bytes.Repeat([]byte{0, 1, 2}, leastBlob)
-	inside := large[:leastBlob]
+func TestA_16_Split(t *testing.T) {
+	large, other := bytes.Repeat([]byte("ab"), minBlobSize), bytes.Repeat([]byte{0, 1, 2}, minBlobSize)
+	inside := large[:minBlobSize]
 	for name, c := range map[string]struct {
 		files [][]byte
 		want  int
 	}{
 		"no file":                     {nil, 0},
-		"small files":                 {[][]byte{large[:leastBlob-1], []byte("x")}, 0},
+		"small files":                 {[][]byte{large[:minBlobSize-1], []byte("x")}, 0},
 		"one":                         {[][]byte{large}, 1},
 		"the same twice":              {[][]byte{large, other, large}, 2},
 		"one that another one begins": {[][]byte{inside, large}, 2},
-		"zeros":                       {[][]byte{make([]byte, leastBlob), make([]byte, 2*leastBlob)}, 2},
+		"zeros":                       {[][]byte{make([]byte, minBlobSize), make([]byte, 2*minBlobSize)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := checkSplit(t, eventWith(c.files...)); n != c.want {
@@ -65,27 +65,27 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestSplit_Sizes(t *testing.T) {
+func TestA_16_SplitSizes(t *testing.T) {
 	file := bytes.Repeat([]byte("x"), 1<<20)
 	ev := eventWith(file, file, file)
 	body, err := proto.Marshal(ev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record, taken := split(ev, body); len(record) > 300 || len(taken) != 1 {
-		t.Errorf("an event with the same file three times is %d bytes and %d blobs", len(record), len(taken))
+	if record, extracted := split(ev, body); len(record) > 300 || len(extracted) != 1 {
+		t.Errorf("an event with the same file three times is %d bytes and %d blobs", len(record), len(extracted))
 	}
 }
 
 // FuzzSplit splits events with files of any content.
 func FuzzSplit(f *testing.F) {
-	f.Add([]byte("ab"), uint32(leastBlob), []byte{0}, uint32(3*leastBlob))
+	f.Add([]byte("ab"), uint32(minBlobSize), []byte{0}, uint32(3*minBlobSize))
 	f.Fuzz(func(t *testing.T, a []byte, an uint32, b []byte, bn uint32) {
 		grown := func(seed []byte, n uint32) []byte {
 			if len(seed) == 0 {
 				return nil
 			}
-			return bytes.Repeat(seed, 1+int(n%(4*leastBlob))/len(seed))
+			return bytes.Repeat(seed, 1+int(n%(4*minBlobSize))/len(seed))
 		}
 		x, y := grown(a, an), grown(b, bn)
 		checkSplit(t, eventWith(x, y, x))
@@ -94,15 +94,15 @@ func FuzzSplit(f *testing.F) {
 
 // FuzzJoin joins records of any content: it returns an error, or a message.
 func FuzzJoin(f *testing.F) {
-	ev := eventWith(bytes.Repeat([]byte("ab"), leastBlob))
+	ev := eventWith(bytes.Repeat([]byte("ab"), minBlobSize))
 	body, _ := proto.Marshal(ev)
-	record, taken := split(ev, body)
+	record, extracted := split(ev, body)
 	f.Add(record)
 	f.Add(binary.AppendUvarint([]byte{splitRecord}, 1<<63))
-	known := blobs{string(taken[0].hash): taken[0].value}
+	known := blobs{string(extracted[0].hash): extracted[0].value}
 	f.Fuzz(func(t *testing.T, record []byte) {
-		got, lacking, err := join(record, known)
-		if err == nil && len(lacking) == 0 && len(got) > len(record)*(2+2*leastBlob) {
+		got, missing, err := join(record, known)
+		if err == nil && len(missing) == 0 && len(got) > len(record)*(2+2*minBlobSize) {
 			t.Errorf("%d bytes of a record of %d", len(got), len(record))
 		}
 	})

@@ -66,9 +66,9 @@ func wantFiles(t *testing.T, s *sqlstore.Store, id string, raw []byte, events in
 	}
 }
 
-// TestS_60_Blobs stores a file that occurs in several events of a run once, hands it out unchanged, also
+// TestA_16_Blobs stores a file that occurs in several events of a run once, hands it out unchanged, also
 // after a restart, copies it with its run and deletes it with it.
-func TestS_60_Blobs(t *testing.T) {
+func TestA_16_Blobs(t *testing.T) {
 	for name, url := range urls(t) {
 		t.Run(name, func(t *testing.T) {
 			clock := time.Now()

@@ -57,12 +57,12 @@ func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err err
 		return false, nil // the run was not ended by a stop
 	default:
 	}
-	err = s.eachEvent(ctx, s.db.reader(), root, func() { hidden = false }, func(rec a2a.Record) error {
-		if rec.Event.GetCommanded().GetCommand() != teamv1.Commanded_COMMAND_STOP {
-			return nil
+	err = each(ctx, s.db.reader(), func() { hidden = false }, func(r *sql.Rows) error {
+		rec, missing, err := scanEvent(r, root, nil)
+		if err == nil && len(missing) == 0 && rec.Event.GetCommanded().GetCommand() == teamv1.Commanded_COMMAND_STOP { // a command has no blobs
+			hidden, err = hides([]*teamv1.Event{rec.Event}), errFound
 		}
-		hidden = hides([]*teamv1.Event{rec.Event})
-		return errFound
+		return err
 	}, `SELECT seq, scope, sum, body FROM event WHERE id = $1 AND scope = '' AND delta = 0 ORDER BY seq`, root)
 	if err != nil && !errors.Is(err, errFound) {
 		return false, err

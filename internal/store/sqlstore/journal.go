@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,8 +59,9 @@ type journal struct {
 	broken  error
 	unread  bool // the inbox may hold an input
 	asking  fold.Questions
-	named   map[int64]bool // inbox rows that are recorded by events appended here
-	pushed  int64          // 1 if there may be push configurations, see fence
+	named   map[int64]bool  // inbox rows that are recorded by events appended here
+	stored  map[string]bool // hashes of the blobs that are recorded; nil without any
+	pushed  int64           // 1 if there may be push configurations, see fence
 	ring    ring
 
 	view view
@@ -321,6 +323,10 @@ func (j *journal) take() *op {
 	if j.broken != nil || len(j.pending) == 0 && j.ending == nil {
 		return nil
 	}
+	for i := range j.pending {
+		e := &j.pending[i]
+		e.blobs = slices.DeleteFunc(e.blobs, func(v blob) bool { return j.stored[string(v.hash)] })
+	}
 	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends, pushed: j.pushed}
 	b.asking = j.fold == nil || len(j.asking.Open()) > 0
 	if j.fold != nil {
@@ -340,6 +346,14 @@ func (j *journal) settle(b *batch, err error) error {
 		return j.fail(err)
 	}
 	j.durable, j.commits, j.listed, j.pushed = b.hi, b.appends, b.after, b.pushed
+	for _, e := range b.entries {
+		for _, v := range e.blobs {
+			if j.stored == nil {
+				j.stored = map[string]bool{}
+			}
+			j.stored[string(v.hash)] = true
+		}
+	}
 	if b.ended() {
 		j.seq, j.ending = b.hi, nil
 	}

@@ -96,23 +96,23 @@ WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(sc
 	return records, err
 }
 
-// scanEvent reads the columns seq, scope, sum and body of an event. If it needs blobs that known does not
-// have, it returns their hashes and no event. The error may be a2a.ErrDataLoss.
-func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, lacking [][]byte, err error) {
+// scanEvent reads the columns seq, scope, sum and body of an event. If blobs of it are missing from known,
+// it returns their hashes and no event. The error may be a2a.ErrDataLoss.
+func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing [][]byte, err error) {
 	var sum int64
 	var scope string
 	var record []byte
 	if err := r.Scan(&rec.Seq, &scope, &sum, &record); err != nil {
 		return rec, nil, err
 	}
-	body, lacking, err := join(record, known)
+	body, missing, err := join(record, known)
 	if err != nil {
 		return rec, nil, dataLoss("event", root, rec.Seq)
 	}
-	if len(lacking) == 0 {
+	if len(missing) == 0 {
 		rec.Event, err = decodeEvent(root, rec.Seq, scope, sum, body)
 	}
-	return rec, lacking, err
+	return rec, missing, err
 }
 
 // journalOf reads a root's events up to a sequence number, and passes them to take in order. It may

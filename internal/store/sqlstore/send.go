@@ -103,7 +103,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
 	for _, v := range e.blobs {
-		o.stmts = append(o.stmts, stmt{insertFirstBlob, []any{id, n.MessageID, n.Owner, v.hash, v.value}})
+		o.stmts = append(o.stmts, stmt{insertFirstBlob, []any{id, v.hash, v.value, e.sum}})
 	}
 	if n.Push != nil {
 		body, err := s.sealPush(id, "", n.Push)
