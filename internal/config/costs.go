@@ -153,7 +153,7 @@ func (c *Config) modelsOf(id string) (all []string) {
 	t := c.Server.GetTeams()[id]
 	for _, name := range []string{
 		c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(),
-		t.GetBroadcast().GetModel(), t.GetReview().GetJudge().GetModel(),
+		t.GetBroadcast().GetModel(), t.GetWorkflow().GetPlan().GetModel(), t.GetReview().GetJudge().GetModel(),
 	} {
 		all = append(all, c.withFallbacks(name)...)
 	}

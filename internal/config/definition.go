@@ -69,6 +69,7 @@ func (c *Config) closure(id string) *teamv1.Definition {
 			c.collectModel(d, Leader(t).GetModel())
 			c.collectTools(d, Leader(t).GetTools())
 			c.collectModel(d, t.GetBroadcast().GetModel())
+			c.collectModel(d, t.GetWorkflow().GetPlan().GetModel())
 			c.collectModel(d, t.GetReview().GetJudge().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // Values of the configuration and the corresponding values of the schedulers.
@@ -68,6 +69,20 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 		plan = append(plan, p)
 	}
 	return plan
+}
+
+// Planned returns the scheduler configuration of a workflow team whose model plans the steps.
+func Planned(t *teamv1.TeamConfig) workflow.PlannedConfig {
+	p := t.GetWorkflow().GetPlan()
+	c := workflow.PlannedConfig{Instructions: p.GetInstructions(), MaxSteps: int(p.GetMaxSteps()), Limits: t.GetLimits()}
+	if p.MaxRevisions != nil { //nolint:protogetter // 0 is a number of revisions
+		n := int(p.GetMaxRevisions())
+		c.MaxRevisions = &n
+	}
+	if a := p.GetApprove(); a != nil {
+		c.Approve = &agent.Approvers{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}
+	}
+	return c
 }
 
 // Leader returns the configuration of the model that leads a coordinator team or routes requests,
@@ -190,7 +205,7 @@ func mayCall(t *teamv1.TeamConfig, member string) bool {
 	switch {
 	case t.GetSupervisor() != nil && t.GetSupervisor().GetRouter() == nil:
 		return slices.ContainsFunc(t.GetSupervisor().GetRules(), func(r *teamv1.RuleConfig) bool { return slices.Contains(r.GetNext(), member) })
-	case t.GetWorkflow() != nil:
+	case t.GetWorkflow() != nil && t.GetWorkflow().GetPlan() == nil:
 		calls := false
 		walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) { calls = calls || s.GetAgent() == member })
 		return calls

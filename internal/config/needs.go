@@ -80,6 +80,9 @@ func (k *checker) user(model string) string {
 		case k.mayUse(Leader(t).GetModel(), model):
 			return fmt.Sprintf("the leader of team %q", id)
 		}
+		if k.mayUse(k.Server.GetTeams()[id].GetWorkflow().GetPlan().GetModel(), model) {
+			return fmt.Sprintf("the lead of team %q", id)
+		}
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
 			return fmt.Sprintf("the broadcast of team %q", id)
 		}
