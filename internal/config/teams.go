@@ -161,6 +161,9 @@ func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 		k.scheduler(err, true, path...)
 		return
 	}
+	if len(t.GetWorkflow().GetSteps()) == 0 {
+		return // a rule reports it
+	}
 	members := memberIDs(t.GetMembers())
 	walk(t.GetWorkflow().GetSteps(), append(path, "steps"), func(s *teamv1.WorkflowStep, at []any) {
 		if s.GetAgent() != "" && !slices.Contains(members, s.GetAgent()) {

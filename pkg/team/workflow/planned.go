@@ -176,7 +176,11 @@ func (p *Planned) afterPlan(s *team.State) (team.Decision, error) {
 	case p.approve != nil:
 		return p.ask(s, rules, made), nil
 	}
-	return p.begin(s, made, "the lead has planned")
+	reason := "the lead has planned"
+	if s.Plan != nil {
+		reason = "the lead has planned the rest"
+	}
+	return p.begin(s, made, reason)
 }
 
 // readTurn parses the plan of a turn: a call of the tool, or a JSON object as text.
