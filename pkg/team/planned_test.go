@@ -295,7 +295,7 @@ func TestS_62_Approval(t *testing.T) {
 		if answer("reject: not with a") {
 			t.Fatal(w.end())
 		}
-		has(t, fmt.Sprint(heard(lead.all()[1])), "not with a", "Your last plan", `"member": "a"`)
+		has(t, fmt.Sprint(heard(lead.all()[1])), "not with a", "Your last plan", `"member":"a"`)
 		if !answer("no") || len(lead.all()) != 2 || len(w.effects) != 0 {
 			t.Fatal(w.end(), w.effects)
 		}

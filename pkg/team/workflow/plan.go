@@ -189,14 +189,17 @@ func (p *planSteps) compile() (*Workflow, error) {
 	return New(c)
 }
 
-// json returns the steps as JSON for people.
+// json returns the steps as JSON for people, a line for each.
 func (p *planSteps) json() string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	_ = e.Encode(p) // cannot fail for strings
-	return strings.TrimSpace(b.String())
+	lines := make([]string, len(p.Steps))
+	for i, s := range p.Steps {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(s) // cannot fail for strings
+		lines[i] = "  " + strings.TrimSpace(b.String())
+	}
+	return "{\"steps\": [\n" + strings.Join(lines, ",\n") + "\n]}"
 }
 
 // record returns the steps as they are recorded.
