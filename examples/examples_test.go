@@ -103,7 +103,7 @@ func TestExamples(t *testing.T) {
 		{
 			name: "planned, planned again", folder: "planned", team: "study", text: "secret tides",
 			want: "The study of secret tides",
-			said: []string{`the lead has planned: past (researcher); present (researcher)`, "there is no price list", "the lead has planned the rest: prices (analyst)", "-> writer"},
+			said: []string{`the leader has planned: past (researcher); present (researcher)`, "there is no price list", "the leader has planned the rest: prices (analyst)", "-> writer"},
 		},
 		{
 			name: "planned, approved", folder: "planned", team: "briefing", text: "tides", answers: []string{"reject: check them", "approve"},

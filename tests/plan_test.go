@@ -139,7 +139,7 @@ func TestS_62_ApprovalOfAPlanOverTheWire(t *testing.T) {
 }
 
 // TestS_62_PlanOfAMember: a team whose plans people approve is a member here, and of another server;
-// the plan that a person sends to the task of the lead is checked here as well.
+// the plan that a person sends to the task of the leader is checked here as well.
 func TestS_62_PlanOfAMember(t *testing.T) {
 	llm := planner(t)
 	peer := rig.Serve(t, server.Config{Agents: plannedTeam(t, llm)}, llm)

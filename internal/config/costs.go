@@ -142,7 +142,7 @@ func (c *Config) inherited(id string) (all []string) {
 	k := &checker{Config: c}
 	for _, team := range sorted(c.Server.GetTeams()) {
 		if slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
-			all = append(all, c.withFallbacks(Leader(c.Server.GetTeams()[team]).GetModel())...)
+			all = append(all, c.withFallbacks(leaderModel(c.Server.GetTeams()[team]))...)
 		}
 	}
 	return all
@@ -152,8 +152,8 @@ func (c *Config) inherited(id string) (all []string) {
 func (c *Config) modelsOf(id string) (all []string) {
 	t := c.Server.GetTeams()[id]
 	for _, name := range []string{
-		c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(),
-		t.GetBroadcast().GetModel(), t.GetWorkflow().GetPlan().GetModel(), t.GetReview().GetJudge().GetModel(),
+		c.Server.GetAgents()[id].GetModel(), leaderModel(t), t.GetSupervisor().GetRouter().GetModel(),
+		t.GetBroadcast().GetModel(), t.GetReview().GetJudge().GetModel(),
 	} {
 		all = append(all, c.withFallbacks(name)...)
 	}

@@ -66,10 +66,9 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collectModel(d, t.GetSupervisor().GetRouter().GetModel())
-			c.collectModel(d, Leader(t).GetModel())
+			c.collectModel(d, leaderModel(t))
 			c.collectTools(d, Leader(t).GetTools())
 			c.collectModel(d, t.GetBroadcast().GetModel())
-			c.collectModel(d, t.GetWorkflow().GetPlan().GetModel())
 			c.collectModel(d, t.GetReview().GetJudge().GetModel())
 			c.collectSchemas(d, schemasOf(t.GetGuardrails(), ""))
 		}

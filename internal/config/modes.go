@@ -94,6 +94,15 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 	return t.GetCoordinator().GetLeader()
 }
 
+// leaderModel returns the model of the leader of a team: of a coordinator team, a team that routes, or
+// one that plans its workflow. It is empty if the team has none.
+func leaderModel(t *teamv1.TeamConfig) string {
+	if plan := t.GetWorkflow().GetPlan(); plan != nil {
+		return plan.GetModel()
+	}
+	return Leader(t).GetModel()
+}
+
 // Coordinator returns the scheduler configuration of a coordinator team. tools are the leader's
 // tools. A team that routes is a coordinator team that calls one member by default and replies with
 // that member's result.
@@ -231,7 +240,7 @@ func (k *checker) inheritance() {
 			if !slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
 				continue
 			}
-			if led = Leader(t) != nil; !led {
+			if led = Leader(t) != nil || t.GetWorkflow().GetPlan() != nil; !led {
 				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader whose model it could use", id, team), "add model: the name of one under models")
 				break
 			}

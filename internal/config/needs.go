@@ -77,11 +77,8 @@ func (k *checker) user(model string) string {
 		switch t := k.Server.GetTeams()[id]; {
 		case k.mayUse(t.GetSupervisor().GetRouter().GetModel(), model):
 			return fmt.Sprintf("the router of team %q", id)
-		case k.mayUse(Leader(t).GetModel(), model):
+		case k.mayUse(leaderModel(t), model):
 			return fmt.Sprintf("the leader of team %q", id)
-		}
-		if k.mayUse(k.Server.GetTeams()[id].GetWorkflow().GetPlan().GetModel(), model) {
-			return fmt.Sprintf("the lead of team %q", id)
 		}
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
 			return fmt.Sprintf("the broadcast of team %q", id)

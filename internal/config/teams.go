@@ -156,7 +156,7 @@ func MemberIDs(t *teamv1.TeamConfig) []string {
 func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 	path := []any{"teams", id, "workflow"}
 	if plan := t.GetWorkflow().GetPlan(); plan != nil {
-		k.model(plan.GetModel(), fmt.Sprintf("the lead of team %q", id), append(path, "plan", "model")...)
+		k.model(plan.GetModel(), fmt.Sprintf("the leader of team %q", id), append(path, "plan", "model")...)
 		_, err := workflow.NewPlanned(Planned(t))
 		k.scheduler(err, true, path...)
 		return

@@ -30,7 +30,7 @@ func planJSON(steps ...string) string { return `{"steps":[` + strings.Join(steps
 // plans is a turn that makes a plan.
 func plans(steps ...string) *teamv1.Turn { return calls(tool("plan", planJSON(steps...))) }
 
-// plannedBy is a team whose lead plans. Changes are made before it is built.
+// plannedBy is a team whose leader plans. Changes are made before it is built.
 func plannedBy(t *testing.T, m agent.Model, reg registry, changes ...func(*workflow.PlannedConfig, *team.Config)) *team.Team {
 	t.Helper()
 	c := workflow.PlannedConfig{}
@@ -70,9 +70,9 @@ func recordedPlans(events []*teamv1.Event) (all []string) {
 	return all
 }
 
-// TestS_62_PlannedWorkflow looks at the runs of a team whose lead plans once.
+// TestS_62_PlannedWorkflow looks at the runs of a team whose leader plans once.
 func TestS_62_PlannedWorkflow(t *testing.T) {
-	t.Run("S-62 six steps, two calls of the lead", func(t *testing.T) {
+	t.Run("S-62 six steps, two calls of the leader", func(t *testing.T) {
 		var d diary
 		lead := leads(t, plans(do("a1", "a", "facts on {{input}}"), do("b1", "b", "prices"), do("c1", "c", "compare", "a1", "b1"),
 			do("a2", "a", "write", "c1"), do("b2", "b", "translate", "a2"), do("c2", "c", "check", "a2")), says("the answer"))
@@ -104,7 +104,7 @@ func TestS_62_PlannedWorkflow(t *testing.T) {
 		}
 	})
 
-	t.Run("S-62 a faulty plan goes back to the lead once, with its faults", func(t *testing.T) {
+	t.Run("S-62 a faulty plan goes back to the leader once, with its faults", func(t *testing.T) {
 		var d diary
 		lead := leads(t, plans(do("x", "nobody", "go"), do("y", "a", "", "z"), do("z", "a", "z", "y")), plans(do("x", "a", "go")), says("done"))
 		r := watch(t.Context(), plannedBy(t, lead, d.crew("a", "b")), "tides")
@@ -125,7 +125,7 @@ func TestS_62_PlannedWorkflow(t *testing.T) {
 		lead := leads(t, says("no plan"), plans(do("x", "nobody", "go")))
 		r := watch(t.Context(), plannedBy(t, lead, d.crew("a")), "tides")
 		e := wantReason(t, r.err, agent.ReasonSchedulerError)
-		has(t, e.Message, `team "t1": the lead made no valid plan in 2 attempts`, `there is no member "nobody"`)
+		has(t, e.Message, `team "t1": the leader made no valid plan in 2 attempts`, `there is no member "nobody"`)
 		if len(lead.all()) != 2 || len(d.all()) != 0 {
 			t.Errorf("%d calls, %q", len(lead.all()), d.all())
 		}
@@ -196,7 +196,7 @@ func TestS_62_Failures(t *testing.T) {
 		}
 	})
 
-	t.Run("S-62 or with partial results the lead answers from the others", func(t *testing.T) {
+	t.Run("S-62 or with partial results the leader answers from the others", func(t *testing.T) {
 		var d diary
 		lead := leads(t, plans(steps...), says("partly"))
 		r := watch(t.Context(), plannedBy(t, lead, flaky(&d), revisable(0), func(_ *workflow.PlannedConfig, c *team.Config) { c.ReportErrors = true }), "tides")

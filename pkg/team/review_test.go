@@ -126,6 +126,12 @@ var modesReviewed = []struct {
 		lead := leads(t, turn, turn, turn, turn, turn, turn)
 		return ledBy(t, lead, d.crew("a", "b"), func(_ *leader.CoordinatorConfig, c *team.Config) { c.Review, c.Limits = review, l })
 	}},
+	{"swarm", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
+		return swarmOf(t, d.crew("a", "b"), func(c *swarm.Config, cfg *team.Config) {
+			c.Entry, cfg.Review, cfg.Limits = "a", review, l
+			c.Members[0].HandoffAfter = "b"
+		})
+	}},
 	{"planned workflow", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
 		turn := func(req *agent.ModelRequest) *teamv1.Turn {
 			if req.Force != "" {
@@ -136,12 +142,6 @@ var modesReviewed = []struct {
 			return says(text + ")")
 		}
 		return plannedBy(t, leads(t, turn, turn, turn, turn), d.crew("a", "b"), func(_ *workflow.PlannedConfig, c *team.Config) { c.Review, c.Limits = review, l })
-	}},
-	{"swarm", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
-		return swarmOf(t, d.crew("a", "b"), func(c *swarm.Config, cfg *team.Config) {
-			c.Entry, cfg.Review, cfg.Limits = "a", review, l
-			c.Members[0].HandoffAfter = "b"
-		})
 	}},
 }
 

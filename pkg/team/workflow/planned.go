@@ -49,12 +49,12 @@ const (
 // planAttempts is how often the model is asked for one plan.
 const planAttempts = 2
 
-// Planned is the scheduler of teams whose model, the lead, plans a workflow when the run begins. The
+// Planned is the scheduler of teams whose model, the leader, plans a workflow when the run begins. The
 // plan is checked, approved by people if the configuration says so, and recorded. From then on it does
-// not change, and a [Workflow] runs it. When every step has ended, the lead writes the answer from the
+// not change, and a [Workflow] runs it. When every step has ended, the leader writes the answer from the
 // results.
 //
-// The lead revises the plan at most MaxRevisions times: if people reject it, and if a step fails. Steps
+// The leader revises the plan at most MaxRevisions times: if people reject it, and if a step fails. Steps
 // that have ended stay part of the plan; the others are planned anew, once nothing runs any more. If no
 // revision is left, a plan that people reject fails the run, and a failed step does what it does in a
 // Workflow.
@@ -128,7 +128,7 @@ func (p *Planned) Next(s *team.State) (team.Decision, error) {
 	return p.afterPlan(s)
 }
 
-// lastOwn returns the index of the last step that is no step of a plan: a turn of the lead, or the
+// lastOwn returns the index of the last step that is no step of a plan: a turn of the leader, or the
 // question about a plan. It returns -1 if there is none.
 func lastOwn(s *team.State) int {
 	for i, st := range slices.Backward(s.Steps) {
@@ -139,7 +139,7 @@ func lastOwn(s *team.State) int {
 	return -1
 }
 
-// turn returns the decision to ask the lead. text is what it is told besides its prompt.
+// turn returns the decision to ask the leader. text is what it is told besides its prompt.
 func turn(name, reason, text string) team.Decision {
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_MODEL, Name: name}
 	if text != "" {
@@ -148,7 +148,7 @@ func turn(name, reason, text string) team.Decision {
 	return team.Decision{Steps: []*teamv1.Step{step}, Reason: reason}
 }
 
-// planTurns returns the last turns of the lead that were about one plan: the request, and if the plan
+// planTurns returns the last turns of the leader that were about one plan: the request, and if the plan
 // was faulty the second request.
 func planTurns(s *team.State) []*team.StepState {
 	for i, st := range slices.Backward(s.Steps) {
@@ -159,7 +159,7 @@ func planTurns(s *team.State) []*team.StepState {
 	return nil
 }
 
-// afterPlan returns the decision after the lead has planned. A faulty plan is returned to it once.
+// afterPlan returns the decision after the leader has planned. A faulty plan is returned to it once.
 func (p *Planned) afterPlan(s *team.State) (team.Decision, error) {
 	turns := planTurns(s)
 	rules, err := p.rules(s)
@@ -169,16 +169,16 @@ func (p *Planned) afterPlan(s *team.State) (team.Decision, error) {
 	made, err := readTurn(rules, turns[len(turns)-1].Turn)
 	switch {
 	case err != nil && len(turns) < planAttempts:
-		return turn(correctTurn, "the plan is faulty, and the lead is asked once more: "+err.Error(), ""), nil
+		return turn(correctTurn, "the plan is faulty, and the leader is asked once more: "+err.Error(), ""), nil
 	case err != nil:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
-			"team %q: the lead made no valid plan in %d attempts: %s; say in its instructions how to plan, or give it another model", s.Team.ID, len(turns), err)
+			"team %q: the leader made no valid plan in %d attempts: %s; say in its instructions how to plan, or give it another model", s.Team.ID, len(turns), err)
 	case p.approve != nil:
 		return p.ask(s, rules, made), nil
 	}
-	reason := "the lead has planned"
+	reason := "the leader has planned"
 	if s.Plan != nil {
-		reason = "the lead has planned the rest"
+		reason = "the leader has planned the rest"
 	}
 	return p.begin(s, made, reason)
 }
@@ -238,7 +238,7 @@ func (p *Planned) view(s *team.State) (*view, error) {
 }
 
 // ofPlan returns the steps of members that belong to the current plan: those after the last turn of
-// the lead and, of earlier plans, those that did not fail.
+// the leader and, of earlier plans, those that did not fail.
 func ofPlan(s *team.State) []*team.StepState {
 	at := lastOwn(s)
 	var steps []*team.StepState
@@ -332,7 +332,7 @@ func (p *Planned) rejected(s *team.State, why string) (team.Decision, error) {
 	return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Failure: err, Reason: "the plan is not approved: " + why}, nil
 }
 
-// revisions returns how often the lead may still revise the plan.
+// revisions returns how often the leader may still revise the plan.
 func (p *Planned) revisions(s *team.State) int {
 	left := p.maxRevisions
 	for _, st := range s.All() {
@@ -401,16 +401,16 @@ func (v *view) failure() *team.StepState {
 	return nil
 }
 
-// answered returns the decision after the lead has written the answer.
+// answered returns the decision after the leader has written the answer.
 func answered(s *team.State, st *team.StepState) (team.Decision, error) {
 	switch {
 	case st.ReceivedBefore < len(s.Received):
 		return turn(answerTurn, "the user has said more", ""), nil
 	case isBlank(st.Message):
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
-			"team %q: its lead wrote no answer from the results of the steps; say in its instructions what to write", s.Team.ID)
+			"team %q: its leader wrote no answer from the results of the steps; say in its instructions what to write", s.Team.ID)
 	}
-	return team.Decision{Reply: st.Message, Reason: "the lead answered"}, nil
+	return team.Decision{Reply: st.Message, Reason: "the leader answered"}, nil
 }
 
 func isBlank(m *a2av1.Message) bool {

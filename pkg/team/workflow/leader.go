@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// planTool is the name of the tool that the lead calls with its plan.
+// planTool is the name of the tool that the leader calls with its plan.
 const planTool = "plan"
 
 // Prompt implements [team.Scheduler]. Every prompt has the conversation, the request, and the results
@@ -139,7 +139,7 @@ func roster(s *team.State) string {
 	return b.String()
 }
 
-// planSpec returns the tool that the lead has to call.
+// planSpec returns the tool that the leader has to call.
 func planSpec(rules *teamv1.PlanRules) agent.ToolSpec {
 	members, _ := json.Marshal(rules.GetMembers()) // cannot fail for strings
 	return agent.ToolSpec{
