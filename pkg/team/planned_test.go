@@ -186,6 +186,16 @@ func TestS_62_Failures(t *testing.T) {
 		has(t, said, "step y failed: out of ink", "These steps have ended", "x (a)", "Result of step x, by a: succeeded")
 	})
 
+	t.Run("S-62 or nothing is planned any more, and the leader answers", func(t *testing.T) {
+		var d diary
+		lead := leads(t, plans(steps...), plans(), says("from x alone"))
+		r := watch(t.Context(), plannedBy(t, lead, flaky(&d)), "tides")
+		r.complete(t)
+		if got := recordedPlans(r.events); r.text() != "from x alone" || !slices.Equal(got, []string{"x y z", "x"}) || len(d.all()) != 2 {
+			t.Errorf("%q, plans %q, given %q, %v", r.text(), got, d.all(), r.err)
+		}
+	})
+
 	t.Run("S-62 without a revision the failure ends the run", func(t *testing.T) {
 		var d diary
 		lead := leads(t, plans(steps...))

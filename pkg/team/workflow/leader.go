@@ -62,7 +62,7 @@ func (p *Planned) promptPlan(req *agent.ModelRequest, s *team.State, rules *team
 	}
 	if ended := stepsOf(rules.GetFinished()); len(ended.Steps) > 0 {
 		user("These steps have ended. They stay part of the plan; name their ids in after to use their results, and do not repeat them: " + ended.String() +
-			"\nPlan only the steps that are still to run. A step that failed may be planned again, with the same id.")
+			"\nPlan only the steps that are still to run. A step that failed may be planned again, with the same id. An empty list of steps means that you can answer from the results so far.")
 	}
 	if why := turns[0].Step.GetAsk().GetQuestion(); why != "" {
 		user(why)
@@ -142,15 +142,19 @@ func roster(s *team.State) string {
 // planSpec returns the tool that the leader has to call.
 func planSpec(rules *teamv1.PlanRules) agent.ToolSpec {
 	members, _ := json.Marshal(rules.GetMembers()) // cannot fail for strings
+	least := 1
+	if rules.GetFinished() != nil {
+		least = 0
+	}
 	return agent.ToolSpec{
 		Name:        planTool,
 		Description: "Sets the plan: the steps that run.",
-		Parameters: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{"steps":{"type":"array","minItems":1,"maxItems":%d,"items":{"type":"object","properties":{`+
+		Parameters: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{"steps":{"type":"array","minItems":%d,"maxItems":%d,"items":{"type":"object","properties":{`+
 			`"id":{"type":"string","pattern":"^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$","description":"A short name, unique in the plan."},`+
 			`"member":{"type":"string","enum":%s,"description":"The member that works."},`+
 			`"task":{"type":"string","minLength":1,"description":"What the member is to do, with everything that it needs."},`+
 			`"after":{"type":"array","items":{"type":"string"},"description":"Ids of the steps that must end first. Without any, the step begins at once."},`+
 			`"when":{"type":"string","description":"Condition in CEL; left out: the step always runs."}},`+
-			`"required":["id","member","task"],"additionalProperties":false}}},"required":["steps"],"additionalProperties":false}`, rules.GetMaxSteps(), members)),
+			`"required":["id","member","task"],"additionalProperties":false}}},"required":["steps"],"additionalProperties":false}`, least, rules.GetMaxSteps(), members)),
 	}
 }

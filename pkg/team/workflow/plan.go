@@ -73,7 +73,7 @@ func readPlan(rules *teamv1.PlanRules, text string) (*plan, error) {
 }
 
 // parse reads the steps. It adds the faults of single steps to faults, and returns an error if the
-// text is no list of steps at all.
+// text is no list of steps at all. The list may be empty if steps have ended before.
 func (p *plan) parse(text string, faults *team.Faults) error {
 	if len(text) > maxPlan {
 		return fmt.Errorf("the plan has %d bytes, but at most %d are allowed", len(text), maxPlan)
@@ -89,7 +89,7 @@ func (p *plan) parse(text string, faults *team.Faults) error {
 	if raw, ok := top["steps"]; ok && json.Unmarshal(raw, &list) != nil {
 		return errors.New("steps is not a list of objects; write " + planForm)
 	}
-	if len(list) == 0 {
+	if _, ok := top["steps"]; !ok || len(list)+len(p.all.Steps) == 0 {
 		return errors.New("the plan has no steps; add one")
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
@@ -191,6 +191,9 @@ func (p *planSteps) compile() (*Workflow, error) {
 
 // json returns the steps as JSON for people, a line for each.
 func (p *planSteps) json() string {
+	if len(p.Steps) == 0 {
+		return `{"steps": []}`
+	}
 	lines := make([]string, len(p.Steps))
 	for i, s := range p.Steps {
 		var b bytes.Buffer
@@ -219,6 +222,9 @@ func stepsOf(record *structpb.Struct) (p planSteps) {
 
 // String lists the steps on one line.
 func (p *planSteps) String() string {
+	if len(p.Steps) == 0 {
+		return "no more steps"
+	}
 	steps := make([]string, len(p.Steps))
 	for i, s := range p.Steps {
 		steps[i] = s.ID + " (" + s.Member + ")"
@@ -234,6 +240,9 @@ func (p *planSteps) String() string {
 
 // lines lists the steps with their tasks, a line for each.
 func (p *planSteps) lines() string {
+	if len(p.Steps) == 0 {
+		return "no more steps\n"
+	}
 	var b strings.Builder
 	for i, s := range p.Steps {
 		one := planSteps{Steps: []planStep{s}}

@@ -343,7 +343,8 @@ func (p *Planned) revisions(s *team.State) int {
 	return max(left, 0)
 }
 
-// begin returns the decision with which a plan begins, and that records it.
+// begin returns the decision with which a plan begins, and that records it. If no step is left to run,
+// the leader writes the answer.
 func (*Planned) begin(s *team.State, made *plan, reason string) (team.Decision, error) {
 	v, err := made.flow.newView(s, ofPlan(s))
 	if err != nil {
@@ -354,6 +355,9 @@ func (*Planned) begin(s *team.State, made *plan, reason string) (team.Decision, 
 		return team.Decision{}, err
 	}
 	next := d.decision()
+	if len(next.Steps) == 0 {
+		next = turn(answerTurn, "", "")
+	}
 	next.Plan, next.Reason = made.all.record(), reason+": "+made.String()
 	return next, nil
 }
