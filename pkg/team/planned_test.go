@@ -196,6 +196,17 @@ func TestS_62_Failures(t *testing.T) {
 		}
 	})
 
+	t.Run("S-62 steps may have the names of the leader's own turns", func(t *testing.T) {
+		var d diary
+		lead := leads(t, plans(do("plan", "a", "one"), do("revise", "b", "two", "plan"), do("answer", "c", "three", "revise")),
+			plans(do("revise", "b", "two", "plan"), `{"id":"answer","member":"c","task":"three","after":["revise"],"when":"steps.plan.text == 'a(one)'"}`), says("done"))
+		r := watch(t.Context(), plannedBy(t, lead, flaky(&d)), "tides")
+		r.complete(t)
+		if r.text() != "done" || len(lead.all()) != 3 || len(d.all()) != 4 {
+			t.Errorf("%q after %d calls, given %q, %v", r.text(), len(lead.all()), d.all(), r.err)
+		}
+	})
+
 	t.Run("S-62 without a revision the failure ends the run", func(t *testing.T) {
 		var d diary
 		lead := leads(t, plans(steps...))

@@ -152,7 +152,7 @@ func turn(name, reason, text string) team.Decision {
 // was faulty the second request.
 func planTurns(s *team.State) []*team.StepState {
 	for i, st := range slices.Backward(s.Steps) {
-		if name := st.Step.GetName(); name == planTurn || name == reviseTurn {
+		if name := st.Step.GetName(); !st.ByMember() && (name == planTurn || name == reviseTurn) {
 			return s.Steps[i:]
 		}
 	}
