@@ -101,6 +101,16 @@ func TestExamples(t *testing.T) {
 			said: []string{"-> improver", "-> improver", "asks      Publish?", "publish skipped"},
 		},
 		{
+			name: "planned, planned again", folder: "planned", team: "study", text: "secret tides",
+			want: "The study of secret tides",
+			said: []string{`the leader has planned: past (researcher); present (researcher)`, "there is no price list", "the leader has planned the rest: prices (analyst)", "-> writer"},
+		},
+		{
+			name: "planned, approved", folder: "planned", team: "briefing", text: "tides", answers: []string{"reject: check them", "approve"},
+			want: "The briefing: tides",
+			said: []string{`-> people   "the plan needs approval: facts (researcher); brief (writer) after facts"`, "1. facts (researcher): Find facts", "answered  reject: check them", "check (analyst) after facts", "answered  approve", "a person approved the plan"},
+		},
+		{
 			name: "nested", folder: "nested", team: "house", text: "tides",
 			want: "In print: An article with facts on tides.",
 			said: []string{`rule "publish" -> paper`, "-> desk", `paper/desk/scheduler rule "facts" -> researcher`, "paper/desk/writer", "-> printer"},

@@ -288,6 +288,15 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case t.GetWorkflow() != nil:
 		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
+		if plan := t.GetWorkflow().GetPlan(); plan != nil {
+			if c.Scheduler, err = workflow.NewPlanned(config.Planned(t)); err != nil {
+				return nil, err
+			}
+			if c.Model, err = b.model(plan.GetModel()); err != nil {
+				return nil, err
+			}
+			break
+		}
 		if c.Scheduler, err = workflow.New(config.Workflow(t)); err != nil {
 			return nil, err
 		}

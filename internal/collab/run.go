@@ -153,7 +153,28 @@ func (r *run) ahead() []planned {
 			decided[n.Step.GetName()] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(r.plan.steps), func(p planned) bool { return decided[p.id] })
+	steps := r.plan.steps
+	if len(steps) == 0 {
+		steps = r.recordedPlan()
+	}
+	return slices.DeleteFunc(slices.Clone(steps), func(p planned) bool { return decided[p.id] })
+}
+
+// recordedPlan returns the steps of the plan that a model has made in this round; none if there is no
+// plan on record.
+func (r *run) recordedPlan() (steps []planned) {
+	for _, ev := range r.Top.Decisions {
+		d := ev.GetDecided()
+		if d.GetPlan() == nil && d.GetRound() == 0 {
+			continue
+		}
+		steps = nil // also at the beginning of a round
+		for _, v := range d.GetPlan().GetFields()["steps"].GetListValue().GetValues() {
+			s := v.GetStructValue().GetFields()
+			steps = append(steps, planned{id: s["id"].GetStringValue(), member: s["member"].GetStringValue()})
+		}
+	}
+	return steps
 }
 
 // label returns the name of a step for people.

@@ -1,6 +1,8 @@
 package collab
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,38 @@ func crew(steps ...string) plan {
 		def.Workflow.Steps = append(def.Workflow.Steps, &teamv1.WorkflowStep{Id: s, Agent: s})
 	}
 	return planOf("crew", def)
+}
+
+// TestS_62_ProgressOfAPlan: the steps of the plan on record count, until the next plan or round.
+func TestS_62_ProgressOfAPlan(t *testing.T) {
+	plan := func(ids ...string) *structpb.Struct {
+		var list []any
+		for _, id := range ids {
+			list = append(list, map[string]any{"id": id, "member": id})
+		}
+		s, err := structpb.NewStruct(map[string]any{"steps": list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	p := begin()
+	p.start("")
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Plan: plan("a", "b", "c"), Steps: []*teamv1.Step{work("1", "a")}}}})
+	p.start("1")
+	p.end("1", teamv1.Outcome_OUTCOME_SUCCEEDED)
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Plan: plan("a", "d"), Steps: []*teamv1.Step{work("2", "d")}}}})
+	p.add("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Round: 2, Input: agent.UserMessage("m", "again")}}})
+	r := newRun("t")
+	r.plan = planOf("crew", &teamv1.TeamConfig{Members: []*teamv1.MemberConfig{{Agent: "a"}}, Workflow: &teamv1.WorkflowConfig{Plan: &teamv1.PlanConfig{Model: "m"}}})
+	var seen []string
+	for _, ev := range p.events {
+		r.apply(ev)
+		seen = append(seen, fmt.Sprintf("%d of %d", r.progress().GetCompletedTasks(), r.progress().GetTotalTasks()))
+	}
+	if want := []string{"0 of 0", "0 of 0", "0 of 3", "0 of 3", "1 of 3", "1 of 2", "1 of 2"}; !slices.Equal(seen, want) {
+		t.Errorf("progress %q, want %q", seen, want)
+	}
 }
 
 // R-001-27, S-41: it is started, then planned, then executed.

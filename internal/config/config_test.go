@@ -157,6 +157,23 @@ func TestFaults(t *testing.T) {
 			`team.yaml:6:5 a team needs 1 to 64 members`},
 		{"a broadcast that is a workflow", broadcast("model: m") + "    workflow: {steps: [{id: a, agent: writer}]}\n",
 			`team.yaml:6:5 a team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast`},
+		{"S-62 a plan", planned("model: m, instructions: Be quick, max_steps: 6, max_revisions: 0, approve: {roles: [boss], expires: 24h}"), ""},
+		{"S-62 a plan without a model", planned("instructions: Be quick"), `team.yaml:7:22 plan needs a model`},
+		{"S-62 a plan with an unknown model", planned("model: mm"), `team.yaml:7:30 the leader of team "all" uses model "mm", which is not defined`},
+		{"S-62 a plan with a typo", planned("model: m, approved: {}"), `team.yaml:7:33 unknown key "approved"`},
+		{"S-62 too many revisions", planned("model: m, max_revisions: 11"), `team.yaml:7:48 max_revisions must be 0 to 10`},
+		{"S-62 a plan without steps", planned("model: m, max_steps: 0"), `team.yaml:7:44 max_steps of a plan must be 1 to 256`},
+		{"S-62 more steps than a run may have", planned("model: m, max_steps: 6") + "    limits: {max_steps: 5}\n",
+			`team.yaml:7:44 plan: max_steps is 6, but a run has at most 5 steps (limits.max_steps of the team)`},
+		{"S-62 people with no name", planned("model: m, approve: {roles: [The Boss], expires: 0s}"), `team.yaml:7:51 this cannot be a role; team.yaml:7:71 expires must be more than 0`},
+		{"S-62 a plan without members", strings.Replace(planned("model: m"), "[{agent: writer}]", "[]", 1), `team.yaml:6:5 a team needs 1 to 64 members`},
+		{"S-62 a plan with steps", strings.Replace(planned("model: m"), "workflow: {", "workflow: {steps: [{id: a, agent: writer}], ", 1),
+			`team.yaml:7:15 a workflow needs exactly one of steps and plan`},
+		{"S-62 a workflow without either", strings.Replace(planned("model: m"), "{plan: {model: m}}", "{on_member_error: FAIL}", 1),
+			`team.yaml:7:15 a workflow needs exactly one of steps and plan`},
+		{"S-62 a workflow of nothing", strings.Replace(planned("model: m"), "{plan: {model: m}}", "{steps: []}", 1),
+			`team.yaml:7:15 a workflow needs exactly one of steps and plan`},
+		{"S-62 a required member of a plan", strings.Replace(planned("model: m"), "{agent: writer}", "{agent: writer, required: true}", 1), ""},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step needs exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
 		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": has no effect, because no step comes before it`},
@@ -219,6 +236,11 @@ teams:
   all:
     members: [{agent: writer}]
     broadcast: {` + how + "}\n"
+}
+
+// planned returns a configuration with a team whose model plans.
+func planned(how string) string {
+	return strings.Replace(broadcast(how), "broadcast: {"+how+"}", "workflow: {plan: {"+how+"}}", 1)
 }
 
 // TestLimitsAreRead has every limit where it is read; elsewhere each is refused.

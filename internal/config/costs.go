@@ -142,7 +142,7 @@ func (c *Config) inherited(id string) (all []string) {
 	k := &checker{Config: c}
 	for _, team := range sorted(c.Server.GetTeams()) {
 		if slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
-			all = append(all, c.withFallbacks(Leader(c.Server.GetTeams()[team]).GetModel())...)
+			all = append(all, c.withFallbacks(leaderModel(c.Server.GetTeams()[team]))...)
 		}
 	}
 	return all
@@ -151,7 +151,7 @@ func (c *Config) inherited(id string) (all []string) {
 // modelsOf returns the models that an agent or a team uses itself, including their fallbacks.
 func (c *Config) modelsOf(id string) (all []string) {
 	t := c.Server.GetTeams()[id]
-	names := []string{c.Server.GetAgents()[id].GetModel(), Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel()}
+	names := []string{c.Server.GetAgents()[id].GetModel(), leaderModel(t), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel()}
 	for _, r := range reviews(id, t) {
 		names = append(names, r.GetJudge().GetModel())
 	}

@@ -66,7 +66,7 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case t != nil:
 			d.Config.Teams[next] = t
 			c.collectModel(d, t.GetSupervisor().GetRouter().GetModel())
-			c.collectModel(d, Leader(t).GetModel())
+			c.collectModel(d, leaderModel(t))
 			c.collectTools(d, Leader(t).GetTools())
 			c.collectModel(d, t.GetBroadcast().GetModel())
 			for _, r := range reviews(next, t) {

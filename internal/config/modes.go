@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // Values of the configuration and the corresponding values of the schedulers.
@@ -71,6 +72,20 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 	return plan
 }
 
+// Planned returns the scheduler configuration of a workflow team whose model plans the steps.
+func Planned(t *teamv1.TeamConfig) workflow.PlannedConfig {
+	p := t.GetWorkflow().GetPlan()
+	c := workflow.PlannedConfig{Instructions: p.GetInstructions(), MaxSteps: int(p.GetMaxSteps()), Limits: t.GetLimits()}
+	if p.MaxRevisions != nil { //nolint:protogetter // 0 is a number of revisions
+		n := int(p.GetMaxRevisions())
+		c.MaxRevisions = &n
+	}
+	if a := p.GetApprove(); a != nil {
+		c.Approve = &agent.Approvers{Roles: a.GetRoles(), Expires: a.GetExpires().AsDuration()}
+	}
+	return c
+}
+
 // Leader returns the configuration of the model that leads a coordinator team or routes requests,
 // or nil if the team has no such model.
 func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
@@ -78,6 +93,15 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 		return &teamv1.LeaderConfig{Model: r.GetModel(), Instructions: r.GetInstructions()}
 	}
 	return t.GetCoordinator().GetLeader()
+}
+
+// leaderModel returns the model of the leader of a team: of a coordinator team, a team that routes, or
+// one that plans its workflow. It is empty if the team has none.
+func leaderModel(t *teamv1.TeamConfig) string {
+	if plan := t.GetWorkflow().GetPlan(); plan != nil {
+		return plan.GetModel()
+	}
+	return Leader(t).GetModel()
 }
 
 // Coordinator returns the scheduler configuration of a coordinator team. tools are the leader's
@@ -181,14 +205,10 @@ func (k *checker) acceptance(t *teamv1.TeamConfig, m *teamv1.MemberConfig, path 
 	if j != nil && j.GetModel()+j.GetAgent()+j.GetCheck()+j.GetSchema() == "" {
 		return // reported as a judge that names nothing
 	}
-	if a != nil && a.Threshold == nil && j.GetCheck() == "" && j.GetSchema() == "" && (j.GetModel() != "" || j.GetAgent() != "" || leadingModel(t) != "") { //nolint:protogetter // 0 is a threshold
+	leads := cmp.Or(leaderModel(t), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel())
+	if a != nil && a.Threshold == nil && j.GetCheck() == "" && j.GetSchema() == "" && (j.GetModel() != "" || j.GetAgent() != "" || leads != "") { //nolint:protogetter // 0 is a threshold
 		k.fault(k.keyAt(append(slices.Clone(path), "accept")...), "accept.threshold is required when a model or an agent judges", "add threshold, the minimum score, 0 to 1, of a result that is accepted; for example 0.8")
 	}
-}
-
-// leadingModel returns the model of a team that judges if a judge is not set, or "".
-func leadingModel(t *teamv1.TeamConfig) string {
-	return cmp.Or(Leader(t).GetModel(), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel())
 }
 
 // required reports a required member that is disabled or that no rule or step can call.
@@ -208,7 +228,7 @@ func mayCall(t *teamv1.TeamConfig, member string) bool {
 	switch {
 	case t.GetSupervisor() != nil && t.GetSupervisor().GetRouter() == nil:
 		return slices.ContainsFunc(t.GetSupervisor().GetRules(), func(r *teamv1.RuleConfig) bool { return slices.Contains(r.GetNext(), member) })
-	case t.GetWorkflow() != nil:
+	case t.GetWorkflow() != nil && t.GetWorkflow().GetPlan() == nil:
 		calls := false
 		walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) { calls = calls || s.GetAgent() == member })
 		return calls
@@ -234,7 +254,7 @@ func (k *checker) inheritance() {
 			if !slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
 				continue
 			}
-			if led = Leader(t) != nil; !led {
+			if led = Leader(t) != nil || t.GetWorkflow().GetPlan() != nil; !led {
 				k.fault(k.keyAt("agents", id), fmt.Sprintf("agent %q has no model, and team %q has no leader whose model it could use", id, team), "add model: the name of one under models")
 				break
 			}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -88,5 +89,25 @@ func TestModes(t *testing.T) {
 				t.Errorf("faults %v, want %q", fs, tt.want)
 			}
 		})
+	}
+}
+
+// TestS_62_ModelOfTheLeader: the model that plans is a leader's: members without a model use it, a
+// missing key names who needs it, and its cost counts.
+func TestS_62_ModelOfTheLeader(t *testing.T) {
+	const file = `version: v2
+models: {m: {provider: openai, name: n}}
+agents: {writer: {description: Writes., instructions: Write.}}
+teams:
+  desk: {members: [{agent: writer}], workflow: {plan: {model: m}}, limits: {max_cost: 1}}
+`
+	text := fmt.Sprint(faultsOf(t, file))
+	for _, want := range []string{`the leader of team "desk" needs OPENAI_API_KEY`, `model "m" has no price, and max_cost of "desk" limits it`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("faults %s, want %q", text, want)
+		}
+	}
+	if strings.Contains(text, `agent "writer" has no model`) {
+		t.Error(text)
 	}
 }

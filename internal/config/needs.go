@@ -77,7 +77,7 @@ func (k *checker) user(model string) string {
 		switch t := k.Server.GetTeams()[id]; {
 		case k.mayUse(t.GetSupervisor().GetRouter().GetModel(), model):
 			return fmt.Sprintf("the router of team %q", id)
-		case k.mayUse(Leader(t).GetModel(), model):
+		case k.mayUse(leaderModel(t), model):
 			return fmt.Sprintf("the leader of team %q", id)
 		}
 		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {

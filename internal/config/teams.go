@@ -181,9 +181,18 @@ func MemberIDs(t *teamv1.TeamConfig) []string {
 	return ids
 }
 
-// workflow checks the agents that steps refer to, and the steps themselves.
+// workflow checks the agents that steps refer to, and the steps themselves; or how they are planned.
 func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 	path := []any{"teams", id, "workflow"}
+	if plan := t.GetWorkflow().GetPlan(); plan != nil {
+		k.model(plan.GetModel(), fmt.Sprintf("the leader of team %q", id), append(path, "plan", "model")...)
+		_, err := workflow.NewPlanned(Planned(t))
+		k.scheduler(err, true, path...)
+		return
+	}
+	if len(t.GetWorkflow().GetSteps()) == 0 {
+		return // a rule reports it
+	}
 	members := memberIDs(t.GetMembers())
 	walk(t.GetWorkflow().GetSteps(), append(path, "steps"), func(s *teamv1.WorkflowStep, at []any) {
 		if s.GetAgent() != "" && !slices.Contains(members, s.GetAgent()) {

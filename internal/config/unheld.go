@@ -58,6 +58,9 @@ func (c *Config) UnheldOf(id string) []string {
 			all = append(all, fmt.Sprintf("teams.%s.members[%d].approve.roles", id, i))
 		}
 	}
+	if unheld(c.Server.GetTeams()[id].GetWorkflow().GetPlan().GetApprove().GetRoles()) {
+		all = append(all, "teams."+id+".workflow.plan.approve.roles")
+	}
 	walk(c.Server.GetTeams()[id].GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, at []any) {
 		if unheld(s.GetHuman().GetRoles()) {
 			all = append(all, "teams."+id+".workflow.steps"+keyPath(at)+".human.roles")

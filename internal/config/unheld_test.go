@@ -27,9 +27,10 @@ teams:
         - {id: some, after: [draft], human: {question: "?", roles: [legal, editor]}}
         - {id: none, after: [draft], human: {question: "?", roles: [legal]}}
     limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}
+  u: {members: [{agent: a}], workflow: {plan: {model: m, approve: {roles: [legal]}}}}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles"}} {
+	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles", "teams.u.workflow.plan.approve.roles"}} {
 		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err != nil {
 			t.Fatal(err)

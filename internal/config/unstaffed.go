@@ -22,7 +22,7 @@ func (c *Config) Unstaffed() []string {
 
 // needsMembers reports whether a team cannot work without an enabled member.
 func needsMembers(t *teamv1.TeamConfig) bool {
-	if t.GetWorkflow() == nil {
+	if w := t.GetWorkflow(); w == nil || w.GetPlan() != nil {
 		return t.GetCoordinator() == nil && t.GetRoute() == nil
 	}
 	var needs bool

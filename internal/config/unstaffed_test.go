@@ -16,6 +16,7 @@ agents: {a: {scripted: {steps: [{text: x}]}}, b: {scripted: {steps: [{text: x}]}
 teams:
   all: {members: [{agent: a, enabled: false}, {agent: b, enabled: false}], broadcast: {model: m}}
   led: {members: [{agent: a, enabled: false}], coordinator: {leader: {model: m, instructions: Lead.}}}
+  planned: {members: [{agent: a, enabled: false}], workflow: {plan: {model: m}}}
   people: {members: [{agent: a, enabled: false}], workflow: {steps: [{id: ask, human: {question: "?"}}]}}
   rules: {members: [{agent: a, enabled: false}], supervisor: {rules: [{id: end, when: "true", finish: a}]}}
   some: {members: [{agent: a, enabled: false}, {agent: b}], broadcast: {model: m}}
@@ -26,7 +27,7 @@ teams:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Unstaffed(), []string{"teams.all.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
+	if got, want := c.Unstaffed(), []string{"teams.all.members", "teams.planned.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -86,6 +86,9 @@ type checks struct {
 func (c *checks) names(team *teamv1.TeamConfig) {
 	w := c.GetWant()
 	members, rules, steps := memberIDs(team), ruleIDs(team), stepIDs(team.GetWorkflow().GetSteps())
+	if team.GetWorkflow().GetPlan() != nil { // a model names them
+		steps = slices.Concat(w.GetSteps(), w.GetSkipped())
+	}
 	for _, list := range []struct {
 		key, what   string
 		names, have []string

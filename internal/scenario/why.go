@@ -78,6 +78,8 @@ func (j *judge) where(by *decision) int {
 			}
 		}
 		return def.Line("teams", id, "supervisor", "router")
+	case team.GetWorkflow().GetPlan() != nil:
+		return def.Line("teams", id, "workflow", "plan")
 	case team.GetWorkflow() != nil && len(by.GetSteps()) > 0:
 		return stepLine(def, by.GetSteps()[0].GetName(), team.GetWorkflow().GetSteps(), "teams", id, "workflow", "steps")
 	}

@@ -174,7 +174,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {
 		return err
 	}
-	in, err := inbound(f, who, s)
+	in, err := h.inbound(f, who, s)
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ type Config struct {
 	// caller, or an error of the store. It is not called for messages to existing tasks. If it is
 	// nil, every account may.
 	Admit func(ctx context.Context, account string) error
+	// CheckPlan returns what is wrong with a plan, as JSON, that people send in place of the one that
+	// they are asked to approve. If it is nil, such plans are not checked before the run reads them.
+	CheckPlan func(rules *teamv1.PlanRules, plan string) error
 	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
 	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -296,7 +297,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 			return sent{}, err
 		}
 	}
-	in, err := inbound(f, who, s)
+	in, err := h.inbound(f, who, s)
 	if again {
 		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
@@ -324,7 +325,7 @@ func (c *Config) takes(ctx context.Context, id string, s *send) error {
 
 // inbound returns the message as an input for the inbox: an answer if the task has an open
 // question, and otherwise a message.
-func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
+func (h *Handler) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	m := f.Placed(s.message)
 	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
 	q, err := question(f, s.question)
@@ -339,7 +340,7 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
 	case q != nil:
 		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
-		if err := read(q, s.message, a); err != nil {
+		if err := h.read(q, s.message, a); err != nil {
 			return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
 		}
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
@@ -352,12 +353,18 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 
 // read sets what the message m says in answer to a question for more budget or for an approval. The
 // error says what was expected.
-func read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
+func (h *Handler) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
 	switch {
 	case q.GetBudget() != nil:
 		a.Grant, err = agent.ReadGrant(q.GetBudget(), m)
 	case q.GetApproval() != nil:
 		a.Approval, err = agent.ReadApproval(q.GetApproval(), m)
+		rules, plan := q.GetApproval().GetPlan(), a.GetApproval().GetArguments()
+		if err == nil && rules != nil && plan != "" && h.c.CheckPlan != nil {
+			if err = h.c.CheckPlan(rules, plan); err != nil {
+				err = fmt.Errorf("is not a valid plan: %w", err)
+			}
+		}
 	}
 	return err
 }

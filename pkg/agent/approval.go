@@ -13,7 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Approvers are the people who decide whether a tool call or a delegation may begin.
+// Approvers are the people who decide whether a tool call, a delegation or a plan may begin.
 type Approvers struct {
 	// Roles of these people. Empty means the owner of the task.
 	Roles []string
@@ -54,15 +54,24 @@ const (
 const maxReason = 1000
 
 // expectedDecision says what an answer to an approval may be.
-const expectedDecision = `answer "approve", "approve all" (later calls too), "reject" or "reject: REASON", or "edit: " and the changed arguments`
+func expectedDecision(r *teamv1.ApprovalRequest) string {
+	if r.GetPlan() != nil {
+		return `answer "approve", "reject" or "reject: REASON", or "edit: " and the changed plan as JSON`
+	}
+	return `answer "approve", "approve all" (later calls too), "reject" or "reject: REASON", or "edit: " and the changed arguments`
+}
 
 // ReadApproval returns the decision that the answer m to the request r makes: as text "approve",
 // "approve all", "reject: REASON" or "edit: ARGUMENTS", or as data {"decision": WORD, "reason": TEXT,
-// "arguments": ARGUMENTS}. Any other answer is an error, which says what was expected.
+// "arguments": ARGUMENTS}. The answer to a request about a plan may also be the changed plan alone, as
+// text or as data, and not "approve all". Any other answer is an error, which says what was expected.
 func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval, error) {
 	text, data, err := onlyPart(m)
 	if err != nil {
 		return nil, err
+	}
+	if r.GetPlan() != nil && strings.HasPrefix(strings.TrimSpace(text), "{") {
+		text = wordEdit + ":" + text
 	}
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), ":")
 	rest = strings.TrimSpace(rest)
@@ -78,13 +87,14 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 	}
 	switch word {
 	case WordApprove, "yes", WordApproveAll:
-		if rest != "" {
+		switch {
+		case rest != "":
 			return nil, errors.New(`has a text after the decision; to change the arguments, answer "edit: " and the arguments`)
-		}
-		if word == WordApproveAll {
+		case word != WordApproveAll:
+			return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE}, nil
+		case r.GetPlan() == nil: // there are no later calls of a plan
 			return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE_ALL}, nil
 		}
-		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE}, nil
 	case WordReject, "no":
 		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_REJECT, Reason: reason}, nil
 	case wordEdit:
@@ -93,13 +103,16 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 		}
 		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Arguments: arguments}, nil
 	}
-	return nil, errors.New("is not a decision; " + expectedDecision)
+	return nil, errors.New("is not a decision; " + expectedDecision(r))
 }
 
 // decisionOf returns the data of an answer to an approval: its word, its reason and its arguments as
 // text.
 func decisionOf(r *teamv1.ApprovalRequest, data any) (word, reason, arguments string, err error) {
 	d, _ := data.(map[string]any)
+	if _, ok := d["steps"]; ok && r.GetPlan() != nil && d["decision"] == nil {
+		d = map[string]any{"decision": wordEdit, "arguments": d}
+	}
 	word, _ = d["decision"].(string)
 	reason, _ = d["reason"].(string)
 	switch v := d["arguments"].(type) {
@@ -107,18 +120,18 @@ func decisionOf(r *teamv1.ApprovalRequest, data any) (word, reason, arguments st
 	case string:
 		arguments = v
 	default:
-		if r.GetTool() == "" {
+		if r.GetTool() == "" && r.GetPlan() == nil {
 			return "", "", "", errors.New(`has arguments that are not text; write the changed task like this: {"decision": "edit", "arguments": "TEXT"}`)
 		}
 		b, err := json.Marshal(v)
 		if err != nil {
-			return "", "", "", errors.New("has arguments that are not valid JSON; " + expectedDecision)
+			return "", "", "", errors.New("has arguments that are not valid JSON; " + expectedDecision(r))
 		}
 		arguments = string(b)
 	}
 	word = strings.ToLower(strings.TrimSpace(word))
 	if arguments != "" && word != wordEdit {
-		return "", "", "", errors.New(`has arguments, which only the decision "edit" may have; ` + expectedDecision)
+		return "", "", "", errors.New(`has arguments, which only the decision "edit" may have; ` + expectedDecision(r))
 	}
 	return word, reason, arguments, nil
 }
@@ -129,7 +142,7 @@ func checkArguments(r *teamv1.ApprovalRequest, arguments string) error {
 	switch {
 	case arguments == "":
 		return errors.New(`has no arguments; write them after "edit:"`)
-	case r.GetTool() == "":
+	case r.GetTool() == "" && r.GetPlan() == nil:
 		return nil
 	case json.Unmarshal([]byte(arguments), &object) != nil || object == nil:
 		return errors.New(`has arguments that are not a JSON object; write them like this: edit: {"key": "value"}`)

@@ -32,6 +32,7 @@ import (
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // Default addresses.
@@ -289,7 +290,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
-		Extended: c.ExtendedCards,
+		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
 	}
 	if !c.NoPush {
 		config.Pushes = c.Store

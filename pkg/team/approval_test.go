@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -276,5 +277,51 @@ func TestApproval_Answers(t *testing.T) {
 		if err != nil || a.GetDecision() != want {
 			t.Errorf("%q: %v, %v", text, a, err)
 		}
+	}
+}
+
+// TestS_62_AnswersAboutPlans: what people may say of a plan, as text and as data.
+func TestS_62_AnswersAboutPlans(t *testing.T) {
+	r := &teamv1.ApprovalRequest{Arguments: `{"steps":[]}`, Plan: &teamv1.PlanRules{}}
+	data := func(v map[string]any) *a2av1.Message {
+		value, err := structpb.NewValue(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: value}}}}
+	}
+	plan := map[string]any{"steps": []any{map[string]any{"id": "x"}}}
+	for _, c := range []struct {
+		m         *a2av1.Message
+		want      teamv1.Approval_Decision
+		arguments string
+		err       string
+	}{
+		{agent.NewMessage("yes"), teamv1.Approval_DECISION_APPROVE, "", ""},
+		{agent.NewMessage("reject: too long"), teamv1.Approval_DECISION_REJECT, "", ""},
+		{agent.NewMessage(`edit: {"steps": [ ]}`), teamv1.Approval_DECISION_APPROVE, `{"steps": [ ]}`, ""},
+		{agent.NewMessage(` {"steps": [ ]}`), teamv1.Approval_DECISION_APPROVE, `{"steps": [ ]}`, ""},
+		{data(plan), teamv1.Approval_DECISION_APPROVE, `{"steps":[{"id":"x"}]}`, ""},
+		{data(map[string]any{"decision": "edit", "arguments": plan}), teamv1.Approval_DECISION_APPROVE, `{"steps":[{"id":"x"}]}`, ""},
+		{data(map[string]any{"decision": "edit", "arguments": `{"steps":1}`}), teamv1.Approval_DECISION_APPROVE, `{"steps":1}`, ""},
+		{agent.NewMessage("approve all"), 0, "", `is not a decision; answer "approve", "reject" or "reject: REASON", or "edit: " and the changed plan as JSON`},
+		{data(map[string]any{"decision": "approve all"}), 0, "", "is not a decision"},
+		{data(map[string]any{"decision": "approve", "arguments": plan}), 0, "", `has arguments, which only the decision "edit" may have`},
+		{data(map[string]any{"plan": plan}), 0, "", "is not a decision"},
+		{agent.NewMessage("{"), 0, "", "not a JSON object"},
+	} {
+		a, err := agent.ReadApproval(r, c.m)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v: %v, want %q", c.m, err, c.err)
+			}
+			continue
+		}
+		if err != nil || a.GetDecision() != c.want || a.GetArguments() != c.arguments {
+			t.Errorf("%v: %v, %v", c.m, a, err)
+		}
+	}
+	if _, err := agent.ReadApproval(&teamv1.ApprovalRequest{Tool: "t"}, data(plan)); err == nil {
+		t.Error("a plan approves a tool call")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // dice are randomness that several goroutines share.
@@ -63,7 +64,8 @@ type spender struct {
 	*dice
 	*bill
 	price agent.Price
-	limit int64 // MaxOutput of the model; 0 is not known
+	limit int64    // MaxOutput of the model; 0 is not known
+	plans []string // the members that it plans for
 }
 
 func (*spender) Name() string         { return "spender" }
@@ -117,9 +119,25 @@ func (m *spender) Generate(ctx context.Context, req *agent.ModelRequest) iter.Se
 			turn := &teamv1.Turn{Text: strings.Repeat("y", m.n(200)), ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "echo", Arguments: `{}`}}}
 			yield(agent.ModelChunk{Turn: turn, Spent: m.add(m.spent(in, out))}, nil)
 		default:
-			yield(agent.ModelChunk{Turn: &teamv1.Turn{Text: strings.Repeat("x", 1+m.n(200))}, Spent: m.add(m.spent(in, out))}, nil)
+			turn := &teamv1.Turn{Text: strings.Repeat("x", 1+m.n(200))}
+			if len(m.plans) > 0 && req.Force != "" {
+				turn = plans(m.steps()...)
+			}
+			yield(agent.ModelChunk{Turn: turn, Spent: m.add(m.spent(in, out))}, nil)
 		}
 	}
+}
+
+// steps are steps of a plan, each after some of those before it.
+func (m *spender) steps() (all []string) {
+	for i, id := range m.plans {
+		var after []string
+		if i > 0 && m.n(2) == 0 {
+			after = []string{fmt.Sprintf("s%d-%s", i-1, m.plans[i-1])}
+		}
+		all = append(all, do(fmt.Sprintf("s%d-%s", i, id), id, "work", after...))
+	}
+	return all
 }
 
 // faraway is a member on another server: it spends within what it is told, and says so. A call that
@@ -225,6 +243,13 @@ func (c *company) team(levels int) string {
 	}
 	n := 1 + c.n(3)
 	limits := c.limited(id)
+	if c.n(4) == 0 {
+		m := &spender{dice: c.dice, bill: &c.bill, price: agent.Price{Input: int64(c.n(500_000)), Output: int64(c.n(2_000_000))}, limit: int64(100 + c.n(2000)), plans: ids}
+		c.reg[id] = plannedBy(c.t, m, c.reg, func(_ *workflow.PlannedConfig, cfg *team.Config) {
+			cfg.ID, cfg.Members, cfg.Limits, cfg.ReportErrors = id, members(ids...), limits, c.n(2) == 0
+		})
+		return id
+	}
 	tm, err := team.New(team.Config{ID: id, Members: members(ids...), Registry: c.reg, Limits: limits, ReportErrors: c.n(2) == 0, Scheduler: next(func(s *team.State) (team.Decision, error) {
 		if s.Rounds == n || s.Rounds > 0 && s.Last.Message == nil {
 			return team.Decision{Reply: agent.NewMessage("done by " + id)}, nil

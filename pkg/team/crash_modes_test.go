@@ -24,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/swarm"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // mind is a model with an effect: its turns, by how often it has spoken in the
@@ -247,6 +248,41 @@ func crashSwarm(t *testing.T, w *world) *team.Team {
 	})
 }
 
+// crashPlanned is a team whose lead plans: a faulty plan, one that is rejected, one of which a step
+// fails, and the rest of it, which a person changes. A member is such a team itself.
+func crashPlanned(t *testing.T, w *world) *team.Team {
+	t.Helper()
+	reg := cast(w)
+	inner := w.mind("inner-lead", func(req *agent.ModelRequest) *teamv1.Turn {
+		if req.Force != "" {
+			return plans(do("c1", "c", "one"), do("q", "asker2", "two", "c1"))
+		}
+		return found("c(one)", "told: yes to asker2?")(req)
+	})
+	reg["inner"] = plannedBy(t, inner, reg, func(_ *workflow.PlannedConfig, cfg *team.Config) {
+		cfg.ID, cfg.Members = "inner", members("c", "asker2")
+	})
+	lead := w.mind("lead", func(req *agent.ModelRequest) *teamv1.Turn {
+		all := strings.Join(heard(req), "\n")
+		switch {
+		case req.Force == "":
+			return found("tides", "a(go)", "c(one), told: yes to asker2?", "out of ink", "b(edited", "d(last")(req)
+		case strings.Contains(all, "out of ink"):
+			return plans(do("next", "b", "edit this", "one", "two"), do("last", "d", "last", "next"))
+		case strings.Contains(all, "rejected it: not this"):
+			return plans(do("one", "a", "go"), do("two", "inner", "work"), do("bad", "broken", "fail", "one"))
+		case strings.Contains(all, "That is no valid plan"):
+			return plans(do("one", "a", "not this"))
+		}
+		return plans(do("one", "nobody", "go"))
+	}, func(*agent.ModelRequest) *teamv1.Turn { return plans(do("one", "a", "not this")) })
+	n := 2
+	return plannedBy(t, lead, reg, func(c *workflow.PlannedConfig, cfg *team.Config) {
+		c.Approve, c.MaxRevisions = &agent.Approvers{}, &n
+		cfg.ID, cfg.Members = "root", members("a", "b", "d", "inner", "broken")
+	})
+}
+
 // crashModes are the teams with what they must answer.
 var crashModes = []struct {
 	name  string
@@ -262,6 +298,7 @@ var crashModes = []struct {
 	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, d(0), {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
 	{"accepted", crashAccepted, "OUTCOME_SUCCEEDED: tides, The last result, told: yes to asker?, c(3, no accepted result after round 2 of 2, out of ink"},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
+	{"planned", crashPlanned, "OUTCOME_SUCCEEDED: tides, a(go), c(one), told: yes to asker2?, out of ink, b(edited, d(last"},
 }
 
 // TestCrash_Modes_AtEveryEvent kills the process at every event of leaders and swarms: S-50.
@@ -440,7 +477,7 @@ func replay(t *testing.T, tm *team.Team, req *teamv1.ProcessRequest, events []*t
 // at the place where it was decided: what depends on the order in which others
 // ended is on record too.
 func TestPrompt_SameAfterReplay(t *testing.T) {
-	for _, m := range crashModes[:2] {
+	for _, m := range append(crashModes[:2:2], crashModes[len(crashModes)-1]) {
 		t.Run(m.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.build = m.build

@@ -227,6 +227,8 @@ func (w *world) decides(r *teamv1.ApprovalRequest) string {
 	switch {
 	case strings.Contains(r.GetArguments(), "not this"):
 		return "reject: not this"
+	case strings.Contains(r.GetArguments(), "edit this") && r.GetPlan() != nil:
+		return "edit: " + strings.ReplaceAll(r.GetArguments(), "edit this", "edited")
 	case strings.Contains(r.GetArguments(), "edit this"):
 		return `edit: {"edited": true}`
 	case strings.Contains(r.GetArguments(), "all of these"):

@@ -179,7 +179,7 @@ func (p *process) askPeople(st *StepState) error {
 	}
 	id := p.run.ID(st.Scope, "question", 1)
 	q := &teamv1.Asked{
-		Question: id, Kind: kind, Roles: ask.GetRoles(),
+		Question: id, Kind: kind, Roles: ask.GetRoles(), Approval: ask.GetApproval(),
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: step.QuestionParts(ask)},
 		Expires: timestamppb.New(p.run.Now().Add(expiry)),
 	}

@@ -185,6 +185,9 @@ func (f *fold) applyDecision(d *teamv1.Decided) {
 		return
 	}
 	f.markDropped(d.GetCancel())
+	if d.GetPlan() != nil {
+		f.Plan = d.GetPlan()
+	}
 	first := len(f.Steps)
 	dispatches := false
 	for _, step := range d.GetSteps() {
@@ -249,7 +252,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	st.moveDeadline(waited)
 	st.extendDeadline(held, f.Now)
 	f.applyAnswer(ev, closed)
-	if own && st.past.ApplyQuestion(f.Path, ev, closed) {
+	if own && st.Step.GetKind() != teamv1.Step_KIND_HUMAN && st.past.ApplyQuestion(f.Path, ev, closed) {
 		return
 	}
 	switch k := ev.GetKind().(type) {
@@ -285,7 +288,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 	case *teamv1.Event_Answered:
 		f.texts.Add(ev.GetSeq(), k.Answered.GetMessage())
 		if own {
-			f.applyRuling(st, k.Answered.GetMessage(), ev.GetSeq())
+			f.applyRuling(st, k.Answered, ev.GetSeq())
 		}
 	case *teamv1.Event_Asked:
 		if own {
@@ -458,14 +461,17 @@ func (f *fold) setLastOne(st *StepState) {
 	}
 }
 
-// applyRuling folds the answer to a step's own question.
-func (f *fold) applyRuling(st *StepState, m *a2av1.Message, seq int64) {
+// applyRuling folds the answer to a step's own question. A decision about an approval does not pass
+// through the input middlewares.
+func (f *fold) applyRuling(st *StepState, a *teamv1.Answered, seq int64) {
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_TOOL:
-		st.past.Ruling = m
+		st.past.Ruling = a.GetMessage()
 	case teamv1.Step_KIND_HUMAN:
-		st.Message, st.seq = m, seq
-		f.arriveHuman(st)
+		st.Message, st.seq, st.Approval = a.GetMessage(), seq, a.GetApproval()
+		if st.Step.GetAsk().GetApproval() == nil {
+			f.arriveHuman(st)
+		}
 	default:
 	}
 }
@@ -504,7 +510,7 @@ func (f *fold) beginRevision(d *teamv1.Decided) {
 	f.Earlier = append(f.Earlier, f.Steps...)
 	f.dispatched += f.Rounds
 	f.revision, f.Input, f.Messages = int(d.GetRound()), d.GetInput(), []*a2av1.Message{d.GetInput()}
-	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited = nil, 0, 0, nil, nil, nil, nil
+	f.Steps, f.done, f.Rounds, f.Last, f.Received, f.review, f.visited, f.Plan = nil, 0, 0, nil, nil, nil, nil, nil
 }
 
 // failAtLimit ends the run when a limit that binds all of it has refused a step, unless the

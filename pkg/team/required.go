@@ -17,7 +17,7 @@ const maxShortfalls = 10
 // it is a pure function.
 func (s *State) chosen(d Decision) choice {
 	c := choice{Decision: d}
-	if d.Reply != nil || d.Transfer != nil {
+	if c.failure = d.Failure; c.failure == nil && (d.Reply != nil || d.Transfer != nil) {
 		c.failure = s.requiredFailure(&c.Decision)
 	}
 	return c
@@ -34,7 +34,7 @@ func (s *State) requiredFailure(d *Decision) *agent.Error {
 			continue
 		}
 		called[st.Step.GetMember()] = true
-		if why := st.shortfall(d); why != "" && !slices.ContainsFunc(all, func(later *StepState) bool { return later.makesUpFor(st, d) }) {
+		if why := st.shortfall(d); why != "" && !slices.ContainsFunc(all, func(later *StepState) bool { return later.makesUpFor(st, d, s.Plan != nil) }) {
 			short.add(st.workName(), st.Step.GetMember(), why)
 			short.tasks = append(short.tasks, s.TaskID(st))
 		}
@@ -103,10 +103,11 @@ func describe(err *agent.Error) string {
 
 // makesUpFor reports whether st has done the work that an earlier step has not done. This is so if
 // st succeeded, is a step of the same member and, in a workflow, the same step of the file, and was
-// decided after the earlier one had ended.
-func (st *StepState) makesUpFor(earlier *StepState, d *Decision) bool {
+// decided after the earlier one had ended. If the run is planned, a later plan may have another step
+// for the same work.
+func (st *StepState) makesUpFor(earlier *StepState, d *Decision, planned bool) bool {
 	return earlier.Done && st.EndedBefore > earlier.EndIndex && st.Step.GetMember() == earlier.Step.GetMember() &&
-		st.workName() == earlier.workName() && st.shortfall(d) == ""
+		(planned || st.workName() == earlier.workName()) && st.shortfall(d) == ""
 }
 
 // workName names the work of a step for people: its member and, in a workflow, the step.

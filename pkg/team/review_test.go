@@ -132,6 +132,17 @@ var modesReviewed = []struct {
 			c.Members[0].HandoffAfter = "b"
 		})
 	}},
+	{"planned workflow", func(t *testing.T, d *diary, review *team.Review, l *teamv1.Limits) agent.Agent {
+		turn := func(req *agent.ModelRequest) *teamv1.Turn {
+			if req.Force != "" {
+				return plans(do("one", "a", req.Messages[0].Text), do("two", "b", "{{steps.one.text}}", "one"))
+			}
+			_, text, _ := strings.Cut(lastSaid(req), "\n\n")
+			text, _, _ = strings.Cut(text, "\n\n## Result of one (a)")
+			return says(text + ")")
+		}
+		return plannedBy(t, leads(t, turn, turn, turn, turn), d.crew("a", "b"), func(_ *workflow.PlannedConfig, c *team.Config) { c.Review, c.Limits = review, l })
+	}},
 }
 
 func TestReview_Modes(t *testing.T) {

@@ -134,7 +134,11 @@ type Decision struct {
 	// Failed are errors of steps that count as failed although they succeeded, by the ids of the
 	// steps. They matter for required work when the decision ends the run.
 	Failed map[string]*agent.Error
-	// Plan is recorded with the decision and must not change afterwards.
+	// Failure fails the run with this error in place of the Reply or Transfer; a Reply is kept as an
+	// artifact. To fail a run without one, return an error.
+	Failure *agent.Error
+	// Plan is recorded with the decision, and is in State.Plan from then on. It must not change
+	// afterwards.
 	Plan *structpb.Struct
 	// Reason of the decision in words; it is always recorded.
 	Reason string

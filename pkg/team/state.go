@@ -46,6 +46,8 @@ type State struct {
 	Steps []*StepState
 	// Rounds counts the decisions in Steps that dispatched members.
 	Rounds int
+	// Plan is that of the last decision with one in the current round of revision; nil if none had.
+	Plan *structpb.Struct
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
 	// Posted are the messages of others that model turns were shown, oldest first; see
@@ -108,6 +110,8 @@ type StepState struct {
 	Verdict  *teamv1.Verdict
 	Err      *agent.Error
 	Spent    *teamv1.Spent
+	// Approval is what people have decided, if the step asks them to approve something.
+	Approval *teamv1.Approval
 	// Dropped reports whether the scheduler canceled the step (Decision.Cancel). A dropped step
 	// does not fail the run.
 	Dropped bool

@@ -36,6 +36,7 @@ models:
   later: {provider: openai, name: later, base_url: %[1]q, api_key: none}
   one: {provider: openai, name: one, base_url: %[1]q, api_key: none}
   sum: {provider: openai, name: sum, base_url: %[1]q, api_key: none}
+  planner: {provider: openai, name: planner, base_url: %[1]q, api_key: none}
 agents:
   alpha: {description: First., model: alpha}
   beta: {description: Second., model: beta}
@@ -69,6 +70,9 @@ teams:
   route:
     members: [{agent: alpha}, {agent: beta}, {agent: gamma}]
     route: {model: one}
+  planned:
+    members: [{agent: alpha}, {agent: beta}, {agent: gamma}]
+    workflow: {plan: {model: planner}}
   nested:
     members: [{agent: workflow, history_scope: ISOLATED}, {agent: gamma, history_scope: ISOLATED}]
     coordinator: {leader: {model: all}, allow_parallel: true}
@@ -78,7 +82,7 @@ server:
 `
 
 // modeTeams are the teams of the file.
-var modeTeams = []string{"supervisor", "workflow", "coordinator", "async", "swarm", "broadcast", "route", "nested"}
+var modeTeams = []string{"supervisor", "workflow", "coordinator", "async", "swarm", "broadcast", "route", "planned", "nested"}
 
 // middle is a run of a mode that is killed while beta works.
 type middle struct {
@@ -118,7 +122,7 @@ func newMiddle(t *testing.T, team string) *middle {
 	}
 	for name, answer := range map[string]func(*fakellm.Request) fakellm.Turn{
 		"router": func(r *fakellm.Request) fakellm.Turn { return route(r.Last()) },
-		"all":    callsAll, "later": callsLater, "one": callsBeta,
+		"all":    callsAll, "later": callsLater, "one": callsBeta, "planner": plansAll,
 		"sum": func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: echo("sum", r.Last())} },
 	} {
 		m.llm.Answer(name, answer)
@@ -183,6 +187,15 @@ func callsLater(r *fakellm.Request) fakellm.Turn {
 
 func callsBeta(r *fakellm.Request) fakellm.Turn {
 	return fakellm.Turn{Calls: []fakellm.Call{gives("beta", r.Last())}}
+}
+
+// plansAll is a leader that plans beta and gamma at the same time, after alpha.
+func plansAll(r *fakellm.Request) fakellm.Turn {
+	if !slices.Contains(r.Tools, "plan") {
+		return fakellm.Turn{Text: echo("planner", r.Last())}
+	}
+	return fakellm.Turn{Calls: []fakellm.Call{{Name: "plan", Arguments: `{"steps": [{"id": "a", "member": "alpha", "task": "{{input}}"},
+		{"id": "b", "member": "beta", "task": "second", "after": ["a"]}, {"id": "c", "member": "gamma", "task": "third", "after": ["a"]}]}`}}}
 }
 
 // results are what the tools have answered.

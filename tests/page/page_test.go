@@ -250,6 +250,29 @@ func TestS_51_Approvals(t *testing.T) {
 	p.healthy(server)
 }
 
+// TestS_62_PlanOnThePage: a plan that needs approval is shown, a person changes it, and the trace has
+// the plan that began.
+func TestS_62_PlanOnThePage(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=briefing")
+	p.say("Tides")
+	p.shows(".questions form label", `1. facts (writer): Find facts on {{input}}`)
+	p.clickOn(".questions summary", "change the plan")
+	p.do(chromedp.SetValue(chromedp.CSS(".questions textarea"), `{"steps": [{"id": "facts", "member": "nobody", "task": "Find"}]}`))
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), " "))
+	p.shot("plan")
+	p.clickOn(".questions button.edit", "Approve the changed plan")
+	p.shows(".questions [role=alert]", `there is no member "nobody"`)
+	p.do(chromedp.SetValue(chromedp.CSS(".questions textarea"), `{"steps": [{"id": "alone", "member": "printer", "task": "Print it"}]}`))
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), " "))
+	p.clickOn(".questions button.edit", "Approve the changed plan")
+	p.shows("#trace .plan li", "alone printer")
+	p.shows("#trace .plan li", "Print it")
+	p.shows("#trace .state", "completed")
+	p.shot("planned")
+	p.inside(server) // the console shows the rejected answer
+}
+
 // TestS_51_QuestionsOfAllTeams: a question of another team than the one that is shown is
 // there too, and opens in its own.
 func TestS_51_QuestionsOfAllTeams(t *testing.T) {

@@ -256,7 +256,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Value is the word in the file.
@@ -313,7 +313,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Value is the word in the file.
@@ -370,7 +370,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Value is the word in the file.
@@ -423,7 +423,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Value is the word in the file.
@@ -480,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -2169,11 +2169,11 @@ type TeamConfig struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Description. Other teams choose it by this.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// The members. They may be left out for a workflow, whose steps name them.
+	// The members. They may be left out for a workflow whose steps name them.
 	Members []*MemberConfig `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
 	// Rules, and then a model, choose who works next.
 	Supervisor *SupervisorConfig `protobuf:"bytes,4,opt,name=supervisor,proto3" json:"supervisor,omitempty"`
-	// A fixed graph of steps.
+	// A graph of steps, from the file or from a model that plans it.
 	Workflow *WorkflowConfig `protobuf:"bytes,5,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// A leader, which is a model, calls the members as tools.
 	Coordinator *CoordinatorConfig `protobuf:"bytes,6,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
@@ -2948,7 +2948,7 @@ func (x *RouterConfig) GetInstructions() string {
 	return ""
 }
 
-// WorkflowConfig runs a fixed graph of steps.
+// WorkflowConfig runs a graph of steps: those of the file, or those that a model plans for each run.
 type WorkflowConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps, in the order in which they run. A step without after starts when everything above it
@@ -2957,6 +2957,8 @@ type WorkflowConfig struct {
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What happens when a step fails; FAIL.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
+	// A model plans the steps of each run, and writes the answer from their results.
+	Plan          *PlanConfig `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3005,6 +3007,155 @@ func (x *WorkflowConfig) GetOnMemberError() OnMemberError_Value {
 	return OnMemberError_DEFAULT_REACTION
 }
 
+func (x *WorkflowConfig) GetPlan() *PlanConfig {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+// PlanConfig has a model plan the steps of a workflow once, when a run begins. The plan is checked,
+// recorded, and then run without the model, which writes the answer at the end.
+type PlanConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model that plans and answers. Required.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// System prompt of that model, in addition to the members and how to plan.
+	Instructions string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// People approve each plan before its steps begin; unset means that they are not asked. Write {}
+	// for the owner of the task.
+	Approve *ApprovePlan `protobuf:"bytes,3,opt,name=approve,proto3" json:"approve,omitempty"`
+	// How often the model may revise the plan: after people have rejected it, and after a step has
+	// failed; 1.
+	MaxRevisions *int32 `protobuf:"varint,4,opt,name=max_revisions,json=maxRevisions,proto3,oneof" json:"max_revisions,omitempty"`
+	// Maximum number of steps of a plan, without those that have ended; 20, or limits.max_steps if that
+	// is less.
+	MaxSteps      *int32 `protobuf:"varint,5,opt,name=max_steps,json=maxSteps,proto3,oneof" json:"max_steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanConfig) Reset() {
+	*x = PlanConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanConfig) ProtoMessage() {}
+
+func (x *PlanConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
+func (*PlanConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PlanConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *PlanConfig) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *PlanConfig) GetApprove() *ApprovePlan {
+	if x != nil {
+		return x.Approve
+	}
+	return nil
+}
+
+func (x *PlanConfig) GetMaxRevisions() int32 {
+	if x != nil && x.MaxRevisions != nil {
+		return *x.MaxRevisions
+	}
+	return 0
+}
+
+func (x *PlanConfig) GetMaxSteps() int32 {
+	if x != nil && x.MaxSteps != nil {
+		return *x.MaxSteps
+	}
+	return 0
+}
+
+// ApprovePlan says who approves the plans of a workflow.
+type ApprovePlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
+	// means the owner of the task.
+	Roles []string `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Time after which a plan that no one has decided about is rejected, and the run ends; 168h.
+	Expires       *durationpb.Duration `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovePlan) Reset() {
+	*x = ApprovePlan{}
+	mi := &file_team_v1_config_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovePlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovePlan) ProtoMessage() {}
+
+func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
+func (*ApprovePlan) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ApprovePlan) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *ApprovePlan) GetExpires() *durationpb.Duration {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
 // OnMemberError says what happens when a member fails.
 type OnMemberError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3014,7 +3165,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3177,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3190,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3082,7 +3233,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3245,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3258,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -3210,7 +3361,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3373,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3386,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -3251,7 +3402,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3414,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3427,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -3309,7 +3460,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3472,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3485,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -3389,7 +3540,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3552,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3565,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -3504,7 +3655,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3667,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3680,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -3569,7 +3720,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3732,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3745,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3610,7 +3761,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3773,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3786,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3665,7 +3816,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3828,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3841,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3716,7 +3867,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +3879,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3892,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -3759,7 +3910,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3922,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3935,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -3858,7 +4009,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4021,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4034,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4032,7 +4183,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +4195,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4208,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4108,7 +4259,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4271,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4284,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4162,7 +4313,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4325,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4338,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4208,7 +4359,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4220,7 +4371,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4233,7 +4384,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4254,7 +4405,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4417,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4430,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4302,7 +4453,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4465,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4478,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4364,7 +4515,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4527,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4540,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Definition) GetId() string {
@@ -4439,7 +4590,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4602,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4615,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4511,7 +4662,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +4674,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +4687,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4569,7 +4720,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4732,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4745,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4610,7 +4761,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4622,7 +4773,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4635,7 +4786,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4671,7 +4822,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4834,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4847,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4747,7 +4898,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4910,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4923,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5037,7 +5188,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xc9\x10\n" +
+	"this != ''R\x06bearer\"\xe7\x10\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -5068,9 +5219,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12-\n" +
 	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12\x14\n" +
 	"\x05board\x18\x11 \x01(\bR\x05board\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xde\x05\xbaH\xda\x05\x1a\xc3\x02\n" +
-	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\x95\x01\n" +
-	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1aKhas(this.workflow) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
+	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xb3\x01\n" +
+	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +
 	"\x1e_max_concurrent_collaborations\"\xf9\x02\n" +
@@ -5149,12 +5300,35 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +
 	"\frouter.model\x12?a router needs a model; add model: the name of one under models\x1a\n" +
 	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\x82\x03\n" +
-	"\x0eWorkflowConfig\x12\xb4\x01\n" +
-	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x86\x01\xbaH\x82\x01\xba\x01\x7f\n" +
-	"\x0eworkflow.steps\x12Ga workflow needs 1 to 256 steps; for example {id: draft, agent: writer}\x1a$size(this) >= 1 && size(this) <= 256R\x05steps\x12\xb8\x01\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xf5\x04\n" +
+	"\x0eWorkflowConfig\x12\xaf\x01\n" +
+	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x81\x01\xbaH~\xba\x01{\n" +
+	"\x0eworkflow.steps\x12Va workflow has at most 256 steps; remove some, or move some to a team that is a member\x1a\x11size(this) <= 256R\x05steps\x12\xb8\x01\n" +
 	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBr\xbaHo\xba\x01l\n" +
-	"\x18workflow.on_member_error\x12=a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\"d\n" +
+	"\x18workflow.on_member_error\x12=a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\x12'\n" +
+	"\x04plan\x18\x03 \x01(\v2\x13.team.v1.PlanConfigR\x04plan:\xcc\x01\xbaH\xc8\x01\x1a\xc5\x01\n" +
+	"\rworkflow.kind\x12\x89\x01a workflow needs exactly one of steps and plan; write steps: [{id: draft, agent: writer}], or plan: {model: the name of one under models}\x1a((size(this.steps) > 0) != has(this.plan)\"\xeb\x03\n" +
+	"\n" +
+	"PlanConfig\x12q\n" +
+	"\x05model\x18\x01 \x01(\tB[\xbaHX\xba\x01U\n" +
+	"\n" +
+	"plan.model\x12;plan needs a model; add model: the name of one under models\x1a\n" +
+	"this != ''R\x05model\x12\"\n" +
+	"\finstructions\x18\x02 \x01(\tR\finstructions\x12.\n" +
+	"\aapprove\x18\x03 \x01(\v2\x14.team.v1.ApprovePlanR\aapprove\x12|\n" +
+	"\rmax_revisions\x18\x04 \x01(\x05BR\xbaHO\xba\x01L\n" +
+	"\x12plan.max_revisions\x12\x1dmax_revisions must be 0 to 10\x1a\x17this >= 0 && this <= 10H\x00R\fmaxRevisions\x88\x01\x01\x12x\n" +
+	"\tmax_steps\x18\x05 \x01(\x05BV\xbaHS\xba\x01P\n" +
+	"\x0eplan.max_steps\x12$max_steps of a plan must be 1 to 256\x1a\x18this >= 1 && this <= 256H\x01R\bmaxSteps\x88\x01\x01B\x10\n" +
+	"\x0e_max_revisionsB\f\n" +
+	"\n" +
+	"_max_steps\"\xa7\x03\n" +
+	"\vApprovePlan\x12\x83\x02\n" +
+	"\x05roles\x18\x01 \x03(\tB\xec\x01\xbaH\xe8\x01\xba\x01N\n" +
+	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
+	"\aexpires\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"d\n" +
 	"\rOnMemberError\"S\n" +
 	"\x05Value\x12\x14\n" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
@@ -5406,7 +5580,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5445,70 +5619,72 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*RuleConfig)(nil),          // 34: team.v1.RuleConfig
 	(*RouterConfig)(nil),        // 35: team.v1.RouterConfig
 	(*WorkflowConfig)(nil),      // 36: team.v1.WorkflowConfig
-	(*OnMemberError)(nil),       // 37: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 38: team.v1.WorkflowStep
-	(*Join)(nil),                // 39: team.v1.Join
-	(*RepeatConfig)(nil),        // 40: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 41: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 42: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 43: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 44: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 45: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 46: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 47: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 48: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 49: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 50: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 51: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 52: team.v1.CardSettings
-	(*PushSettings)(nil),        // 53: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 54: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 55: team.v1.SigningKey
-	(*Definition)(nil),          // 56: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 57: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 58: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 59: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 60: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 61: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 62: team.v1.OidcConfig
-	nil,                         // 63: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 64: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 65: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 66: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 67: team.v1.McpTool.EnvEntry
-	nil,                         // 68: team.v1.McpTool.EffectsEntry
-	nil,                         // 69: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 70: team.v1.Definition.ScriptsEntry
-	nil,                         // 71: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 72: google.protobuf.Duration
-	(*Skill)(nil),               // 73: team.v1.Skill
-	(*Limits)(nil),              // 74: team.v1.Limits
-	(*Retry)(nil),               // 75: team.v1.Retry
-	(OnLimit_Value)(0),          // 76: team.v1.OnLimit.Value
+	(*PlanConfig)(nil),          // 37: team.v1.PlanConfig
+	(*ApprovePlan)(nil),         // 38: team.v1.ApprovePlan
+	(*OnMemberError)(nil),       // 39: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 40: team.v1.WorkflowStep
+	(*Join)(nil),                // 41: team.v1.Join
+	(*RepeatConfig)(nil),        // 42: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 43: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 44: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 45: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 46: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 47: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 48: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 49: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 50: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 51: team.v1.ServerSettings
+	(*AccountLimits)(nil),       // 52: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 53: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 54: team.v1.CardSettings
+	(*PushSettings)(nil),        // 55: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 56: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 57: team.v1.SigningKey
+	(*Definition)(nil),          // 58: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 59: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 60: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 61: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 62: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 63: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 64: team.v1.OidcConfig
+	nil,                         // 65: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 66: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 67: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 68: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 69: team.v1.McpTool.EnvEntry
+	nil,                         // 70: team.v1.McpTool.EffectsEntry
+	nil,                         // 71: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 72: team.v1.Definition.ScriptsEntry
+	nil,                         // 73: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 74: google.protobuf.Duration
+	(*Skill)(nil),               // 75: team.v1.Skill
+	(*Limits)(nil),              // 76: team.v1.Limits
+	(*Retry)(nil),               // 77: team.v1.Retry
+	(OnLimit_Value)(0),          // 78: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	63, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	64, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	65, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	66, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	49, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	65, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	66, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	67, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	68, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	51, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	72, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	74, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	14, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	12, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	72, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	72, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	67, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	68, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	73, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	74, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	74, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	74, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	69, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	70, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	75, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	76, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	21, // 15: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	23, // 16: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	24, // 17: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	19, // 18: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	17, // 19: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	18, // 20: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	73, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	75, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	20, // 22: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	20, // 23: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	20, // 24: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5521,63 +5697,66 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	31, // 31: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	33, // 32: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	36, // 33: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	42, // 34: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	48, // 35: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	45, // 36: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	46, // 37: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	44, // 34: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	50, // 35: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	47, // 36: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	48, // 37: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
 	19, // 38: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	18, // 39: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	29, // 40: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	74, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	76, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	30, // 42: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	72, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	75, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	74, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	77, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 45: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	13, // 46: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	29, // 47: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
 	34, // 48: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
 	35, // 49: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	38, // 50: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	40, // 50: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,  // 51: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 52: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	40, // 53: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	41, // 54: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	38, // 55: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	72, // 56: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	75, // 57: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	43, // 58: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 59: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 60: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	76, // 61: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 62: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	73, // 63: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	60, // 64: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	57, // 65: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	72, // 66: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	53, // 67: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	54, // 68: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	58, // 69: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	51, // 70: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	52, // 71: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	69, // 72: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	55, // 73: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 74: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	70, // 75: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	71, // 76: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 77: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	61, // 78: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	62, // 79: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 80: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 81: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	16, // 82: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	28, // 83: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 84: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	50, // 85: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	37, // 52: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	38, // 53: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	74, // 54: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	4,  // 55: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	42, // 56: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	43, // 57: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	40, // 58: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	74, // 59: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	77, // 60: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	45, // 61: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 62: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 63: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	78, // 64: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 65: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	75, // 66: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	62, // 67: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	59, // 68: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	74, // 69: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	55, // 70: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	56, // 71: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	60, // 72: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	53, // 73: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	54, // 74: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	71, // 75: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	57, // 76: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 77: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	72, // 78: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	73, // 79: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 80: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	63, // 81: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	64, // 82: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 83: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 84: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	16, // 85: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	28, // 86: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 87: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	52, // 88: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5604,19 +5783,20 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[36].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -421,7 +421,7 @@ func (x Approval_Decision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Approval_Decision.Descriptor instead.
 func (Approval_Decision) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Command is a command of the caller.
@@ -482,7 +482,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Stage says which message was checked.
@@ -543,7 +543,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -1884,7 +1884,9 @@ type Ask struct {
 	// Answers to choose from; empty means free text.
 	Options []string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty"`
 	// Roles that may answer; empty means the owner of the task.
-	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	// What is to be approved; unset for other questions.
+	Approval      *ApprovalRequest `protobuf:"bytes,4,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1940,6 +1942,13 @@ func (x *Ask) GetRoles() []string {
 	return nil
 }
 
+func (x *Ask) GetApproval() *ApprovalRequest {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 // Decided records a decision of a scope's scheduler.
 type Decided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1951,7 +1960,8 @@ type Decided struct {
 	Reply *Input `protobuf:"bytes,3,opt,name=reply,proto3" json:"reply,omitempty"`
 	// Or: ask the user.
 	Ask *v1.Message `protobuf:"bytes,4,opt,name=ask,proto3" json:"ask,omitempty"`
-	// A plan that does not change from here on.
+	// The plan that begins, which does not change from here on: {"steps": [{"id", "member", "task",
+	// "after", "when"}]}. A later decision may replace it; steps that have ended are part of both.
 	Plan *structpb.Struct `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Reason, in the words of a rule or a model.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3231,7 +3241,8 @@ type Asked struct {
 	// For a question of kind BUDGET: the limit that was reached. If the question comes from another
 	// server, the path in set_by is below that of the member there.
 	Budget *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
-	// For a question of kind APPROVAL about a tool call or a delegation: what is to be approved.
+	// For a question of kind APPROVAL about a tool call, a delegation or a plan: what is to be
+	// approved.
 	Approval      *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3427,23 +3438,27 @@ func (x *BudgetRequest) GetSpentBy() map[string]int64 {
 	return nil
 }
 
-// ApprovalRequest is a tool call, or a delegation, that begins only with the approval of people.
+// ApprovalRequest is a tool call, a delegation or a plan that begins only with the approval of
+// people.
 type ApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path of the agent that makes the call.
+	// Path of the agent that makes the call, or of the team that has the plan.
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	// Name of the tool. Unset for a delegation.
+	// Name of the tool. Unset for a delegation and for a plan.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// Id of the member that is given the work. Unset for a tool call.
+	// Id of the member that is given the work. Unset for a tool call and for a plan.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
-	// The arguments of the tool call as JSON, byte for byte, or what the member is given, as text.
+	// The arguments of the tool call as JSON, byte for byte; or what the member is given, as text; or
+	// the plan as JSON.
 	Arguments string `protobuf:"bytes,4,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	// SHA-256 of arguments or, for a delegation, of the message that the member is given, in
 	// hexadecimal.
 	Hash string `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`
 	// SHA-256 of the description and the parameters of the tool, in hexadecimal. If the tool has
 	// changed when the call is about to begin, people are asked again.
-	Version       string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	// For a plan: the rules that it complies with, and that a changed plan must comply with.
+	Plan          *PlanRules `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3520,6 +3535,87 @@ func (x *ApprovalRequest) GetVersion() string {
 	return ""
 }
 
+func (x *ApprovalRequest) GetPlan() *PlanRules {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+// PlanRules are the rules of a plan: {"steps": [{"id", "member", "task", "after", "when"}]}.
+type PlanRules struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of the members that steps may name.
+	Members []string `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// Ids of the members that must have a step without a condition.
+	Required []string `protobuf:"bytes,2,rep,name=required,proto3" json:"required,omitempty"`
+	// Maximum number of steps, without those in finished.
+	MaxSteps int32 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// Steps of the plan before that have ended, in the same form. They stay part of the plan, and other
+	// steps may follow them.
+	Finished      *structpb.Struct `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRules) Reset() {
+	*x = PlanRules{}
+	mi := &file_team_v1_event_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRules) ProtoMessage() {}
+
+func (x *PlanRules) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRules.ProtoReflect.Descriptor instead.
+func (*PlanRules) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PlanRules) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *PlanRules) GetRequired() []string {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *PlanRules) GetMaxSteps() int32 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
+func (x *PlanRules) GetFinished() *structpb.Struct {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
 // Approval is the decision of people about an ApprovalRequest.
 type Approval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3527,7 +3623,7 @@ type Approval struct {
 	Decision Approval_Decision `protobuf:"varint,1,opt,name=decision,proto3,enum=team.v1.Approval_Decision" json:"decision,omitempty"`
 	// Why; may be empty.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The arguments that the call is approved with, byte for byte; unset means those that were asked
+	// The arguments, or the plan, that are approved, byte for byte; unset means those that were asked
 	// about.
 	Arguments     string `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3536,7 +3632,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3644,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3657,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Approval) GetDecision() Approval_Decision {
@@ -3612,7 +3708,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3720,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3733,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3713,7 +3809,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3821,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3834,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3799,7 +3895,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3907,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3920,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3913,7 +4009,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4021,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4034,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Halt) GetKind() HaltKind {
@@ -4001,7 +4097,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4109,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4122,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Expired) GetLimit() string {
@@ -4047,7 +4143,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4155,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4168,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -4108,7 +4204,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4216,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4229,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -4200,7 +4296,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4212,7 +4308,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4321,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -4264,7 +4360,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4372,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4385,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -4324,7 +4420,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4432,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4445,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4374,7 +4470,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4482,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +4495,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Noted) GetCode() string {
@@ -4436,7 +4532,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4544,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4557,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4491,7 +4587,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4503,7 +4599,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4612,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4565,7 +4661,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4673,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4686,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4736,7 +4832,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4748,7 +4844,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4761,7 +4857,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Error) GetReason() string {
@@ -4822,7 +4918,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +4930,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +4943,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4956,7 +5052,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5064,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5151,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5067,7 +5163,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5080,7 +5176,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -5115,7 +5211,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5223,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5236,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -5289,11 +5385,12 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05Input\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x10\n" +
 	"\x03ref\x18\x02 \x01(\x03R\x03ref\x12\x18\n" +
-	"\aearlier\x18\x03 \x03(\x03R\aearlier\"Q\n" +
+	"\aearlier\x18\x03 \x03(\x03R\aearlier\"\x87\x01\n" +
 	"\x03Ask\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05roles\x18\x03 \x03(\tR\x05roles\"\xd8\x04\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x124\n" +
+	"\bapproval\x18\x04 \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xd8\x04\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -5442,14 +5539,20 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bspent_by\x18\b \x03(\v2#.team.v1.BudgetRequest.SpentByEntryR\aspentBy\x1a:\n" +
 	"\fSpentByEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x99\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xc1\x01\n" +
 	"\x0fApprovalRequest\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1c\n" +
 	"\targuments\x18\x04 \x01(\tR\targuments\x12\x12\n" +
 	"\x04hash\x18\x05 \x01(\tR\x04hash\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\"\xe3\x01\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x12&\n" +
+	"\x04plan\x18\a \x01(\v2\x12.team.v1.PlanRulesR\x04plan\"\x93\x01\n" +
+	"\tPlanRules\x12\x18\n" +
+	"\amembers\x18\x01 \x03(\tR\amembers\x12\x1a\n" +
+	"\brequired\x18\x02 \x03(\tR\brequired\x12\x1b\n" +
+	"\tmax_steps\x18\x03 \x01(\x05R\bmaxSteps\x123\n" +
+	"\bfinished\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bfinished\"\xe3\x01\n" +
 	"\bApproval\x126\n" +
 	"\bdecision\x18\x01 \x01(\x0e2\x1a.team.v1.Approval.DecisionR\bdecision\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
@@ -5605,7 +5708,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(HaltKind)(0),                 // 1: team.v1.HaltKind
@@ -5642,46 +5745,47 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*Asked)(nil),                 // 32: team.v1.Asked
 	(*BudgetRequest)(nil),         // 33: team.v1.BudgetRequest
 	(*ApprovalRequest)(nil),       // 34: team.v1.ApprovalRequest
-	(*Approval)(nil),              // 35: team.v1.Approval
-	(*Answered)(nil),              // 36: team.v1.Answered
-	(*Received)(nil),              // 37: team.v1.Received
-	(*Commanded)(nil),             // 38: team.v1.Commanded
-	(*Halt)(nil),                  // 39: team.v1.Halt
-	(*Expired)(nil),               // 40: team.v1.Expired
-	(*Observed)(nil),              // 41: team.v1.Observed
-	(*Checked)(nil),               // 42: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 43: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 44: team.v1.Delta
-	(*Progress)(nil),              // 45: team.v1.Progress
-	(*Noted)(nil),                 // 46: team.v1.Noted
-	(*Claimed)(nil),               // 47: team.v1.Claimed
-	(*Waiting)(nil),               // 48: team.v1.Waiting
-	(*Reply)(nil),                 // 49: team.v1.Reply
-	(*Error)(nil),                 // 50: team.v1.Error
-	(*Inbound)(nil),               // 51: team.v1.Inbound
-	nil,                           // 52: team.v1.Accepted.TraceEntry
-	nil,                           // 53: team.v1.Pins.RevisionsEntry
-	nil,                           // 54: team.v1.Conversation.StateEntry
-	nil,                           // 55: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 56: team.v1.Receipt.Entry
-	nil,                           // 57: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 58: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 59: team.v1.Checked.Shown
-	nil,                           // 60: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 62: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
-	(*Limits)(nil),                // 64: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 65: google.protobuf.Duration
-	(*Retry)(nil),                 // 66: team.v1.Retry
-	(*v1.Part)(nil),               // 67: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 68: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 69: google.protobuf.Value
-	(*AgentInfo)(nil),             // 70: team.v1.AgentInfo
-	(*Health)(nil),                // 71: team.v1.Health
+	(*PlanRules)(nil),             // 35: team.v1.PlanRules
+	(*Approval)(nil),              // 36: team.v1.Approval
+	(*Answered)(nil),              // 37: team.v1.Answered
+	(*Received)(nil),              // 38: team.v1.Received
+	(*Commanded)(nil),             // 39: team.v1.Commanded
+	(*Halt)(nil),                  // 40: team.v1.Halt
+	(*Expired)(nil),               // 41: team.v1.Expired
+	(*Observed)(nil),              // 42: team.v1.Observed
+	(*Checked)(nil),               // 43: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 44: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 45: team.v1.Delta
+	(*Progress)(nil),              // 46: team.v1.Progress
+	(*Noted)(nil),                 // 47: team.v1.Noted
+	(*Claimed)(nil),               // 48: team.v1.Claimed
+	(*Waiting)(nil),               // 49: team.v1.Waiting
+	(*Reply)(nil),                 // 50: team.v1.Reply
+	(*Error)(nil),                 // 51: team.v1.Error
+	(*Inbound)(nil),               // 52: team.v1.Inbound
+	nil,                           // 53: team.v1.Accepted.TraceEntry
+	nil,                           // 54: team.v1.Pins.RevisionsEntry
+	nil,                           // 55: team.v1.Conversation.StateEntry
+	nil,                           // 56: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 57: team.v1.Receipt.Entry
+	nil,                           // 58: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 59: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 60: team.v1.Checked.Shown
+	nil,                           // 61: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 63: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 64: google.protobuf.Struct
+	(*Limits)(nil),                // 65: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
+	(*Retry)(nil),                 // 67: team.v1.Retry
+	(*v1.Part)(nil),               // 68: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 69: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 70: google.protobuf.Value
+	(*AgentInfo)(nil),             // 71: team.v1.AgentInfo
+	(*Health)(nil),                // 72: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	61,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	62,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	9,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
 	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
 	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
@@ -5690,126 +5794,129 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
 	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
 	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	36,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	37,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	38,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	40,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	41,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	42,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	43,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	44,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	45,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	46,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	47,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	48,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	49,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	62,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	63,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	37,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	38,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	39,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	41,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	42,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	43,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	44,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	45,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	46,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	47,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	48,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	49,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	50,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	63,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	64,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
 	13,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	64,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	61,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	65,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	62,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
 	14,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	52,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	62,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	53,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	63,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
 	12,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	11,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	10,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	63,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	65,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	53,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	54,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	64,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	66,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	54,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	55,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
 	3,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
 	17,  // 38: team.v1.Step.input:type_name -> team.v1.Input
 	18,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	65,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	66,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
 	16,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	66,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	67,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
 	2,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	50,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	62,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	15,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
-	55,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	17,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
-	62,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	63,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	63,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	27,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	62,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	50,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
-	17,  // 56: team.v1.Started.input:type_name -> team.v1.Input
-	28,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
-	61,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	50,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
-	61,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	28,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	62,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	24,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	26,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	27,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	50,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	28,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	63,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	29,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	62,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	23,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	25,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	67,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	67,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	56,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	28,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	62,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	28,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	4,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	62,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	61,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	33,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	34,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	57,  // 85: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	5,   // 86: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	62,  // 87: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	28,  // 88: team.v1.Answered.grant:type_name -> team.v1.Spent
-	65,  // 89: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	35,  // 90: team.v1.Answered.approval:type_name -> team.v1.Approval
-	62,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	6,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	65,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	39,  // 94: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	1,   // 95: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	61,  // 96: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	58,  // 97: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	7,   // 98: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	62,  // 99: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	50,  // 100: team.v1.Checked.error:type_name -> team.v1.Error
-	59,  // 101: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	68,  // 102: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	62,  // 103: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	63,  // 104: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	62,  // 105: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	24,  // 106: team.v1.Reply.turn:type_name -> team.v1.Turn
-	27,  // 107: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	26,  // 108: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 109: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	28,  // 110: team.v1.Reply.spent:type_name -> team.v1.Spent
-	63,  // 111: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	62,  // 112: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	60,  // 113: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	37,  // 114: team.v1.Inbound.received:type_name -> team.v1.Received
-	36,  // 115: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	38,  // 116: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	69,  // 117: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	69,  // 118: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	28,  // 119: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 120: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	70,  // 121: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	71,  // 122: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	62,  // 123: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	124, // [124:124] is the sub-list for method output_type
-	124, // [124:124] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	51,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	63,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	34,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
+	15,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
+	56,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	17,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
+	63,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	64,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	64,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	27,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	63,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	51,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
+	17,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	28,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	62,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	51,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	62,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	28,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	63,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	24,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
+	26,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	27,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	51,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
+	28,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
+	64,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	29,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	63,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	23,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	25,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	68,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	68,  // 76: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	57,  // 77: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	28,  // 78: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	63,  // 79: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	28,  // 80: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	4,   // 81: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	63,  // 82: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	62,  // 83: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	33,  // 84: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	34,  // 85: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	58,  // 86: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	35,  // 87: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
+	64,  // 88: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
+	5,   // 89: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	63,  // 90: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	28,  // 91: team.v1.Answered.grant:type_name -> team.v1.Spent
+	66,  // 92: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	36,  // 93: team.v1.Answered.approval:type_name -> team.v1.Approval
+	63,  // 94: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	6,   // 95: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	66,  // 96: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	40,  // 97: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	1,   // 98: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	62,  // 99: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	59,  // 100: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	7,   // 101: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	63,  // 102: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	51,  // 103: team.v1.Checked.error:type_name -> team.v1.Error
+	60,  // 104: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	69,  // 105: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	63,  // 106: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	64,  // 107: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	63,  // 108: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	24,  // 109: team.v1.Reply.turn:type_name -> team.v1.Turn
+	27,  // 110: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	26,  // 111: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 112: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	28,  // 113: team.v1.Reply.spent:type_name -> team.v1.Spent
+	64,  // 114: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	63,  // 115: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	61,  // 116: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	38,  // 117: team.v1.Inbound.received:type_name -> team.v1.Received
+	37,  // 118: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	39,  // 119: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	70,  // 120: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	70,  // 121: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	28,  // 122: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 123: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	71,  // 124: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	72,  // 125: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	63,  // 126: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	127, // [127:127] is the sub-list for method output_type
+	127, // [127:127] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5851,13 +5958,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Transfer)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[41].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[42].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[43].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[44].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5868,7 +5975,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -115,7 +115,7 @@ func (b *Broadcast) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
 	for _, st := range s.Steps {
 		switch {
 		case st.ByMember():
-			user("Result of " + st.Describe(excerpt(prompt.Text(st.Message))))
+			user("Result of " + st.Describe(prompt.Excerpt(prompt.Text(st.Message))))
 		case st.Turn != nil:
 			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText()})
 		}
@@ -135,13 +135,4 @@ func (b *Broadcast) system(s *team.State) string {
 		return text
 	}
 	return b.instructions + "\n\n" + text
-}
-
-// excerpt cuts a long result. Unlike a leader, the model cannot read the rest.
-func excerpt(text string) string {
-	if len(text) <= agent.MaxResult {
-		return text
-	}
-	shown := agent.Excerpt(text, agent.MaxResult)
-	return fmt.Sprintf("%s\n\n[the first %d of %d bytes]", shown, len(shown), len(text))
 }

@@ -2,6 +2,7 @@
 package facts
 
 import (
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
@@ -76,7 +77,7 @@ func (f *Facts) members() map[string]any {
 func (f *Facts) steps() map[string]any {
 	all := map[string]any{}
 	for _, st := range f.state.Steps {
-		if name := st.Step.GetName(); st.Done && (f.Visible == nil || f.Visible(name)) {
+		if name := st.Step.GetName(); st.Done && st.Step.GetKind() != teamv1.Step_KIND_MODEL && (f.Visible == nil || f.Visible(name)) {
 			all[name] = f.result(st)
 		}
 	}

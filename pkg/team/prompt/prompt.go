@@ -82,6 +82,15 @@ func Cut(text, name string) string {
 		shown, len(shown), len(text), name, ReadTool, len(shown))
 }
 
+// Excerpt cuts a long result for a model that cannot read the rest.
+func Excerpt(text string) string {
+	if len(text) <= agent.MaxResult {
+		return text
+	}
+	shown := agent.Excerpt(text, agent.MaxResult)
+	return fmt.Sprintf("%s\n\n[the first %d of %d bytes]", shown, len(shown), len(text))
+}
+
 // Member writes the description of a member for the model that gives it work: id, role, what it
 // does, and its skills.
 func Member(b *strings.Builder, id, role, what string, skills []*teamv1.Skill) {

@@ -37,14 +37,14 @@ type view struct {
 	failed map[string]*agent.Error // the same for each such step, by the id of its last round
 }
 
-// newView returns the view of a state.
-func (w *Workflow) newView(s *team.State) (*view, error) {
+// newView returns the view of a state in which the workflow has run the given steps so far.
+func (w *Workflow) newView(s *team.State, steps []*team.StepState) (*view, error) {
 	n := len(w.nodes)
 	v := &view{
 		Workflow: w, state: s, facts: facts.Of(s),
 		status: make([]status, n), last: make([]*team.StepState, n), rounds: make([]int, n),
 	}
-	for _, st := range s.Steps {
+	for _, st := range steps {
 		if i, ok := w.index[st.Step.GetName()]; ok {
 			v.last[i] = st
 			v.rounds[i]++

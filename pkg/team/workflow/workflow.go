@@ -33,6 +33,8 @@ type Step struct {
 	// Task is an [expr.Template] for the member's input. If it is empty, the input is the joined
 	// results of After, or the run's input if there are none.
 	Task string
+	// Results adds the results of After to the Task.
+	Results bool
 	// After lists the ids of the steps that must end first. nil means the After of the step's
 	// group; outside of a group, such a step starts with the run. (In a configuration file a step
 	// without after runs after the steps above it.)
@@ -121,24 +123,31 @@ func (w *Workflow) Next(s *team.State) (team.Decision, error) {
 			return team.Decision{}, err
 		}
 	}
-	v, err := w.newView(s)
+	v, err := w.newView(s, s.Steps)
 	if err != nil {
 		return team.Decision{}, err
 	}
-	var d decided
-	v.markNeeded()
-	for i, n := range w.nodes {
-		if err := v.advance(&d, i, n); err != nil {
-			return team.Decision{}, err
-		}
-	}
+	d, err := v.next()
 	switch {
+	case err != nil:
+		return team.Decision{}, err
 	case len(d.Steps)+len(d.Cancel) > 0:
 		return d.decision(), nil
 	case v.finished():
 		return v.answer()
 	}
 	return team.Decision{}, nil // wait
+}
+
+// next decides on all steps.
+func (v *view) next() (d decided, err error) {
+	v.markNeeded()
+	for i, n := range v.nodes {
+		if err := v.advance(&d, i, n); err != nil {
+			return decided{}, err
+		}
+	}
+	return d, nil
 }
 
 func (w *Workflow) hasMembers() bool {
@@ -254,17 +263,27 @@ func (v *view) again(i int, n *node) *teamv1.Step {
 	return v.start(n, m)
 }
 
-// input returns the input of a step: its task, or the joined results of the steps before, or the
-// run's input. Messages are returned as they are in the state, so that the record can refer to
-// them.
+// input returns the input of a step: its task, with the results of the steps before if it has
+// Results; or the joined results of the steps before; or the run's input. Messages are returned as
+// they are in the state, so that the record can refer to them.
 func (v *view) input(n *node) *a2av1.Message {
-	if n.task != nil {
-		return n.task.Message(v.facts.Given(v.text))
+	if n.task == nil {
+		if before := v.before(n); len(before) > 0 {
+			return team.Joined(before)
+		}
+		return v.state.Input
 	}
-	if before := v.before(n); len(before) > 0 {
-		return team.Joined(before)
+	m := n.task.Message(v.facts.Given(v.text))
+	if !n.Results {
+		return m
 	}
-	return v.state.Input
+	var j prompt.Joiner
+	j.Add(m.GetParts())
+	for _, st := range v.before(n) {
+		j.Section("Result of "+st.Step.GetName()+" ("+st.Step.GetMember()+")", st.Content())
+	}
+	m.Parts = j.Message().GetParts()
+	return m
 }
 
 // before returns the results that are the input of a step without a task: those of its direct

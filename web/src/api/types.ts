@@ -117,11 +117,18 @@ export interface Question {
   approval?: ApprovalRequest;
 }
 
-/** ApprovalRequest is a tool call, or the task of a member, that people decide about. */
+/** ApprovalRequest is a tool call, the task of a member, or a plan, that people decide about. */
 export interface ApprovalRequest {
   tool?: string;
   member?: string;
   arguments?: string;
+  /** The rules of a plan; set if arguments is a plan. */
+  plan?: object;
+}
+
+/** Plan is a plan that a model has made for a workflow. */
+export interface Plan {
+  steps?: { id?: string; member?: string; task?: string; after?: string[]; when?: string }[];
 }
 
 export interface WatchTeamResponse {
@@ -236,6 +243,7 @@ export interface TraceDecision {
   finished?: boolean;
   ask?: Message;
   cancel?: string[];
+  plan?: Plan;
 }
 
 export interface TraceQuestion {

@@ -18,7 +18,7 @@ interface Props {
 
 /**
  * QuestionForm shows a question and sends the answer: one of its options, a text, or for an approval also changed
- * arguments or the reason of a rejection. It keeps the focus meanwhile.
+ * arguments, a changed plan, or the reason of a rejection. It keeps the focus meanwhile.
  */
 export function QuestionForm({ client, task, question, message, approval, late }: Props) {
   const [text, setText] = useState("");
@@ -80,16 +80,21 @@ interface DecisionProps {
   give: (answer: string) => void;
 }
 
-/** Decision sends a rejection with its reason, or an approval with changed arguments. */
+/** Decision sends a rejection with its reason, or an approval with changed arguments or a changed plan. */
 function Decision({ approval, idle, give }: DecisionProps) {
   const [reason, setReason] = useState("");
   const [edited, setEdited] = useState(approval.arguments ?? "");
   const why = useId();
   const what = useId();
+  const [name, label, them] = approval.plan
+    ? ["the plan", "Plan as JSON", "the changed plan"]
+    : approval.tool
+      ? ["the arguments", `Arguments of ${approval.tool}`, "the changed arguments"]
+      : ["the task", `Task for ${approval.member ?? ""}`, "the changed task"];
   const changed = edited.trim() !== "" && edited.trim() !== (approval.arguments ?? "").trim();
   return (
     <details class="decision">
-      <summary>Give a reason, or change {approval.tool ? "the arguments" : "the task"}</summary>
+      <summary>Give a reason, or change {name}</summary>
       <label for={why}>Reason of a rejection</label>
       <div class="options">
         <input id={why} value={reason} readOnly={!idle} onInput={(e) => setReason(e.currentTarget.value)} />
@@ -97,11 +102,11 @@ function Decision({ approval, idle, give }: DecisionProps) {
           Reject with this reason
         </button>
       </div>
-      <label for={what}>{approval.tool ? `Arguments of ${approval.tool}` : `Task for ${approval.member ?? ""}`}</label>
+      <label for={what}>{label}</label>
       <div class="options">
-        <textarea id={what} rows={4} value={edited} readOnly={!idle} onInput={(e) => setEdited(e.currentTarget.value)} />
+        <textarea id={what} rows={approval.plan ? 12 : 4} value={edited} readOnly={!idle} onInput={(e) => setEdited(e.currentTarget.value)} />
         <button type="button" class="edit" disabled={!changed} aria-disabled={!idle} onClick={() => give(`edit: ${edited.trim()}`)}>
-          Approve {approval.tool ? "the changed arguments" : "the changed task"}
+          Approve {them}
         </button>
       </div>
     </details>

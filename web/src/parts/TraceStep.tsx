@@ -1,5 +1,5 @@
 import type { Client } from "../api/client";
-import type { TraceStep as Step } from "../api/types";
+import type { Plan, TraceStep as Step } from "../api/types";
 import { format } from "../state/link";
 import { maxSaid } from "../state/store";
 import { asked, between, brief, clip, describe, facts, failure, kindName, plain, spent, stepName, words } from "../text";
@@ -83,12 +83,28 @@ function Decisions({ step, ...rest }: Props) {
         return (
           <div key={d.seq} class="decided" data-decision={d.seq}>
             <Decision decision={d} steps={own} />
+            {d.plan && <Planned plan={d.plan} />}
             {tree(own)}
           </div>
         );
       })}
       {tree(steps.filter((s) => !begun.has(s.id)))}
     </>
+  );
+}
+
+/** Planned shows the steps of a plan that begins. */
+function Planned({ plan }: { plan: Plan }) {
+  return (
+    <ol class="plan" aria-label="plan">
+      {(plan.steps ?? []).map((s) => (
+        <li key={s.id}>
+          <strong>{s.id}</strong> {s.member}{" "}
+          <span class="dim">{[s.after?.length && `after ${s.after.join(", ")}`, s.when && `if ${s.when}`].filter(Boolean).join(", ")}</span>{" "}
+          <span class="words">{clip(s.task ?? "", 400)}</span>
+        </li>
+      ))}
+    </ol>
   );
 }
 

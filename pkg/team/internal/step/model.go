@@ -59,7 +59,7 @@ type deltas struct {
 }
 
 func (d *deltas) add(text string) error {
-	if d.w.by.Silent || d.w.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+	if d.w.by.Silent || d.w.Prompt.Force != "" { // text beside a call that is asked for is no answer
 		return nil
 	}
 	d.text.WriteString(text)
