@@ -72,6 +72,9 @@ type Config struct {
 	// caller, or an error of the store. It is not called for messages to existing tasks. If it is
 	// nil, every account may.
 	Admit func(ctx context.Context, account string) error
+	// AdmitGrant returns an error, as Admit does, if an account may not spend what the answer to a question
+	// for more budget grants to one of its tasks. If it is nil, every account may.
+	AdmitGrant func(ctx context.Context, account string, grant agent.Cost) error
 	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
 	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more

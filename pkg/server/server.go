@@ -298,7 +298,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		config.Sign = sign.Sign
 	}
 	accounts := account.New(account.Config{Ledger: c.Store, File: c.Accounts, Clock: c.Store.Now, Log: c.Log.Named("accounts")})
-	config.Admit = accounts.Admit
+	config.Admit, config.AdmitGrant = accounts.Admit, accounts.AdmitGrant
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
 		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
