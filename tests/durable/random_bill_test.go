@@ -44,19 +44,19 @@ teams:
   desk:
     members: [{agent: writer}, {agent: editor}]
     workflow: {steps: [{id: a, agent: writer}, {id: b, agent: editor}]}
-    limits: {max_cost: 0.005, retry: {attempts: 4, backoff: 1ms}}
+    limits: {max_cost: 0.009, retry: {attempts: 4, backoff: 1ms}}
   both:
     members: [{agent: writer}, {agent: critic}, {agent: editor}]
     workflow: {steps: [{parallel: [{id: a, agent: writer}, {id: b, agent: critic}]}, {id: c, agent: editor}]}
-    limits: {max_cost: 0.009, retry: {attempts: 6, backoff: 1ms}}
+    limits: {max_cost: 0.015, retry: {attempts: 6, backoff: 1ms}}
   lead:
     members: [{agent: desk}, {agent: critic}]
     coordinator: {leader: {model: m}, on_limit: FINALIZE}
-    limits: {max_cost: 0.02, retry: {attempts: 3, backoff: 1ms}}
+    limits: {max_cost: 0.04, retry: {attempts: 3, backoff: 1ms}}
 `
 
 // randomLimits are the limits of the teams of randomFile, in millionths of a USD.
-var randomLimits = map[string]int64{"desk": 5000, "both": 9000, "lead": 20_000}
+var randomLimits = map[string]int64{"desk": 9000, "both": 15_000, "lead": 40_000}
 
 // randomRates are the prices of the models of randomFile for a token: of input, cached input and output, in
 // tenths of a millionth of a USD.
@@ -99,12 +99,12 @@ func (a *randomTurns) turn(r *fakellm.Request) fakellm.Turn {
 	if len(r.Tools) > 0 && dice.IntN(2) == 0 && len(r.Messages) < 6 {
 		t.Calls = []fakellm.Call{{Name: []string{"desk", "critic"}[dice.IntN(2)], Arguments: fmt.Sprintf(`{"task": "Go on with #%d#."}`, run)}}
 	}
-	prompt := int64(len(r.Body)) / int64(3+dice.IntN(3))
-	if all := int64(len(r.System)); r.Model == "n" { // a tokenizer that has a token for almost every byte
+	prompt := int64(len(r.Body)) / int64(4+dice.IntN(8))
+	if r.Model == "n" { // its tokenizer has a token for each byte
+		prompt = int64(len(r.System))
 		for _, m := range r.Messages {
-			all += int64(len(m.Text))
+			prompt += int64(len(m.Text))
 		}
-		prompt = min(prompt, all)
 	}
 	t.Usage = &fakellm.Usage{PromptTokens: prompt, CompletionTokens: int64(words), TotalTokens: prompt + int64(words)}
 	if r.Model != "n" {
@@ -114,7 +114,7 @@ func (a *randomTurns) turn(r *fakellm.Request) fakellm.Turn {
 		t.Delay = time.Duration(dice.IntN(30)) * time.Millisecond
 	}
 	switch dice.IntN(12) {
-	case 0:
+	case 0, 4:
 		t.Status = []int{429, 500, 503, 529}[dice.IntN(4)]
 	case 1:
 		t.NoUsage = true
@@ -156,7 +156,7 @@ func (s *randomServer) again() error {
 // play has a team do a run and returns its task when it has ended. Calls that fail because the server
 // is killed are repeated.
 func (s *randomServer) play(ctx context.Context, team string, run int) (*a2av1.Task, error) {
-	req := rig.Text(team, fmt.Sprint("run-", run), fmt.Sprintf("Write about #%d#.", run))
+	req := rig.Text(team, fmt.Sprint("run-", run), fmt.Sprintf("Write about #%d#.%s", run, strings.Repeat(" Mind the tides.", run%60)))
 	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -191,10 +191,11 @@ func ended(t *a2av1.Task) bool {
 }
 
 // TestS_60_RandomRuns plays random runs against a provider that breaks streams, refuses requests and leaves
-// out usage, on a server that is killed at random moments. What each run says that it has spent is never below
+// out usage, on servers that are killed at random moments. What each run says that it has spent is never below
 // what the provider bills, and is the same if the provider has reported everything; the bill is never above the
 // limit of the run; and the costs of all tasks are the sum of these. TEAM_CRASH_BILLED is the number of
-// runs, and TEAM_CRASH_SEED the seed.
+// runs, and TEAM_CRASH_SEED the seed: it decides which runs there are, the faults of each request of a run, and
+// at which requests a server is killed, but not how requests of different runs follow each other.
 func TestS_60_RandomRuns(t *testing.T) {
 	runs := int(number(t, billedVariable, 40))
 	for _, db := range sample.Of(t, stores) {
@@ -212,12 +213,17 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	if err := os.WriteFile(file, []byte(strings.NewReplacer("LLM", llm.URL, "ROOT", llm.Root).Replace(randomFile)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &randomServer{start: command{config: file, store: db.url(t), dir: t.ArtifactDir(), args: db.args}}
-	var err error
-	if s.now, err = s.start.start(); err != nil {
-		t.Fatal(err)
+	url, replicas := db.url(t), map[string]int{"sqlite": 1, "postgres": 2}[db.name]
+	var servers []*randomServer
+	for range replicas {
+		s := &randomServer{start: command{config: file, store: url, dir: t.ArtifactDir(), args: db.args}}
+		var err error
+		if s.now, err = s.start.start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.now.end(syscall.SIGKILL) })
+		servers = append(servers, s)
 	}
-	t.Cleanup(func() { s.now.end(syscall.SIGKILL) })
 	dice := rand.New(rand.NewPCG(seed, 1))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute+time.Duration(runs)*time.Second, errors.New("the runs have not ended in time"))
 	defer cancel()
@@ -232,7 +238,7 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	for range 8 {
 		players.Go(func() {
 			for i := int(next.Add(1)) - 1; i < runs; i = int(next.Add(1)) - 1 {
-				task, err := s.play(ctx, teams[i], i)
+				task, err := servers[i%replicas].play(ctx, teams[i], i)
 				if err != nil {
 					t.Errorf("run %d of %s: %v", i, teams[i], err)
 				}
@@ -242,23 +248,40 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	}
 	done := make(chan struct{})
 	go func() { players.Wait(); close(done) }()
-	kills := killAtRandom(t, s, answers.arrived, done, dice)
+	kills := killAtRandom(t, servers, answers.arrived, done, dice)
 	<-done
 	if t.Failed() {
-		t.Fatalf("the log of the server:\n%s", s.now.tail())
+		t.Fatalf("the log of a server:\n%s", servers[0].now.tail())
 	}
 	if err := llm.Quiet(ctx); err != nil {
 		t.Fatal(err)
 	}
 	sum, estimated, failed := checkBills(t, llm, teams, tasks)
-	if total := costsOf(t, s.now).GetSpent(); !proto.Equal(total, sum) {
-		t.Errorf("ListCosts says %v, and the tasks have spent %v", total, sum)
+	for _, s := range servers {
+		if total := costsOf(t, s.now).GetSpent(); !proto.Equal(total, sum) {
+			t.Errorf("ListCosts says %v, and the tasks have spent %v", total, sum)
+		}
 	}
-	t.Logf("%d runs, %d requests, %d kills; %d runs with estimates, %d failed; spent %s USD", runs, len(llm.Requests()), kills, estimated, failed, agent.Dollars(sum.GetCostMicros()))
+	logs, err := filepath.Glob(filepath.Join(t.ArtifactDir(), "server-*.log"))
+	if err != nil || len(logs) < replicas {
+		t.Errorf("%d logs of servers: %v", len(logs), err)
+	}
+	for _, log := range logs {
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(string(b)) { // a leader may still answer in a last turn
+			if strings.Contains(line, "a provider billed more") {
+				t.Errorf("a reservation was too small: %s", line)
+			}
+		}
+	}
+	t.Logf("%d replicas, %d runs, %d requests, %d kills; %d runs with estimates, %d failed; spent %s USD", replicas, runs, len(llm.Requests()), kills, estimated, failed, agent.Dollars(sum.GetCostMicros()))
 }
 
-// killAtRandom kills the server at random requests until the runs are done, and returns how often.
-func killAtRandom(t *testing.T, s *randomServer, arrived, done <-chan struct{}, dice *rand.Rand) (kills int) {
+// killAtRandom kills a server at random requests until the runs are done, and returns how often.
+func killAtRandom(t *testing.T, servers []*randomServer, arrived, done <-chan struct{}, dice *rand.Rand) (kills int) {
 	for left := 5 + dice.IntN(40); ; left-- {
 		select {
 		case <-done:
@@ -268,7 +291,7 @@ func killAtRandom(t *testing.T, s *randomServer, arrived, done <-chan struct{}, 
 		if left > 0 {
 			continue
 		}
-		if err := s.again(); err != nil {
+		if err := servers[dice.IntN(len(servers))].again(); err != nil {
 			t.Errorf("the server does not start again: %v", err)
 			return kills
 		}
