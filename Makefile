@@ -95,6 +95,16 @@ conformance: build ## Run a conformance kit of A2A that you have fetched: make c
 night-clients: ## Play agent frameworks of others as clients and as members of a team (2.5 GB of packages).
 	cd tests/night && go test -count=1 -timeout=1h -v ./...
 
+# LiteLLM uses the prices that it was released with, so that the sample depends on its version alone.
+.PHONY: night-accountant
+night-accountant: bin/litellm/requirements.txt ## Compare costs with those of the LiteLLM proxy, installed from PyPI (630 MB); UPDATE=1 writes the sample.
+	TEAM_LITELLM=$(CURDIR)/bin/litellm/bin/python go test -count=1 -timeout=20m -v ./tests/litellm $(if $(UPDATE),-args -update)
+
+bin/litellm/requirements.txt: tests/litellm/requirements.txt
+	python3 -m venv --clear bin/litellm
+	bin/litellm/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r $<
+	cp $< $@
+
 .PHONY: night
 night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one.
 	go run ./tools/night $(PART)

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -110,6 +112,62 @@ func TestC_07_GrantByRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if task = l.until(t, id, ended); task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+			t.Error(task)
+		}
+	})
+}
+
+// TestC_07_GrantBeyondTheAccount: an answer that grants more than the account may still spend on the day is refused
+// over each binding, also to people with a role, and the question stays open; less continues the task.
+func TestC_07_GrantBeyondTheAccount(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
+		reg := grantable(t, m, 40, "boss")
+		limitedChain(t, reg, "paid", &teamv1.Limits{MaxCost: proto.Float64(0.00004), OnLimit: teamv1.OnLimit_ASK}, "a")
+		store, _ := at.Open(t)
+		boss := rig.Key("acme", "carl")
+		boss.Roles = []string{"boss"}
+		target := rig.Serve(t, server.Config{
+			Agents: reg, Store: store, Keys: []server.APIKey{rig.Key("acme", "ann"), boss},
+			Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(20_000), MaxCostPerDay: proto.Float64(0.02), TimeZone: "Asia/Tokyo"}},
+		})
+		ann := target.As("acme", "ann")
+		l := &life{Target: ann, clients: rig.Clients(t, ann)}
+		begin := func(team string) *a2av1.Task {
+			return l.until(t, l.sendNow(t, team, "begin-"+team, "x").GetId(), asksAll(1))
+		}
+		wantRefused := func(by string, err error, limit, value string) {
+			t.Helper()
+			f := rig.Fault(err)
+			if f == nil || f.Code != "ResourceExhausted" || f.Reason != agent.ReasonAccountLimit || f.Details[agent.DetailLimit] != limit || f.Details[agent.DetailValue] != value ||
+				f.Details[agent.DetailSetBy] != agent.SetByAccount || f.Details[account.DetailAccount] != "acme" || f.Details[account.DetailReset] == "" || !strings.Contains(f.Message, "the question stays open: grant less") {
+				t.Errorf("%s: %+v", by, f)
+			}
+		}
+		paid := begin("paid")
+		for _, c := range l.clients {
+			_, err := c.Send(t.Context(), inAnswerTo(paid, "much-"+c.Binding(), "0.03 USD"))
+			wantRefused(c.Binding(), err, "max_cost_per_day", "0.02")
+		}
+		l.until(t, paid.GetId(), asksAll(1))
+		if _, err := l.clients[1].Send(t.Context(), inAnswerTo(paid, "much-rest", "0.015 USD")); err != nil { // the id was not used up
+			t.Error(err)
+		}
+		if task := l.until(t, paid.GetId(), ended); task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+			t.Error(task)
+		}
+
+		desk := begin("desk")
+		for _, m := range rig.Monitors(t, target.As("acme", "carl")) {
+			q := answerable(t, m, &teamv1.ListQuestionsRequest{TaskId: desk.GetId()})[0]
+			_, err := m.Answer(t.Context(), toAsk(q, "20000 tokens")) // 50 are spent
+			wantRefused("a role", err, "max_tokens_per_day", "20000")
+		}
+		carl := rig.Monitors(t, target.As("acme", "carl"))[0]
+		if _, err := carl.Answer(t.Context(), toAsk(answerable(t, carl, &teamv1.ListQuestionsRequest{TaskId: desk.GetId()})[0], "7000")); err != nil {
+			t.Error(err)
+		}
+		if task := l.until(t, desk.GetId(), ended); task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 			t.Error(task)
 		}
 	})

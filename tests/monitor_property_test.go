@@ -145,6 +145,7 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 		m, n := rig.Manager(t), 0
 		target := rig.Serve(t, server.Config{Agents: m, Store: store})
 		clients, monitors := rig.Clients(t, target), rig.Monitors(t, target)
+		services, byPath := rig.Services(t, target), map[string]*teamv1.Spent{} // of all tasks
 		rapid.Check(t, func(rt *rapid.T) {
 			var made []string
 			name := grower{t: t, rt: rt, m: m, n: &n, of: &made}.tree(3)
@@ -201,13 +202,37 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 				sum := &teamv1.Spent{}
 				for _, share := range tr.GetCost().GetMembers() {
 					sum = agent.AddSpent(sum, share.GetOwn())
+					byPath[share.GetPath()] = agent.AddSpent(&teamv1.Spent{}, agent.AddSpent(byPath[share.GetPath()], share.GetOwn()))
 				}
 				if want := spentOn(onRecord(rt, store, id), ""); !proto.Equal(sum, want) || !proto.Equal(tr.GetStep().GetSpent(), want) {
 					rt.Fatalf("I5: %s cost %v, by its events %v", id, sum, want)
 				}
 			}
+			if diff := cmp.Diff(byPath, costsBy(rt, services[n%2], teamv1.CostGroup_COST_GROUP_MEMBER, byPath), protocmp.Transform()); diff != "" {
+				rt.Fatalf("I5: the costs of all tasks by agent (-traces +ListCosts):\n%s", diff)
+			}
 		})
 	})
+}
+
+// costsBy returns what was spent by each group, and nothing for those in also that have no cost.
+func costsBy(rt *rapid.T, s rig.Service, by teamv1.CostGroup, also map[string]*teamv1.Spent) map[string]*teamv1.Spent {
+	resp, err := teamv1.NewMonitorServiceClient(s).ListCosts(context.Background(), &teamv1.ListCostsRequest{GroupBy: by})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	got, total := map[string]*teamv1.Spent{}, &teamv1.Spent{}
+	for key := range also {
+		got[key] = &teamv1.Spent{}
+	}
+	for _, share := range resp.GetShares() {
+		got[share.GetKey()] = share.GetSpent()
+		total = agent.AddSpent(total, share.GetSpent())
+	}
+	if !proto.Equal(total, resp.GetTotal().GetSpent()) {
+		rt.Fatalf("the shares of %v are together %v", resp, total)
+	}
+	return got
 }
 
 // quiet waits until a task has ended or nothing of it can go on.

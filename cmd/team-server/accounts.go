@@ -34,8 +34,8 @@ func accountsCommand(s *cli.Shell) *cobra.Command {
 }
 
 func accountsSetCommand(s *cli.Shell) *cobra.Command {
-	var tokens, flyingTokens int64
-	var cost, flyingCost float64
+	var tokens, inFlightTokens int64
+	var cost, inFlightCost float64
 	var zone string
 	c := &cobra.Command{
 		Use:   "set ACCOUNT",
@@ -48,14 +48,14 @@ func accountsSetCommand(s *cli.Shell) *cobra.Command {
 	f := c.Flags()
 	f.Int64Var(&tokens, "max-tokens-per-day", 0, "input and output tokens on a day")
 	f.Float64Var(&cost, "max-cost-per-day", 0, "cost in USD on a day")
-	f.Int64Var(&flyingTokens, "max-tokens-in-flight", 0, "tokens that may be reserved at the same time")
-	f.Float64Var(&flyingCost, "max-cost-in-flight", 0, "cost in USD that may be reserved at the same time")
+	f.Int64Var(&inFlightTokens, "max-tokens-in-flight", 0, "tokens that may be reserved at the same time")
+	f.Float64Var(&inFlightCost, "max-cost-in-flight", 0, "cost in USD that may be reserved at the same time")
 	f.StringVar(&zone, "time-zone", "", "IANA time zone in which a day begins; UTC if empty")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		l := &teamv1.AccountLimits{TimeZone: zone}
 		for name, set := range map[string]func(){
 			"max-tokens-per-day": func() { l.MaxTokensPerDay = &tokens }, "max-cost-per-day": func() { l.MaxCostPerDay = &cost },
-			"max-tokens-in-flight": func() { l.MaxTokensInFlight = &flyingTokens }, "max-cost-in-flight": func() { l.MaxCostInFlight = &flyingCost },
+			"max-tokens-in-flight": func() { l.MaxTokensInFlight = &inFlightTokens }, "max-cost-in-flight": func() { l.MaxCostInFlight = &inFlightCost },
 		} {
 			if f.Changed(name) {
 				set()

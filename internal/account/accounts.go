@@ -138,6 +138,26 @@ func (a *Accounts) Admit(ctx context.Context, account string) error {
 	return nil
 }
 
+// AdmitGrant returns an ACCOUNT_LIMIT_REACHED error if people grant a task more than its account may still
+// spend today. Amounts that are only reserved do not count as spent. Other errors are the store's. For an
+// account without limits the store is not read.
+func (a *Accounts) AdmitGrant(ctx context.Context, account string, grant agent.Cost) error {
+	l, ok, err := a.limits(ctx, account)
+	if err != nil || !ok || l.PerDay == agent.NoLimit() {
+		return err
+	}
+	now := a.c.Clock()
+	use, err := a.c.Ledger.Use(ctx, account, l.Day(now))
+	if err != nil {
+		return err
+	}
+	left := free(l.PerDay, use.Spent, agent.Cost{}, agent.Cost{})
+	if left.Covers(grant) {
+		return nil
+	}
+	return l.tooMuchGranted(account, left, grant, now)
+}
+
 // limited returns c without amounts that have no limit.
 func (l Limits) limited(c agent.Cost) agent.Cost {
 	if l.PerDay.Tokens == agent.Unlimited && l.InFlight.Tokens == agent.Unlimited {

@@ -142,7 +142,7 @@ func (b Booking) Days(rows []Row) []string {
 // included. It returns the result, and changes sums accordingly. Stores call it in the transaction
 // in which they have read rows and sums, and write the rows that have changed.
 func (b Booking) Apply(rows []Row, sums *Sums) Booked {
-	l := &sheet{rows: slices.Clone(rows), sums: sums}
+	l := &balances{rows: slices.Clone(rows), sums: sums}
 	for _, r := range rows {
 		if !slices.ContainsFunc(b.Rows, func(n Row) bool { return n.Day == r.Day }) {
 			l.set(r.Day, agent.Cost{}, agent.Cost{})
@@ -191,8 +191,8 @@ func (r *Reserve) releasable(use Use) bool {
 	return use.InFlight.Tokens > own.Tokens || use.InFlight.Micros > own.Micros
 }
 
-// hopeless reports whether Least would not be available even if all others released what they hold.
-func (r *Reserve) hopeless(use Use) bool {
+// cannotFit reports whether Least would not be available even if all others released what they hold.
+func (r *Reserve) cannotFit(use Use) bool {
 	return !free(r.Limits.PerDay, use.Spent, r.Kept, agent.Cost{}).Covers(r.Least) || !free(r.Limits.InFlight, agent.Cost{}, r.Kept, agent.Cost{}).Covers(r.Least)
 }
 
@@ -222,14 +222,14 @@ func part(c agent.Cost, n int64) agent.Cost {
 	return c
 }
 
-// sheet holds the rows of a run and the sums of its account during a booking.
-type sheet struct {
+// balances holds the rows of a run and the sums of its account during a booking.
+type balances struct {
 	rows []Row
 	sums *Sums
 }
 
 // set replaces the amounts of a day.
-func (l *sheet) set(day string, held, spent agent.Cost) {
+func (l *balances) set(day string, held, spent agent.Cost) {
 	i := slices.IndexFunc(l.rows, func(r Row) bool { return r.Day == day })
 	if i < 0 {
 		l.rows = append(l.rows, Row{Day: day})
@@ -244,7 +244,7 @@ func (l *sheet) set(day string, held, spent agent.Cost) {
 }
 
 // hold adds to what a day holds; c may be negative.
-func (l *sheet) hold(day string, c agent.Cost) {
+func (l *balances) hold(day string, c agent.Cost) {
 	if day == "" {
 		return
 	}
@@ -256,7 +256,7 @@ func (l *sheet) hold(day string, c agent.Cost) {
 }
 
 // use returns what the account uses for a day.
-func (l *sheet) use(day string) Use {
+func (l *balances) use(day string) Use {
 	u := l.sums.Days[day]
 	u.InFlight = l.sums.InFlight
 	return u

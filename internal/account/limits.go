@@ -88,6 +88,20 @@ const (
 	DetailReset = "reset_time"
 )
 
+// tooMuchGranted returns the error for an answer that grants a task more than what is left of the day.
+func (l Limits) tooMuchGranted(account string, left, grant agent.Cost, now time.Time) *agent.Error {
+	limit, value, granted, remains, unit := "max_tokens_per_day", strconv.FormatInt(l.PerDay.Tokens, 10), strconv.FormatInt(grant.Tokens, 10), strconv.FormatInt(left.Tokens, 10), "tokens"
+	if grant.Tokens <= left.Tokens {
+		limit, value, granted, remains, unit = "max_cost_per_day", agent.Dollars(l.PerDay.Micros), agent.Dollars(grant.Micros), agent.Dollars(left.Micros), "USD"
+	}
+	reset := l.Reset(now)
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonAccountLimit,
+		"the answer grants %s %s, and account %q may spend only %s %s more on this day, because its %s is %s; the question stays open: grant less, answer \"no\", or wait for the next day, which begins at %s",
+		granted, unit, account, remains, unit, limit, value, reset.Format(time.RFC3339))
+	return e.With(agent.DetailLimit, limit).With(agent.DetailValue, value).With(agent.DetailSetBy, agent.SetByAccount).
+		With(DetailAccount, account).With(DetailReset, reset.UTC().Format(time.RFC3339))
+}
+
 // reached returns the error for an amount that an account does not cover.
 func (l Limits) reached(account string, use Use, need agent.Cost, now time.Time) *agent.Error {
 	var limit, used int64

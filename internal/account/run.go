@@ -161,7 +161,7 @@ func (r *RunAccount) unlock() { <-r.op }
 func (r *RunAccount) Reserve(ctx context.Context, w agent.Want, instead agent.AccountHold) (agent.Cost, agent.AccountHold, error) {
 	old, _ := instead.(*hold)
 	if old == nil {
-		old, w = r.takeAdopted(w)
+		old, w = r.adoptedHold(w)
 	}
 	deadline := time.NewTimer(maxWait)
 	defer deadline.Stop()
@@ -175,7 +175,7 @@ func (r *RunAccount) Reserve(ctx context.Context, w agent.Want, instead agent.Ac
 				return agent.Cost{}, nil, err
 			case res.OK:
 				return res.Granted, r.granted(w, old, res, q.Day), nil
-			case last || q.hopeless(res.Use):
+			case last || q.cannotFit(res.Use):
 				return agent.Cost{}, nil, q.Limits.reached(r.id.Account, res.Use, q.Least, r.a.c.Clock())
 			}
 		}
@@ -207,9 +207,9 @@ func (r *RunAccount) Reserve(ctx context.Context, w agent.Want, instead agent.Ac
 	}
 }
 
-// takeAdopted returns what an earlier owner held, if it was adopted and not replaced yet, and w with
+// adoptedHold returns what an earlier owner held, if it was adopted and not replaced yet, and w with
 // at least that: the work that it was reserved for may still spend all of it.
-func (r *RunAccount) takeAdopted(w agent.Want) (*hold, agent.Want) {
+func (r *RunAccount) adoptedHold(w agent.Want) (*hold, agent.Want) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.adopted

@@ -1,7 +1,7 @@
 // Package monitor implements the monitor service, which shows people what teams do: the
 // state of a team and its members, why a task ended as it did and what it cost, and
 // which questions wait for people. Everything is computed from the journals and the list of
-// tasks; no other counters exist.
+// tasks, except what all tasks have spent together, which the store adds up.
 package monitor
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -21,6 +22,8 @@ import (
 type Config struct {
 	// Handler gives access to the tasks.
 	Handler *a2a.Handler
+	// Costs has what tasks have spent together. If it is nil, ListCosts is UNSUPPORTED_OPERATION.
+	Costs cost.Store
 	// Boards are the boards of teams, and BoardTeams says which teams have one. If Boards is
 	// nil, no team has a board.
 	Boards     *board.Board

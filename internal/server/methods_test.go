@@ -34,6 +34,7 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		{"HEAD", "/team/v1/monitor/tasks/t1~1.2:watch", "GET"},
 		{"POST", "/team/v1/monitor/tasks/t1:trace", "GET, HEAD"},
 		{"DELETE", "/team/v1/monitor/questions", "GET, HEAD"},
+		{"POST", "/team/v1/monitor/costs", "GET, HEAD"},
 		{"GET", "/team/v1/monitor/tasks/t1:answer", "POST"},
 		{"PUT", "/team/v1/collaborations", "GET, HEAD, POST"},
 		{"DELETE", "/team/v1/collaborations/c", "GET, HEAD"},

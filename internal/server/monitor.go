@@ -18,6 +18,7 @@ type Monitor interface {
 	WatchTeam(context.Context, *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error)
 	WatchTask(context.Context, *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error)
 	GetTrace(context.Context, *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error)
+	ListCosts(context.Context, *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error)
 	ListQuestions(context.Context, *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error)
 	AnswerQuestion(context.Context, *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error)
 }
@@ -31,6 +32,11 @@ type monitorService struct {
 // GetTrace returns the steps of a task, with the decisions that led to them.
 func (s monitorService) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
 	return unary(ctx, s.Server, "GetTrace", false, req, s.config.Monitor.GetTrace)
+}
+
+// ListCosts returns what tasks have spent in a period.
+func (s monitorService) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error) {
+	return unary(ctx, s.Server, "ListCosts", false, req, s.config.Monitor.ListCosts)
 }
 
 // ListQuestions returns a page of the questions that wait for people.

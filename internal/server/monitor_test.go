@@ -44,6 +44,10 @@ func (*watchers) GetTrace(_ context.Context, req *teamv1.GetTraceRequest) (*team
 	return &teamv1.GetTraceResponse{Trace: &teamv1.Trace{TaskId: req.GetTaskId()}}, nil
 }
 
+func (*watchers) ListCosts(context.Context, *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error) {
+	return &teamv1.ListCostsResponse{}, nil
+}
+
 func (w *watchers) ListQuestions(_ context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
 	w.asked = req
 	return &teamv1.ListQuestionsResponse{}, nil

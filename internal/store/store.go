@@ -9,6 +9,7 @@ import (
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -27,6 +28,7 @@ type Store interface {
 	catalog.Store
 	board.Store
 	account.Ledger
+	cost.Store
 	halt.Store
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all

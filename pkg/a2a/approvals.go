@@ -178,6 +178,9 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
+	if err := h.admitGrant(ctx, key.Owner, in); err != nil {
+		return err
+	}
 	digest, err := digestOf(f.ID(), s.message)
 	if err != nil {
 		return err

@@ -75,6 +75,9 @@ type Config struct {
 	// CheckPlan returns what is wrong with a plan, as JSON, that people send in place of the one that
 	// they are asked to approve. If it is nil, such plans are not checked before the run reads them.
 	CheckPlan func(rules *teamv1.PlanRules, plan string) error
+	// AdmitGrant returns an error, as Admit does, if an account may not spend what the answer to a question
+	// for more budget grants to one of its tasks. If it is nil, every account may.
+	AdmitGrant func(ctx context.Context, account string, grant agent.Cost) error
 	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
 	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more

@@ -305,12 +305,28 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
 		return sent{}, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", id)
 	}
+	if err := h.admitGrant(ctx, who.Owner(), in); err != nil {
+		return sent{}, err
+	}
 	n, err := h.leave(ctx, f, who, s, in, digest, again)
 	h.c.Wake(root) // also after an error: the input may have been recorded
 	if err != nil {
 		return sent{}, err
 	}
 	return sent{key: Key{who.Owner(), id}, inbound: n, existed: true}, nil
+}
+
+// admitGrant returns an error if an input grants a task of an owner more than its account may spend.
+func (h *Handler) admitGrant(ctx context.Context, owner string, in *teamv1.Inbound) error {
+	grant := in.GetAnswered().GetGrant()
+	if grant == nil || h.c.AdmitGrant == nil {
+		return nil
+	}
+	err := h.c.AdmitGrant(ctx, AccountOf(owner), agent.CostOf(grant))
+	if err == nil || agent.AsError(err) != nil {
+		return err
+	}
+	return storeError("", err)
 }
 
 // takes checks whether the agent of a task accepts the media types of a message. If the agent is

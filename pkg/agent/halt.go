@@ -63,7 +63,7 @@ type HaltUse struct {
 	scope   string
 	cancel  context.CancelCauseFunc // nil for a run
 	began   time.Time               // guarded by halts.mu
-	told    int64                   // version of the halt that has stopped it; guarded by halts.mu
+	stopped int64                   // version of the halt that has stopped it; 0 if none has; guarded by halts.mu
 }
 
 // HaltRun is a run that halts may stop.
@@ -105,13 +105,13 @@ func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 			u.run.Changed()
 		}
 		switch {
-		case by == nil || u.told == by.GetVersion():
+		case by == nil || u.stopped == by.GetVersion():
 		case u.isRun():
-			u.told = by.GetVersion()
+			u.stopped = by.GetVersion()
 			u.run.Stop(by)
 			stopped = append(stopped, Stopped{u.run.Owner, u.run.Task, by.GetVersion()})
 		case !by.GetPause():
-			u.told = by.GetVersion()
+			u.stopped = by.GetVersion()
 			u.cancel(halted(by, false))
 			if !u.subject.Optional && u.scope != "" && u.run != nil && h.reaching(u.above) == nil {
 				stopped = append(stopped, Stopped{u.run.Owner, ChildTask(u.run.Task, u.scope), by.GetVersion()})
@@ -207,7 +207,7 @@ func (h *Halts) Run(ctx context.Context, r *HaltRun) (*HaltUse, context.Context)
 	u := &HaltUse{halts: h, run: r, began: time.Now()}
 	h.uses[u] = struct{}{}
 	if by := h.run(r); by != nil {
-		u.told = by.GetVersion()
+		u.stopped = by.GetVersion()
 		r.Stop(by)
 	}
 	return u, context.WithValue(ctx, haltKey{}, u)

@@ -299,7 +299,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		config.Sign = sign.Sign
 	}
 	accounts := account.New(account.Config{Ledger: c.Store, File: c.Accounts, Clock: c.Store.Now, Log: c.Log.Named("accounts")})
-	config.Admit = accounts.Admit
+	config.Admit, config.AdmitGrant = accounts.Admit, accounts.AdmitGrant
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
 		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
@@ -334,7 +334,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	watching := monitor.Config{Handler: k.handler, Clock: c.Store.Now}
+	watching := monitor.Config{Handler: k.handler, Costs: c.Store, Clock: c.Store.Now}
 	if c.Boards != nil {
 		watching.Boards, watching.BoardTeams = board.New(c.Store), c.Boards
 	}

@@ -152,8 +152,9 @@ func (p *process) prepare(ctx context.Context) error {
 	if len(p.cfg.Members) == 0 || len(p.Roster) > 0 {
 		return nil
 	}
+	judges := p.isAcceptance() // then it takes the place of its member, and is no team to readers
 	depth := int(p.req.GetDepth())
-	if !p.isAcceptance() { // it takes the place of its member
+	if !judges {
 		depth++
 	}
 	if most, _ := agent.DepthLimit(ctx); depth > most {
@@ -161,8 +162,10 @@ func (p *process) prepare(ctx context.Context) error {
 			"team %q is nested deeper than %d levels, the most that limits.max_depth of it or of a team above allows, on the path %s; raise it, or reduce the nesting",
 			p.cfg.ID, most, p.Path)
 	}
-	if err := p.recordPrepared(); err != nil {
-		return err
+	if !judges {
+		if err := p.recordPrepared(); err != nil {
+			return err
+		}
 	}
 	k, _ := p.askInfo(ctx, depth) // a cycle of teams fails when the member is dispatched
 	for i, m := range p.cfg.Members {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
@@ -135,6 +137,9 @@ func TestS_60_Accountant(t *testing.T) {
 			if spent.GetEstimated() != c.estimated || spent.GetCostMicros() < bill || !c.estimated && spent.GetCostMicros() != bill {
 				t.Errorf("spent %v, and the bill is %d", spent, bill)
 			}
+			if costs := costsOf(t, r); !proto.Equal(costs.GetSpent(), spent) || (costs.GetEstimated() != nil) != c.estimated {
+				t.Errorf("ListCosts says %v, and the task has spent %v", costs, spent)
+			}
 			if bill > 2000 != c.over || bill == 0 {
 				t.Errorf("the bill is %d, and the limit 2000", bill)
 			}
@@ -143,6 +148,16 @@ func TestS_60_Accountant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// costsOf returns what all tasks of a server have spent.
+func costsOf(t *testing.T, r *replica) *teamv1.CostShare {
+	t.Helper()
+	resp, err := teamv1.NewMonitorServiceClient(rig.Services(t, r.target)[1]).ListCosts(t.Context(), &teamv1.ListCostsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetTotal()
 }
 
 // billOf returns what the provider charges for all requests, in millionths of a USD.

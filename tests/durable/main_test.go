@@ -10,6 +10,7 @@
 //	TEAM_CRASH_RESTARTS  rolling restarts; default 2
 //	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 2, or 10 likewise
 //	TEAM_CRASH_SEED      seed of what is random; default: a new one, which is shown
+//	TEAM_CRASH_BILLED    random runs whose bills are checked; default 40
 //	TEAM_CRASH_HISTORY   folder of a saved history to check again
 //	TEAM_CRASH_SERVER    the program to test in place of one built from the sources
 package durable
@@ -31,6 +32,7 @@ import (
 const (
 	cyclesVariable   = "TEAM_CRASH_CYCLES"
 	restartsVariable = "TEAM_CRASH_RESTARTS"
+	billedVariable   = "TEAM_CRASH_BILLED"
 	historyVariable  = "TEAM_CRASH_HISTORY"
 	syncsVariable    = "TEAM_CRASH_SYNCS"
 	seedVariable     = "TEAM_CRASH_SEED"

@@ -360,6 +360,50 @@ func TestHalt(t *testing.T) {
 	p.shows(".worker", "company/archive/archivist")
 }
 
+// TestS_60_Costs: what tasks have spent is shown by agent, team, model, account and day, of one team or of all,
+// without a mouse.
+func TestS_60_Costs(t *testing.T) {
+	p, server := open(t, 1280, 900), serve(t)
+	p.goTo(server + "/#team=archive")
+	p.tabTo(".costs summary")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.shows(".costs .empty", "Nothing was spent in this period.")
+	p.shows(".costs .empty code", `team-server run archive "Write about tides" --server `+server)
+	p.goTo(server + "/#team=newsroom")
+	p.say("Write about tides")
+	p.shows("#trace .state", "completed")
+	p.tabTo(".costs summary")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.shows("[data-cost='newsroom/writer'] td:last-of-type", "0")
+	rows := "document.querySelectorAll('.costs tbody tr').length"
+	if n := value[int](p, rows); n != 2 {
+		t.Errorf("%d agents have spent something, want researcher and writer", n)
+	}
+	calls := value[string](p, "document.querySelector('[data-cost=total] td:nth-of-type(8)').textContent")
+	if calls != "2" {
+		t.Errorf("the total has %s model calls, want 2", calls)
+	}
+	p.shot("costs")
+	p.tabTo("#costs-by")
+	first := "document.querySelector('.costs tbody th')?.textContent"
+	for _, want := range []string{"'newsroom'", "'script'", "'local'"} { // team, model, account
+		p.do(chromedp.KeyEvent(kb.ArrowDown))
+		p.wait(first + " === " + want)
+	}
+	p.do(chromedp.KeyEvent(kb.ArrowDown))
+	p.wait("/^20..-..-..$/.test(" + first + ")")
+	p.tabTo("#costs-days")
+	p.do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	p.wait("document.querySelector('#costs-days').value === '30'")
+	p.tabTo("#costs-team")
+	p.do(chromedp.KeyEvent(kb.ArrowDown))
+	p.wait("document.querySelector('#costs-team').value === 'newsroom'")
+	p.tabTo(".costs .line button")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.tabTo(".costs .sideways")
+	p.healthy(server)
+}
+
 // TestR_003_31_Texts: what agents and people say is shown as it is; nothing of it is
 // taken for a part of the page.
 func TestR_003_31_Texts(t *testing.T) {

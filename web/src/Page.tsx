@@ -3,6 +3,7 @@ import { Client } from "./api/client";
 import type { Choice } from "./api/types";
 import { ActiveTasks } from "./parts/ActiveTasks";
 import { Connection } from "./parts/Connection";
+import { Costs } from "./parts/Costs";
 import { Empty } from "./parts/Empty";
 import { Events } from "./parts/Events";
 import { HaltForm } from "./parts/HaltForm";
@@ -115,6 +116,7 @@ export function Page({ base }: { base: string }) {
               <TracePanel client={client} task={place.task} traced={traced} said={state.said} close={() => open("")} />
             </div>
             <Events key={team.teamId} rows={state.rows} total={state.total} team={team.teamId} base={base} />
+            <Costs key={`costs-${team.teamId}`} client={client} team={team} base={base} />
             {halts && (
               <HaltForm
                 key={`halt-${team.teamId}`}

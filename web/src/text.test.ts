@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { brief, clock, describe, halted, money, seconds, short, span, stopped, within } from "./text";
+import { brief, clock, describe, dollars, halted, money, seconds, short, span, stopped, within } from "./text";
 
 test("numbers, durations and IDs are short", () => {
   expect([short(0), short(9_999), short(12_345), short(123_456), short(2_500_000)]).toEqual(["0", "9,999", "12.3k", "123k", "2.5M"]);
@@ -10,6 +10,7 @@ test("numbers, durations and IDs are short", () => {
     "$1.23",
   ]);
   expect(money({ costMicros: "12000", estimated: true })).toBe("~$0.0120");
+  expect([dollars(undefined), dollars({ costMicros: "1230000", estimated: true })]).toEqual(["$0", "$1.23"]);
   expect([span(0.2), span(42), span(1_234), span(61_000), span(3_660_000)]).toEqual(["<1ms", "42ms", "1.2s", "1m 1s", "1h 1m"]);
   expect([seconds(undefined), seconds("0.757071305s")]).toEqual(["–", "0.8s"]);
   expect(brief("01a20396-556c-7196-9c1c-e9c10d26afc9~1.2")).toBe("0d26afc9~1.2");

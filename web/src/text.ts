@@ -36,15 +36,19 @@ export function tokens(s: Spent | undefined): number {
 }
 
 /** about is the mark of amounts that include estimates. */
-function about(s: Spent | undefined): string {
+export function about(s: Spent | undefined): string {
   return s?.estimated ? "~" : "";
 }
 
-/** money formats the cost in dollars, "" for none. */
-export function money(s: Spent | undefined): string {
+/** dollars formats the cost in dollars. */
+export function dollars(s: Spent | undefined): string {
   const micros = Number(s?.costMicros ?? 0);
-  if (micros === 0) return "";
-  return `${about(s)}$${(micros / 1e6).toFixed(micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
+  return `$${(micros / 1e6).toFixed(micros === 0 ? 0 : micros < 10_000 ? 6 : micros < 1e6 ? 4 : 2)}`;
+}
+
+/** money is like dollars, with a mark for estimates, and "" for no cost. */
+export function money(s: Spent | undefined): string {
+  return Number(s?.costMicros ?? 0) === 0 ? "" : `${about(s)}${dollars(s)}`;
 }
 
 /** spent formats tokens and cost, "" for none. */
@@ -70,6 +74,11 @@ export function span(ms: number): string {
 /** between formats the duration from one time to another, or to now. */
 export function between(from: string | undefined, to: string | undefined, now: number): string {
   return from ? span((to ? Date.parse(to) : now) - Date.parse(from)) : "";
+}
+
+/** minute formats a time with its date, to the minute. */
+export function minute(time: string): string {
+  return new Date(time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** clock formats the time of day, with the date unless it is today. */

@@ -29,6 +29,73 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CostGroup says what costs are added up by.
+type CostGroup int32
+
+const (
+	// Only the total.
+	CostGroup_COST_GROUP_UNSPECIFIED CostGroup = 0
+	// By the path of the agent that spent it: team/member/….
+	CostGroup_COST_GROUP_MEMBER CostGroup = 1
+	// By the path of the team in which it arose. What a nested team spends counts for that team only.
+	CostGroup_COST_GROUP_TEAM CostGroup = 2
+	// By the name of the model. The name is empty for what was not spent on a model of this server, such
+	// as calls of tools and the cost of agents on other servers. What a fallback spends counts for the
+	// model that it was used in place of.
+	CostGroup_COST_GROUP_MODEL CostGroup = 3
+	// By account.
+	CostGroup_COST_GROUP_ACCOUNT CostGroup = 4
+	// By day in UTC, as YYYY-MM-DD.
+	CostGroup_COST_GROUP_DAY CostGroup = 5
+)
+
+// Enum value maps for CostGroup.
+var (
+	CostGroup_name = map[int32]string{
+		0: "COST_GROUP_UNSPECIFIED",
+		1: "COST_GROUP_MEMBER",
+		2: "COST_GROUP_TEAM",
+		3: "COST_GROUP_MODEL",
+		4: "COST_GROUP_ACCOUNT",
+		5: "COST_GROUP_DAY",
+	}
+	CostGroup_value = map[string]int32{
+		"COST_GROUP_UNSPECIFIED": 0,
+		"COST_GROUP_MEMBER":      1,
+		"COST_GROUP_TEAM":        2,
+		"COST_GROUP_MODEL":       3,
+		"COST_GROUP_ACCOUNT":     4,
+		"COST_GROUP_DAY":         5,
+	}
+)
+
+func (x CostGroup) Enum() *CostGroup {
+	p := new(CostGroup)
+	*p = x
+	return p
+}
+
+func (x CostGroup) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CostGroup) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_monitor_proto_enumTypes[0].Descriptor()
+}
+
+func (CostGroup) Type() protoreflect.EnumType {
+	return &file_team_v1_monitor_proto_enumTypes[0]
+}
+
+func (x CostGroup) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CostGroup.Descriptor instead.
+func (CostGroup) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{0}
+}
+
 // Role says whether a member leads its team.
 type MemberStatus_Role int32
 
@@ -66,11 +133,11 @@ func (x MemberStatus_Role) String() string {
 }
 
 func (MemberStatus_Role) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_monitor_proto_enumTypes[0].Descriptor()
+	return file_team_v1_monitor_proto_enumTypes[1].Descriptor()
 }
 
 func (MemberStatus_Role) Type() protoreflect.EnumType {
-	return &file_team_v1_monitor_proto_enumTypes[0]
+	return &file_team_v1_monitor_proto_enumTypes[1]
 }
 
 func (x MemberStatus_Role) Number() protoreflect.EnumNumber {
@@ -127,11 +194,11 @@ func (x MemberStatus_Activity) String() string {
 }
 
 func (MemberStatus_Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_monitor_proto_enumTypes[1].Descriptor()
+	return file_team_v1_monitor_proto_enumTypes[2].Descriptor()
 }
 
 func (MemberStatus_Activity) Type() protoreflect.EnumType {
-	return &file_team_v1_monitor_proto_enumTypes[1]
+	return &file_team_v1_monitor_proto_enumTypes[2]
 }
 
 func (x MemberStatus_Activity) Number() protoreflect.EnumNumber {
@@ -184,11 +251,11 @@ func (x MemberStatus_Breaker) String() string {
 }
 
 func (MemberStatus_Breaker) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_monitor_proto_enumTypes[2].Descriptor()
+	return file_team_v1_monitor_proto_enumTypes[3].Descriptor()
 }
 
 func (MemberStatus_Breaker) Type() protoreflect.EnumType {
-	return &file_team_v1_monitor_proto_enumTypes[2]
+	return &file_team_v1_monitor_proto_enumTypes[3]
 }
 
 func (x MemberStatus_Breaker) Number() protoreflect.EnumNumber {
@@ -250,11 +317,11 @@ func (x TraceStep_State) String() string {
 }
 
 func (TraceStep_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_monitor_proto_enumTypes[3].Descriptor()
+	return file_team_v1_monitor_proto_enumTypes[4].Descriptor()
 }
 
 func (TraceStep_State) Type() protoreflect.EnumType {
-	return &file_team_v1_monitor_proto_enumTypes[3]
+	return &file_team_v1_monitor_proto_enumTypes[4]
 }
 
 func (x TraceStep_State) Number() protoreflect.EnumNumber {
@@ -2597,6 +2664,256 @@ func (x *Rollup) GetModels() []*Rollup_Share {
 	return nil
 }
 
+// ListCostsRequest selects costs. A cost counts for the time at which it was recorded.
+type ListCostsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the costs are added up by.
+	GroupBy CostGroup `protobuf:"varint,1,opt,name=group_by,json=groupBy,proto3,enum=team.v1.CostGroup" json:"group_by,omitempty"`
+	// Beginning of the period; unset means 30 days before its end. It is rounded down to the hour or, if
+	// it is more than 32 days ago, to the day in UTC.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// End of the period; unset means now. It is rounded up in the same way.
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Only costs that arose in the team with this id, or below it. A team that is a member of another one
+	// has the id that it has there.
+	Team string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
+	// Only costs of this account; "-" means the caller's own, empty all that the caller may see.
+	Account string `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
+	// Only costs of the model with this name.
+	Model         string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCostsRequest) Reset() {
+	*x = ListCostsRequest{}
+	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCostsRequest) ProtoMessage() {}
+
+func (x *ListCostsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCostsRequest.ProtoReflect.Descriptor instead.
+func (*ListCostsRequest) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListCostsRequest) GetGroupBy() CostGroup {
+	if x != nil {
+		return x.GroupBy
+	}
+	return CostGroup_COST_GROUP_UNSPECIFIED
+}
+
+func (x *ListCostsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListCostsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListCostsRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ListCostsRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ListCostsRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+// ListCostsResponse has the costs of a period.
+type ListCostsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The costs of each group, the highest first; days in order. At most 1,000.
+	Shares []*CostShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
+	// Number of further groups, with lower costs, that are not in shares.
+	Omitted int32 `protobuf:"varint,2,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	// The costs of all groups.
+	Total *CostShare `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Beginning of the period, as it was rounded.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// End of the period, as it was rounded.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCostsResponse) Reset() {
+	*x = ListCostsResponse{}
+	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCostsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCostsResponse) ProtoMessage() {}
+
+func (x *ListCostsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCostsResponse.ProtoReflect.Descriptor instead.
+func (*ListCostsResponse) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListCostsResponse) GetShares() []*CostShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *ListCostsResponse) GetOmitted() int32 {
+	if x != nil {
+		return x.Omitted
+	}
+	return 0
+}
+
+func (x *ListCostsResponse) GetTotal() *CostShare {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *ListCostsResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListCostsResponse) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// CostShare is the cost of a group.
+type CostShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group: a path, the name of a model, an account or a day; empty for a total.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// What was spent.
+	Spent *Spent `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
+	// The part of it that was spent by calls with estimates; unset if there is none. It has only input_tokens,
+	// output_tokens and cost_micros.
+	Estimated *Spent `protobuf:"bytes,3,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	// The part of it that other servers have reported, which this server cannot check; unset if there
+	// is none. It has the same fields.
+	Claimed       *Spent `protobuf:"bytes,4,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CostShare) Reset() {
+	*x = CostShare{}
+	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CostShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CostShare) ProtoMessage() {}
+
+func (x *CostShare) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CostShare.ProtoReflect.Descriptor instead.
+func (*CostShare) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CostShare) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *CostShare) GetSpent() *Spent {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *CostShare) GetEstimated() *Spent {
+	if x != nil {
+		return x.Estimated
+	}
+	return nil
+}
+
+func (x *CostShare) GetClaimed() *Spent {
+	if x != nil {
+		return x.Claimed
+	}
+	return nil
+}
+
 // ListQuestionsRequest asks for open questions.
 type ListQuestionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2614,7 +2931,7 @@ type ListQuestionsRequest struct {
 
 func (x *ListQuestionsRequest) Reset() {
 	*x = ListQuestionsRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	mi := &file_team_v1_monitor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2943,7 @@ func (x *ListQuestionsRequest) String() string {
 func (*ListQuestionsRequest) ProtoMessage() {}
 
 func (x *ListQuestionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	mi := &file_team_v1_monitor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2956,7 @@ func (x *ListQuestionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuestionsRequest.ProtoReflect.Descriptor instead.
 func (*ListQuestionsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListQuestionsRequest) GetAgentId() string {
@@ -2684,7 +3001,7 @@ type ListQuestionsResponse struct {
 
 func (x *ListQuestionsResponse) Reset() {
 	*x = ListQuestionsResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	mi := &file_team_v1_monitor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +3013,7 @@ func (x *ListQuestionsResponse) String() string {
 func (*ListQuestionsResponse) ProtoMessage() {}
 
 func (x *ListQuestionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	mi := &file_team_v1_monitor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +3026,7 @@ func (x *ListQuestionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuestionsResponse.ProtoReflect.Descriptor instead.
 func (*ListQuestionsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListQuestionsResponse) GetQuestions() []*OpenQuestion {
@@ -2746,7 +3063,7 @@ type AnswerQuestionRequest struct {
 
 func (x *AnswerQuestionRequest) Reset() {
 	*x = AnswerQuestionRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	mi := &file_team_v1_monitor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3075,7 @@ func (x *AnswerQuestionRequest) String() string {
 func (*AnswerQuestionRequest) ProtoMessage() {}
 
 func (x *AnswerQuestionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	mi := &file_team_v1_monitor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3088,7 @@ func (x *AnswerQuestionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerQuestionRequest.ProtoReflect.Descriptor instead.
 func (*AnswerQuestionRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AnswerQuestionRequest) GetTaskId() string {
@@ -2843,7 +3160,7 @@ type AnswerQuestionResponse struct {
 
 func (x *AnswerQuestionResponse) Reset() {
 	*x = AnswerQuestionResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[24]
+	mi := &file_team_v1_monitor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3172,7 @@ func (x *AnswerQuestionResponse) String() string {
 func (*AnswerQuestionResponse) ProtoMessage() {}
 
 func (x *AnswerQuestionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[24]
+	mi := &file_team_v1_monitor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3185,7 @@ func (x *AnswerQuestionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerQuestionResponse.ProtoReflect.Descriptor instead.
 func (*AnswerQuestionResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AnswerQuestionResponse) GetTask() *v1.Task {
@@ -2893,7 +3210,7 @@ type Rollup_Share struct {
 
 func (x *Rollup_Share) Reset() {
 	*x = Rollup_Share{}
-	mi := &file_team_v1_monitor_proto_msgTypes[26]
+	mi := &file_team_v1_monitor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3222,7 @@ func (x *Rollup_Share) String() string {
 func (*Rollup_Share) ProtoMessage() {}
 
 func (x *Rollup_Share) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[26]
+	mi := &file_team_v1_monitor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3490,25 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x05Share\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12 \n" +
 	"\x03own\x18\x02 \x01(\v2\x0e.team.v1.SpentR\x03own\x12$\n" +
-	"\x05total\x18\x03 \x01(\v2\x0e.team.v1.SpentR\x05total\"\x86\x01\n" +
+	"\x05total\x18\x03 \x01(\v2\x0e.team.v1.SpentR\x05total\"\xe9\x01\n" +
+	"\x10ListCostsRequest\x12-\n" +
+	"\bgroup_by\x18\x01 \x01(\x0e2\x12.team.v1.CostGroupR\agroupBy\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04team\x18\x04 \x01(\tR\x04team\x12\x18\n" +
+	"\aaccount\x18\x05 \x01(\tR\aaccount\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\"\xe7\x01\n" +
+	"\x11ListCostsResponse\x12*\n" +
+	"\x06shares\x18\x01 \x03(\v2\x12.team.v1.CostShareR\x06shares\x12\x18\n" +
+	"\aomitted\x18\x02 \x01(\x05R\aomitted\x12(\n" +
+	"\x05total\x18\x03 \x01(\v2\x12.team.v1.CostShareR\x05total\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x9b\x01\n" +
+	"\tCostShare\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12$\n" +
+	"\x05spent\x18\x02 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12,\n" +
+	"\testimated\x18\x03 \x01(\v2\x0e.team.v1.SpentR\testimated\x12(\n" +
+	"\aclaimed\x18\x04 \x01(\v2\x0e.team.v1.SpentR\aclaimed\"\x86\x01\n" +
 	"\x14ListQuestionsRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1b\n" +
@@ -3190,11 +3525,19 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\amessageB\b\n" +
 	"\x06answer\"=\n" +
 	"\x16AnswerQuestionResponse\x12#\n" +
-	"\x04task\x18\x01 \x01(\v2\x0f.lf.a2a.v1.TaskR\x04task2\xe9\x04\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.lf.a2a.v1.TaskR\x04task*\x95\x01\n" +
+	"\tCostGroup\x12\x1a\n" +
+	"\x16COST_GROUP_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11COST_GROUP_MEMBER\x10\x01\x12\x13\n" +
+	"\x0fCOST_GROUP_TEAM\x10\x02\x12\x14\n" +
+	"\x10COST_GROUP_MODEL\x10\x03\x12\x16\n" +
+	"\x12COST_GROUP_ACCOUNT\x10\x04\x12\x12\n" +
+	"\x0eCOST_GROUP_DAY\x10\x052\xcd\x05\n" +
 	"\x0eMonitorService\x12t\n" +
 	"\tWatchTeam\x12\x19.team.v1.WatchTeamRequest\x1a\x1a.team.v1.WatchTeamResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/teams/{team_id}:watch0\x01\x12t\n" +
 	"\tWatchTask\x12\x19.team.v1.WatchTaskRequest\x1a\x1a.team.v1.WatchTaskResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/tasks/{task_id}:watch0\x01\x12o\n" +
-	"\bGetTrace\x12\x18.team.v1.GetTraceRequest\x1a\x19.team.v1.GetTraceResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/tasks/{task_id}:trace\x12r\n" +
+	"\bGetTrace\x12\x18.team.v1.GetTraceRequest\x1a\x19.team.v1.GetTraceResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/tasks/{task_id}:trace\x12b\n" +
+	"\tListCosts\x12\x19.team.v1.ListCostsRequest\x1a\x1a.team.v1.ListCostsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/team/v1/monitor/costs\x12r\n" +
 	"\rListQuestions\x12\x1d.team.v1.ListQuestionsRequest\x1a\x1e.team.v1.ListQuestionsResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/team/v1/monitor/questions\x12\x85\x01\n" +
 	"\x0eAnswerQuestion\x12\x1e.team.v1.AnswerQuestionRequest\x1a\x1f.team.v1.AnswerQuestionResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/team/v1/monitor/tasks/{task_id}:answerB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
 
@@ -3210,171 +3553,187 @@ func file_team_v1_monitor_proto_rawDescGZIP() []byte {
 	return file_team_v1_monitor_proto_rawDescData
 }
 
-var file_team_v1_monitor_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_team_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_team_v1_monitor_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_team_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_team_v1_monitor_proto_goTypes = []any{
-	(MemberStatus_Role)(0),         // 0: team.v1.MemberStatus.Role
-	(MemberStatus_Activity)(0),     // 1: team.v1.MemberStatus.Activity
-	(MemberStatus_Breaker)(0),      // 2: team.v1.MemberStatus.Breaker
-	(TraceStep_State)(0),           // 3: team.v1.TraceStep.State
-	(*WatchTeamRequest)(nil),       // 4: team.v1.WatchTeamRequest
-	(*WatchTeamResponse)(nil),      // 5: team.v1.WatchTeamResponse
-	(*MonitorEvent)(nil),           // 6: team.v1.MonitorEvent
-	(*TeamSnapshot)(nil),           // 7: team.v1.TeamSnapshot
-	(*TeamCounters)(nil),           // 8: team.v1.TeamCounters
-	(*TaskCounts)(nil),             // 9: team.v1.TaskCounts
-	(*MemberStatus)(nil),           // 10: team.v1.MemberStatus
-	(*ActiveTask)(nil),             // 11: team.v1.ActiveTask
-	(*Worker)(nil),                 // 12: team.v1.Worker
-	(*OpenQuestion)(nil),           // 13: team.v1.OpenQuestion
-	(*WatchTaskRequest)(nil),       // 14: team.v1.WatchTaskRequest
-	(*WatchTaskResponse)(nil),      // 15: team.v1.WatchTaskResponse
-	(*TaskSnapshot)(nil),           // 16: team.v1.TaskSnapshot
-	(*GetTraceRequest)(nil),        // 17: team.v1.GetTraceRequest
-	(*GetTraceResponse)(nil),       // 18: team.v1.GetTraceResponse
-	(*Trace)(nil),                  // 19: team.v1.Trace
-	(*TraceStep)(nil),              // 20: team.v1.TraceStep
-	(*TraceAttempt)(nil),           // 21: team.v1.TraceAttempt
-	(*TraceDecision)(nil),          // 22: team.v1.TraceDecision
-	(*TraceQuestion)(nil),          // 23: team.v1.TraceQuestion
-	(*Rollup)(nil),                 // 24: team.v1.Rollup
-	(*ListQuestionsRequest)(nil),   // 25: team.v1.ListQuestionsRequest
-	(*ListQuestionsResponse)(nil),  // 26: team.v1.ListQuestionsResponse
-	(*AnswerQuestionRequest)(nil),  // 27: team.v1.AnswerQuestionRequest
-	(*AnswerQuestionResponse)(nil), // 28: team.v1.AnswerQuestionResponse
-	nil,                            // 29: team.v1.TraceDecision.UpdatesEntry
-	(*Rollup_Share)(nil),           // 30: team.v1.Rollup.Share
-	(*BoardEvent)(nil),             // 31: team.v1.BoardEvent
-	(*Event)(nil),                  // 32: team.v1.Event
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(*BoardCounters)(nil),          // 34: team.v1.BoardCounters
-	(*WorkItem)(nil),               // 35: team.v1.WorkItem
-	(*Spent)(nil),                  // 36: team.v1.Spent
-	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
-	(v1.TaskState)(0),              // 38: lf.a2a.v1.TaskState
-	(Step_Kind)(0),                 // 39: team.v1.Step.Kind
-	(*Question)(nil),               // 40: team.v1.Question
-	(*v1.Task)(nil),                // 41: lf.a2a.v1.Task
-	(*v1.Message)(nil),             // 42: lf.a2a.v1.Message
-	(Outcome)(0),                   // 43: team.v1.Outcome
-	(*Turn)(nil),                   // 44: team.v1.Turn
-	(*ToolResult)(nil),             // 45: team.v1.ToolResult
-	(*Transfer)(nil),               // 46: team.v1.Transfer
-	(*Error)(nil),                  // 47: team.v1.Error
-	(*Bound)(nil),                  // 48: team.v1.Bound
-	(*Verdict)(nil),                // 49: team.v1.Verdict
-	(*structpb.Struct)(nil),        // 50: google.protobuf.Struct
-	(Asked_Kind)(0),                // 51: team.v1.Asked.Kind
-	(*ApprovalRequest)(nil),        // 52: team.v1.ApprovalRequest
-	(*structpb.Value)(nil),         // 53: google.protobuf.Value
+	(CostGroup)(0),                 // 0: team.v1.CostGroup
+	(MemberStatus_Role)(0),         // 1: team.v1.MemberStatus.Role
+	(MemberStatus_Activity)(0),     // 2: team.v1.MemberStatus.Activity
+	(MemberStatus_Breaker)(0),      // 3: team.v1.MemberStatus.Breaker
+	(TraceStep_State)(0),           // 4: team.v1.TraceStep.State
+	(*WatchTeamRequest)(nil),       // 5: team.v1.WatchTeamRequest
+	(*WatchTeamResponse)(nil),      // 6: team.v1.WatchTeamResponse
+	(*MonitorEvent)(nil),           // 7: team.v1.MonitorEvent
+	(*TeamSnapshot)(nil),           // 8: team.v1.TeamSnapshot
+	(*TeamCounters)(nil),           // 9: team.v1.TeamCounters
+	(*TaskCounts)(nil),             // 10: team.v1.TaskCounts
+	(*MemberStatus)(nil),           // 11: team.v1.MemberStatus
+	(*ActiveTask)(nil),             // 12: team.v1.ActiveTask
+	(*Worker)(nil),                 // 13: team.v1.Worker
+	(*OpenQuestion)(nil),           // 14: team.v1.OpenQuestion
+	(*WatchTaskRequest)(nil),       // 15: team.v1.WatchTaskRequest
+	(*WatchTaskResponse)(nil),      // 16: team.v1.WatchTaskResponse
+	(*TaskSnapshot)(nil),           // 17: team.v1.TaskSnapshot
+	(*GetTraceRequest)(nil),        // 18: team.v1.GetTraceRequest
+	(*GetTraceResponse)(nil),       // 19: team.v1.GetTraceResponse
+	(*Trace)(nil),                  // 20: team.v1.Trace
+	(*TraceStep)(nil),              // 21: team.v1.TraceStep
+	(*TraceAttempt)(nil),           // 22: team.v1.TraceAttempt
+	(*TraceDecision)(nil),          // 23: team.v1.TraceDecision
+	(*TraceQuestion)(nil),          // 24: team.v1.TraceQuestion
+	(*Rollup)(nil),                 // 25: team.v1.Rollup
+	(*ListCostsRequest)(nil),       // 26: team.v1.ListCostsRequest
+	(*ListCostsResponse)(nil),      // 27: team.v1.ListCostsResponse
+	(*CostShare)(nil),              // 28: team.v1.CostShare
+	(*ListQuestionsRequest)(nil),   // 29: team.v1.ListQuestionsRequest
+	(*ListQuestionsResponse)(nil),  // 30: team.v1.ListQuestionsResponse
+	(*AnswerQuestionRequest)(nil),  // 31: team.v1.AnswerQuestionRequest
+	(*AnswerQuestionResponse)(nil), // 32: team.v1.AnswerQuestionResponse
+	nil,                            // 33: team.v1.TraceDecision.UpdatesEntry
+	(*Rollup_Share)(nil),           // 34: team.v1.Rollup.Share
+	(*BoardEvent)(nil),             // 35: team.v1.BoardEvent
+	(*Event)(nil),                  // 36: team.v1.Event
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*BoardCounters)(nil),          // 38: team.v1.BoardCounters
+	(*WorkItem)(nil),               // 39: team.v1.WorkItem
+	(*Spent)(nil),                  // 40: team.v1.Spent
+	(*durationpb.Duration)(nil),    // 41: google.protobuf.Duration
+	(v1.TaskState)(0),              // 42: lf.a2a.v1.TaskState
+	(Step_Kind)(0),                 // 43: team.v1.Step.Kind
+	(*Question)(nil),               // 44: team.v1.Question
+	(*v1.Task)(nil),                // 45: lf.a2a.v1.Task
+	(*v1.Message)(nil),             // 46: lf.a2a.v1.Message
+	(Outcome)(0),                   // 47: team.v1.Outcome
+	(*Turn)(nil),                   // 48: team.v1.Turn
+	(*ToolResult)(nil),             // 49: team.v1.ToolResult
+	(*Transfer)(nil),               // 50: team.v1.Transfer
+	(*Error)(nil),                  // 51: team.v1.Error
+	(*Bound)(nil),                  // 52: team.v1.Bound
+	(*Verdict)(nil),                // 53: team.v1.Verdict
+	(*structpb.Struct)(nil),        // 54: google.protobuf.Struct
+	(Asked_Kind)(0),                // 55: team.v1.Asked.Kind
+	(*ApprovalRequest)(nil),        // 56: team.v1.ApprovalRequest
+	(*structpb.Value)(nil),         // 57: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
-	7,  // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
-	6,  // 1: team.v1.WatchTeamResponse.event:type_name -> team.v1.MonitorEvent
-	7,  // 2: team.v1.WatchTeamResponse.update:type_name -> team.v1.TeamSnapshot
-	31, // 3: team.v1.WatchTeamResponse.board_event:type_name -> team.v1.BoardEvent
-	32, // 4: team.v1.MonitorEvent.event:type_name -> team.v1.Event
-	10, // 5: team.v1.TeamSnapshot.members:type_name -> team.v1.MemberStatus
-	8,  // 6: team.v1.TeamSnapshot.counters:type_name -> team.v1.TeamCounters
-	11, // 7: team.v1.TeamSnapshot.active:type_name -> team.v1.ActiveTask
-	13, // 8: team.v1.TeamSnapshot.questions:type_name -> team.v1.OpenQuestion
-	33, // 9: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
-	34, // 10: team.v1.TeamSnapshot.board:type_name -> team.v1.BoardCounters
-	35, // 11: team.v1.TeamSnapshot.board_items:type_name -> team.v1.WorkItem
-	9,  // 12: team.v1.TeamCounters.tasks:type_name -> team.v1.TaskCounts
-	9,  // 13: team.v1.TeamCounters.runs:type_name -> team.v1.TaskCounts
-	36, // 14: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
-	37, // 15: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
-	37, // 16: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
-	0,  // 17: team.v1.MemberStatus.role:type_name -> team.v1.MemberStatus.Role
-	1,  // 18: team.v1.MemberStatus.activity:type_name -> team.v1.MemberStatus.Activity
-	2,  // 19: team.v1.MemberStatus.breaker:type_name -> team.v1.MemberStatus.Breaker
-	9,  // 20: team.v1.MemberStatus.tasks:type_name -> team.v1.TaskCounts
-	37, // 21: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
-	37, // 22: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
-	36, // 23: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
-	38, // 24: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
-	33, // 25: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
-	12, // 26: team.v1.ActiveTask.workers:type_name -> team.v1.Worker
-	36, // 27: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
-	39, // 28: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
-	33, // 29: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
-	3,  // 30: team.v1.Worker.state:type_name -> team.v1.TraceStep.State
-	40, // 31: team.v1.OpenQuestion.question:type_name -> team.v1.Question
-	33, // 32: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
-	16, // 33: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
-	6,  // 34: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
-	41, // 35: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
-	19, // 36: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
-	19, // 37: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
-	38, // 38: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
-	20, // 39: team.v1.Trace.step:type_name -> team.v1.TraceStep
-	13, // 40: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
-	24, // 41: team.v1.Trace.cost:type_name -> team.v1.Rollup
-	39, // 42: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
-	42, // 43: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
-	3,  // 44: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
-	43, // 45: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
-	42, // 46: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
-	44, // 47: team.v1.TraceStep.turn:type_name -> team.v1.Turn
-	45, // 48: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
-	46, // 49: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
-	47, // 50: team.v1.TraceStep.error:type_name -> team.v1.Error
-	21, // 51: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
-	33, // 52: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
-	33, // 53: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
-	33, // 54: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
-	36, // 55: team.v1.TraceStep.spent:type_name -> team.v1.Spent
-	36, // 56: team.v1.TraceStep.own:type_name -> team.v1.Spent
-	22, // 57: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
-	20, // 58: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
-	23, // 59: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
-	32, // 60: team.v1.TraceStep.notes:type_name -> team.v1.Event
-	48, // 61: team.v1.TraceStep.bound:type_name -> team.v1.Bound
-	49, // 62: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
-	33, // 63: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
-	33, // 64: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
-	47, // 65: team.v1.TraceAttempt.error:type_name -> team.v1.Error
-	36, // 66: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
-	33, // 67: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
-	50, // 68: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
-	42, // 69: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
-	50, // 70: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
-	29, // 71: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
-	47, // 72: team.v1.TraceDecision.failure:type_name -> team.v1.Error
-	51, // 73: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
-	42, // 74: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
-	33, // 75: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
-	33, // 76: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
-	42, // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
-	33, // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
-	52, // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
-	36, // 80: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	30, // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	30, // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	30, // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	30, // 84: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
-	13, // 85: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	42, // 86: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	41, // 87: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	53, // 88: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	36, // 89: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	36, // 90: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 91: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 92: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 93: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 94: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 95: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 96: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 97: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 98: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 99: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 100: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	96, // [96:101] is the sub-list for method output_type
-	91, // [91:96] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	8,   // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
+	7,   // 1: team.v1.WatchTeamResponse.event:type_name -> team.v1.MonitorEvent
+	8,   // 2: team.v1.WatchTeamResponse.update:type_name -> team.v1.TeamSnapshot
+	35,  // 3: team.v1.WatchTeamResponse.board_event:type_name -> team.v1.BoardEvent
+	36,  // 4: team.v1.MonitorEvent.event:type_name -> team.v1.Event
+	11,  // 5: team.v1.TeamSnapshot.members:type_name -> team.v1.MemberStatus
+	9,   // 6: team.v1.TeamSnapshot.counters:type_name -> team.v1.TeamCounters
+	12,  // 7: team.v1.TeamSnapshot.active:type_name -> team.v1.ActiveTask
+	14,  // 8: team.v1.TeamSnapshot.questions:type_name -> team.v1.OpenQuestion
+	37,  // 9: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
+	38,  // 10: team.v1.TeamSnapshot.board:type_name -> team.v1.BoardCounters
+	39,  // 11: team.v1.TeamSnapshot.board_items:type_name -> team.v1.WorkItem
+	10,  // 12: team.v1.TeamCounters.tasks:type_name -> team.v1.TaskCounts
+	10,  // 13: team.v1.TeamCounters.runs:type_name -> team.v1.TaskCounts
+	40,  // 14: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
+	41,  // 15: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
+	41,  // 16: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
+	1,   // 17: team.v1.MemberStatus.role:type_name -> team.v1.MemberStatus.Role
+	2,   // 18: team.v1.MemberStatus.activity:type_name -> team.v1.MemberStatus.Activity
+	3,   // 19: team.v1.MemberStatus.breaker:type_name -> team.v1.MemberStatus.Breaker
+	10,  // 20: team.v1.MemberStatus.tasks:type_name -> team.v1.TaskCounts
+	41,  // 21: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
+	41,  // 22: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
+	40,  // 23: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
+	42,  // 24: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
+	37,  // 25: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
+	13,  // 26: team.v1.ActiveTask.workers:type_name -> team.v1.Worker
+	40,  // 27: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
+	43,  // 28: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
+	37,  // 29: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
+	4,   // 30: team.v1.Worker.state:type_name -> team.v1.TraceStep.State
+	44,  // 31: team.v1.OpenQuestion.question:type_name -> team.v1.Question
+	37,  // 32: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
+	17,  // 33: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
+	7,   // 34: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
+	45,  // 35: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
+	20,  // 36: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
+	20,  // 37: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
+	42,  // 38: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
+	21,  // 39: team.v1.Trace.step:type_name -> team.v1.TraceStep
+	14,  // 40: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
+	25,  // 41: team.v1.Trace.cost:type_name -> team.v1.Rollup
+	43,  // 42: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
+	46,  // 43: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
+	4,   // 44: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
+	47,  // 45: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
+	46,  // 46: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
+	48,  // 47: team.v1.TraceStep.turn:type_name -> team.v1.Turn
+	49,  // 48: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
+	50,  // 49: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
+	51,  // 50: team.v1.TraceStep.error:type_name -> team.v1.Error
+	22,  // 51: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
+	37,  // 52: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
+	37,  // 53: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
+	37,  // 54: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
+	40,  // 55: team.v1.TraceStep.spent:type_name -> team.v1.Spent
+	40,  // 56: team.v1.TraceStep.own:type_name -> team.v1.Spent
+	23,  // 57: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
+	21,  // 58: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
+	24,  // 59: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
+	36,  // 60: team.v1.TraceStep.notes:type_name -> team.v1.Event
+	52,  // 61: team.v1.TraceStep.bound:type_name -> team.v1.Bound
+	53,  // 62: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
+	37,  // 63: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
+	37,  // 64: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
+	51,  // 65: team.v1.TraceAttempt.error:type_name -> team.v1.Error
+	40,  // 66: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
+	37,  // 67: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
+	54,  // 68: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
+	46,  // 69: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
+	54,  // 70: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
+	33,  // 71: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
+	51,  // 72: team.v1.TraceDecision.failure:type_name -> team.v1.Error
+	55,  // 73: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
+	46,  // 74: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
+	37,  // 75: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
+	37,  // 76: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
+	46,  // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
+	37,  // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
+	56,  // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
+	40,  // 80: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	34,  // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	34,  // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	34,  // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	34,  // 84: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
+	0,   // 85: team.v1.ListCostsRequest.group_by:type_name -> team.v1.CostGroup
+	37,  // 86: team.v1.ListCostsRequest.since:type_name -> google.protobuf.Timestamp
+	37,  // 87: team.v1.ListCostsRequest.until:type_name -> google.protobuf.Timestamp
+	28,  // 88: team.v1.ListCostsResponse.shares:type_name -> team.v1.CostShare
+	28,  // 89: team.v1.ListCostsResponse.total:type_name -> team.v1.CostShare
+	37,  // 90: team.v1.ListCostsResponse.since:type_name -> google.protobuf.Timestamp
+	37,  // 91: team.v1.ListCostsResponse.until:type_name -> google.protobuf.Timestamp
+	40,  // 92: team.v1.CostShare.spent:type_name -> team.v1.Spent
+	40,  // 93: team.v1.CostShare.estimated:type_name -> team.v1.Spent
+	40,  // 94: team.v1.CostShare.claimed:type_name -> team.v1.Spent
+	14,  // 95: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	46,  // 96: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	45,  // 97: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	57,  // 98: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	40,  // 99: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	40,  // 100: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	5,   // 101: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	15,  // 102: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	18,  // 103: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	26,  // 104: team.v1.MonitorService.ListCosts:input_type -> team.v1.ListCostsRequest
+	29,  // 105: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	31,  // 106: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	6,   // 107: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	16,  // 108: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	19,  // 109: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	27,  // 110: team.v1.MonitorService.ListCosts:output_type -> team.v1.ListCostsResponse
+	30,  // 111: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	32,  // 112: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	107, // [107:113] is the sub-list for method output_type
+	101, // [101:107] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }
@@ -3401,7 +3760,7 @@ func file_team_v1_monitor_proto_init() {
 		(*TraceStep_Tool)(nil),
 		(*TraceStep_Transfer)(nil),
 	}
-	file_team_v1_monitor_proto_msgTypes[23].OneofWrappers = []any{
+	file_team_v1_monitor_proto_msgTypes[26].OneofWrappers = []any{
 		(*AnswerQuestionRequest_Text)(nil),
 		(*AnswerQuestionRequest_Message)(nil),
 	}
@@ -3410,8 +3769,8 @@ func file_team_v1_monitor_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_monitor_proto_rawDesc), len(file_team_v1_monitor_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   27,
+			NumEnums:      5,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	MonitorService_WatchTeam_FullMethodName      = "/team.v1.MonitorService/WatchTeam"
 	MonitorService_WatchTask_FullMethodName      = "/team.v1.MonitorService/WatchTask"
 	MonitorService_GetTrace_FullMethodName       = "/team.v1.MonitorService/GetTrace"
+	MonitorService_ListCosts_FullMethodName      = "/team.v1.MonitorService/ListCosts"
 	MonitorService_ListQuestions_FullMethodName  = "/team.v1.MonitorService/ListQuestions"
 	MonitorService_AnswerQuestion_FullMethodName = "/team.v1.MonitorService/AnswerQuestion"
 )
@@ -34,7 +35,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
-// computed from the journals of the tasks. Safe for concurrent use.
+// computed from the journals of the tasks, except those of ListCosts. Safe for concurrent use.
 type MonitorServiceClient interface {
 	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
 	// whenever the team has changed. Work that the team does as a member of another team is included;
@@ -49,6 +50,12 @@ type MonitorServiceClient interface {
 	// GetTrace returns the trace of a task: every decision with its reason, every step, and the cost.
 	// Errors: TASK_NOT_FOUND.
 	GetTrace(ctx context.Context, in *GetTraceRequest, opts ...grpc.CallOption) (*GetTraceResponse, error)
+	// ListCosts returns what tasks have spent in a period, of all accounts or of one, by agent, team,
+	// model, account or day. It includes tasks that have not ended, and those that have been deleted. The
+	// figures are kept for 400 days; what was spent before the store kept them is not included. A key that may
+	// manage teams sees all accounts, any other one its own. Errors: INVALID_REQUEST;
+	// PERMISSION_DENIED for another account.
+	ListCosts(ctx context.Context, in *ListCostsRequest, opts ...grpc.CallOption) (*ListCostsResponse, error)
 	// ListQuestions lists the open questions of the caller's tasks, including those of nested and
 	// remote members, and those of other tasks of its account that it may answer because of a role.
 	// Errors: INVALID_REQUEST.
@@ -119,6 +126,16 @@ func (c *monitorServiceClient) GetTrace(ctx context.Context, in *GetTraceRequest
 	return out, nil
 }
 
+func (c *monitorServiceClient) ListCosts(ctx context.Context, in *ListCostsRequest, opts ...grpc.CallOption) (*ListCostsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCostsResponse)
+	err := c.cc.Invoke(ctx, MonitorService_ListCosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *monitorServiceClient) ListQuestions(ctx context.Context, in *ListQuestionsRequest, opts ...grpc.CallOption) (*ListQuestionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListQuestionsResponse)
@@ -144,7 +161,7 @@ func (c *monitorServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQue
 // for forward compatibility.
 //
 // MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
-// computed from the journals of the tasks. Safe for concurrent use.
+// computed from the journals of the tasks, except those of ListCosts. Safe for concurrent use.
 type MonitorServiceServer interface {
 	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
 	// whenever the team has changed. Work that the team does as a member of another team is included;
@@ -159,6 +176,12 @@ type MonitorServiceServer interface {
 	// GetTrace returns the trace of a task: every decision with its reason, every step, and the cost.
 	// Errors: TASK_NOT_FOUND.
 	GetTrace(context.Context, *GetTraceRequest) (*GetTraceResponse, error)
+	// ListCosts returns what tasks have spent in a period, of all accounts or of one, by agent, team,
+	// model, account or day. It includes tasks that have not ended, and those that have been deleted. The
+	// figures are kept for 400 days; what was spent before the store kept them is not included. A key that may
+	// manage teams sees all accounts, any other one its own. Errors: INVALID_REQUEST;
+	// PERMISSION_DENIED for another account.
+	ListCosts(context.Context, *ListCostsRequest) (*ListCostsResponse, error)
 	// ListQuestions lists the open questions of the caller's tasks, including those of nested and
 	// remote members, and those of other tasks of its account that it may answer because of a role.
 	// Errors: INVALID_REQUEST.
@@ -189,6 +212,9 @@ func (UnimplementedMonitorServiceServer) WatchTask(*WatchTaskRequest, grpc.Serve
 }
 func (UnimplementedMonitorServiceServer) GetTrace(context.Context, *GetTraceRequest) (*GetTraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTrace not implemented")
+}
+func (UnimplementedMonitorServiceServer) ListCosts(context.Context, *ListCostsRequest) (*ListCostsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCosts not implemented")
 }
 func (UnimplementedMonitorServiceServer) ListQuestions(context.Context, *ListQuestionsRequest) (*ListQuestionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuestions not implemented")
@@ -257,6 +283,24 @@ func _MonitorService_GetTrace_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MonitorService_ListCosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MonitorServiceServer).ListCosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MonitorService_ListCosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MonitorServiceServer).ListCosts(ctx, req.(*ListCostsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MonitorService_ListQuestions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListQuestionsRequest)
 	if err := dec(in); err != nil {
@@ -303,6 +347,10 @@ var MonitorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetTrace",
 			Handler:    _MonitorService_GetTrace_Handler,
+		},
+		{
+			MethodName: "ListCosts",
+			Handler:    _MonitorService_ListCosts_Handler,
 		},
 		{
 			MethodName: "ListQuestions",

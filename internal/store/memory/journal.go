@@ -69,6 +69,11 @@ func (j *journal) append(events []*teamv1.Event) (ended bool, err error) {
 	}
 	now := j.store.clock()
 	r.extend(now, events, size)
+	j.store.costs.add(now, r.costs)
+	r.costs = nil
+	if r.ended {
+		r.book = nil
+	}
 	if r.pushed {
 		j.store.pushes.wakeIdle(r.root, now)
 	}

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -25,6 +26,8 @@ type run struct {
 	last     time.Time               // time of the last event; guarded by mu
 	times    []timestamppb.Timestamp // allocated in advance for the next events; guarded by mu
 	fold     Fold                    // fold of the root; guarded by mu
+	book     *cost.Book              // guarded by mu
+	costs    []cost.Sum              // that Store.costs does not have yet; guarded by mu
 	ended    bool                    // the end of the root is recorded; guarded by mu
 	asking   fold.Questions          // guarded by mu
 	inbox    []*teamv1.Inbound
@@ -54,7 +57,7 @@ func (s *Store) newRun(n a2a.New, now time.Time) *run {
 	acc := n.Accepted
 	r := &run{
 		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
-		fold: s.fold(acc.GetTaskId(), ""), briefed: acc.GetCollaboration() != nil,
+		fold: s.fold(acc.GetTaskId(), ""), book: cost.NewBook(a2a.AccountOf(n.Owner)), briefed: acc.GetCollaboration() != nil,
 	}
 	r.add(r.stamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))
@@ -97,7 +100,11 @@ func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	r.record.events = append(r.record.events, ev)
 	r.fold.Apply(ev)
 	r.asking.Apply(ev)
-	r.ended = r.ended || store.RootEnd(ev)
+	if store.RootEnd(ev) {
+		r.ended, r.costs = true, append(r.costs, r.book.End(ev)...)
+	} else {
+		r.costs = append(r.costs, r.book.Apply(ev)...)
+	}
 	if n := store.Consumes(ev); n > 0 {
 		r.inbox = slices.DeleteFunc(r.inbox, func(in *teamv1.Inbound) bool { return in.GetN() == n })
 	}

@@ -73,6 +73,7 @@ type Store struct {
 	catalog       entries
 	boards        boards
 	accounts      accounts
+	costs         costs
 	halts         halts
 
 	// mu may be acquired while the lock of a run is held, but not the other way round.

@@ -74,7 +74,7 @@ func (s *Store) book(ctx context.Context, q querier, r account.Run, change func(
 		}
 		sums.Days[day], before[day] = u, u
 	}
-	flying := sums.InFlight
+	inFlight := sums.InFlight
 	booked = b.Apply(rows, &sums)
 	had := map[string]account.Row{}
 	for _, row := range rows {
@@ -96,7 +96,7 @@ func (s *Store) book(ctx context.Context, q querier, r account.Run, change func(
 			return booked, err
 		}
 	}
-	if sums.InFlight != flying {
+	if sums.InFlight != inFlight {
 		err = putDay(ctx, q, r.Account, "", account.Use{Held: sums.InFlight})
 	}
 	return booked, err

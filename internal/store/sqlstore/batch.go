@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -108,9 +109,11 @@ func (b *batch) statements(tail []entry) []stmt {
 	add := func(text string, args ...any) {
 		stmts = append(stmts, stmt{text, append(at[:3:3], args...)})
 	}
+	var costs []cost.Sum
 	known := map[string]bool{}
 	for _, list := range [][]entry{b.entries, tail} {
 		for _, e := range list {
+			costs = append(costs, e.costs...)
 			for _, v := range e.blobs {
 				if !known[string(v.hash)] {
 					known[string(v.hash)] = true
@@ -123,6 +126,9 @@ func (b *batch) statements(tail []entry) []stmt {
 			}
 			b.ask(e, add)
 		}
+	}
+	for _, sum := range cost.Merge(costs, nil) {
+		add(addCost, costArgs(sum)...)
 	}
 	if b.after != b.before {
 		add(updateTask, int64(b.after.state), b.after.at, flag(b.after.visible))
@@ -219,10 +225,13 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.tail = append(b.tail, e)
 		if j.fold != nil {
 			show(j.fold, ev, j.hidden)
 		}
+		if j.book != nil && store.RootEnd(ev) {
+			e.costs = j.book.End(ev)
+		}
+		b.tail = append(b.tail, e)
 	}
 	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
 	if j.fold == nil { // the earlier events cannot be read

@@ -42,6 +42,15 @@ func (s *Store) Rows(ctx context.Context, t testing.TB) (n int) {
 	return n
 }
 
+// Count counts the rows of a table.
+func (s *Store) Count(ctx context.Context, t testing.TB, table string) (n int64) {
+	t.Helper()
+	if err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM `+table); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // Groups counts the transactions of SQLite's writer.
 func (s *Store) Groups() int64 { return s.db.(*sqliteDB).groups.Load() }
 
@@ -52,15 +61,6 @@ func CutListeners(ctx context.Context, t testing.TB, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Count counts the rows of a table.
-func (s *Store) Count(ctx context.Context, t testing.TB, table string) (n int) {
-	t.Helper()
-	if err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM `+table); err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // Largest returns the size in bytes of the largest event or snapshot as it is stored, without its blobs.

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
@@ -36,6 +37,7 @@ type journal struct {
 
 	mu      sync.Mutex
 	fold    *project.Fold // of the root; nil until loaded; guarded by mu, like all fields below
+	book    *cost.Book    // nil until loaded
 	hidden  bool          // see hides
 	lost    bool          // the recorded events cannot be read: only the end is accepted
 	listed  listing       // what the task row holds
@@ -75,6 +77,7 @@ type entry struct {
 	size   int     // of the event with its blobs, in bytes
 	sum    int64   // checksum of the event with its blobs
 	closes []int64 // sequence numbers of the questions for roles that the event closes
+	costs  []cost.Sum
 }
 
 // listing is what the task row holds for lists.
@@ -143,9 +146,10 @@ func (j *journal) open(ctx context.Context) error {
 
 // opened sets the state of the journal from the recorded events. The caller must hold mu.
 func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
-	j.fold, j.listed, j.hidden = f, listingOf(f), hides(events)
+	j.fold, j.listed, j.hidden, j.book = f, listingOf(f), hides(events), cost.NewBook(a2a.AccountOf(j.owner))
 	for _, ev := range events {
 		j.asking.Apply(ev)
+		j.book.Apply(ev)
 	}
 	j.last = events[len(events)-1].GetTime().AsTime()
 }
@@ -223,6 +227,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 		}
 		if j.fold != nil {
 			show(j.fold, ev, j.hidden)
+			e.costs = j.book.Apply(ev)
 		}
 		_, closed := j.asking.Apply(ev)
 		for _, q := range closed {

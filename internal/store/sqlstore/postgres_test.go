@@ -20,6 +20,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -301,7 +302,7 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 		wg.Go(func() {
 			for n := range rounds {
 				text := fmt.Sprint(n)
-				err := c.Journal.Append(context.Background(), note(text))
+				err := c.Journal.Append(context.Background(), note(text), paid(text, "a/b", 3))
 				if err == nil {
 					err = c.Journal.Commit(context.Background())
 				}
@@ -330,6 +331,9 @@ func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 		if got := texts(t, s, id(i)); !slices.Equal(got, acked[i]) {
 			t.Errorf("run %d: on record are %v, acknowledged %v", i, got, acked[i])
 		}
+	}
+	if micros, _ := costsOf(t, s, cost.Query{}); micros != 3*all.Load() {
+		t.Errorf("the costs of %d steps are %d micros, want 3 each", all.Load(), micros)
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Store) retain(ctx context.Context) {
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
 // that belongs to them; conversations to which nothing was added for as long; streamed text of runs
 // that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
-// accounts for days long past. It also releases what ended runs still hold of their accounts.
+// accounts and costs for days long past. It adds up the costs of ended runs. It also releases what ended runs still hold of their accounts.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
@@ -58,6 +58,9 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	now := s.Now()
+	if err := s.sumCosts(ctx, now); err != nil {
+		return err
+	}
 	for _, sweep := range []struct {
 		old    string
 		before time.Time

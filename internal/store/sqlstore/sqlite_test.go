@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -191,7 +192,7 @@ func TestCopy_MovesEverything(t *testing.T) {
 		t.Run("from SQLite to "+name, func(t *testing.T) {
 			from, to := open(t, sqliteURL(t), sqlstore.Config{}), open(t, url(t), sqlstore.Config{})
 			for i := range 20 {
-				finish(t, from, id(i), note("x"))
+				finish(t, from, id(i), note("x"), paid("1", "a/b", 7))
 			}
 			create(t, from, "driven")
 			old := claim(t, from, "r")
@@ -227,6 +228,9 @@ func TestCopy_MovesEverything(t *testing.T) {
 			}
 			if body, err := to.Definition(t.Context(), "rev"); string(body) != "body" || err != nil {
 				t.Errorf("Definition = %q, %v", body, err)
+			}
+			if micros, _ := costsOf(t, to, cost.Query{}); micros != 140 {
+				t.Errorf("costs of %d micros, want 140", micros)
 			}
 			if _, err := sqlstore.Copy(t.Context(), from, to); err == nil || !strings.Contains(err.Error(), "not empty") {
 				t.Errorf("Copy to a store that holds something = %v", err)

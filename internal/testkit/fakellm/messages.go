@@ -153,7 +153,12 @@ func (messages) frames(a *answer) (before, pieces, after []string) {
 		if a.turn.NoUsage {
 			return map[string]any{"output_tokens": 0}
 		}
-		return map[string]any{"input_tokens": usage.PromptTokens, "output_tokens": out}
+		tokens := map[string]any{"input_tokens": usage.PromptTokens, "output_tokens": out}
+		if d := usage.Details; d != nil { // tokens of the prompt cache do not count as input
+			tokens["input_tokens"] = usage.PromptTokens - d.CachedTokens - d.CacheWriteTokens
+			tokens["cache_read_input_tokens"], tokens["cache_creation_input_tokens"] = d.CachedTokens, d.CacheWriteTokens
+		}
+		return tokens
 	}
 	before = []string{frame("message_start", map[string]any{"type": "message_start", "message": map[string]any{
 		"id": a.id, "type": "message", "role": "assistant", "model": a.r.Model, "content": []any{}, "stop_reason": nil, "usage": reported(1),

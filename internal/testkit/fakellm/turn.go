@@ -67,13 +67,22 @@ type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
-	// Details are parts of PromptTokens; chat completions report them.
+	// Details are parts of PromptTokens; chat completions and messages report them.
 	Details *PromptDetails `json:"prompt_tokens_details,omitempty"`
+	// Output are parts of CompletionTokens; chat completions report them.
+	Output *OutputDetails `json:"completion_tokens_details,omitempty"`
 }
 
 // PromptDetails are parts of the tokens of a prompt.
 type PromptDetails struct {
 	CachedTokens int64 `json:"cached_tokens"`
+	// CacheWriteTokens are written to a prompt cache; only messages report them.
+	CacheWriteTokens int64 `json:"-"`
+}
+
+// OutputDetails are parts of the tokens of an answer.
+type OutputDetails struct {
+	ReasoningTokens int64 `json:"reasoning_tokens"`
 }
 
 // Gate holds requests until it is opened. Use NewGate to create one. It is safe for concurrent use.

@@ -22,6 +22,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
@@ -59,6 +61,7 @@ func TestP19_Journals(t *testing.T) {
 			}
 			g := read(t, s.name)
 			t.Run("fold", g.fold)
+			t.Run("S-60 costs", g.costs)
 			t.Run("run", func(t *testing.T) { g.run(t, s, len(g.events)-1) })
 			if s.anywhere {
 				t.Run("run from every event", func(t *testing.T) {
@@ -112,6 +115,40 @@ func tasksOf(events []*teamv1.Event) []*a2av1.Task {
 func (g *golden) fold(t *testing.T) {
 	if diff := cmp.Diff(g.tasks, tasksOf(g.events), protocmp.Transform()); diff != "" {
 		t.Errorf("(-recorded +folded):\n%s", diff)
+	}
+}
+
+// costs wants the events to add up to what the end says that the run has spent, and by agent to what the
+// tree of the run has. Until the end they are what the tree has so far, without attempts that are open.
+func (g *golden) costs(t *testing.T) {
+	book, view := cost.NewBook("acme"), journal.New(g.events[0].GetAccepted().GetTaskId(), journal.Whole)
+	total, byPath := cost.Amounts{}, map[string]cost.Amounts{}
+	for i, ev := range g.events {
+		view.Apply(ev)
+		sums := book.Apply
+		if i == len(g.events)-1 {
+			sums = book.End
+		}
+		for _, s := range sums(ev) {
+			total.Add(s.Amounts)
+			of := byPath[s.Path]
+			of.Add(s.Amounts)
+			byPath[s.Path] = of
+		}
+		if want := cost.AmountsOf(view.Top.Spent()); !slices.Equal(total[:8], want[:8]) {
+			t.Fatalf("after event %d the book has %v, and the run has spent %v", i+1, total, want)
+		}
+	}
+	want := map[string]cost.Amounts{}
+	view.Top.Walk(func(n *journal.Node) {
+		if own := cost.AmountsOf(n.Own()); own != (cost.Amounts{}) {
+			of := want[n.Path]
+			of.Add(own)
+			want[n.Path] = of
+		}
+	})
+	if diff := cmp.Diff(want, byPath); diff != "" {
+		t.Errorf("by path (-tree +book):\n%s", diff)
 	}
 }
 

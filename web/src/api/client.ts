@@ -1,5 +1,5 @@
 import { follow } from "./sse";
-import type { Choice, Halt, HaltReceipt, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
+import type { Choice, Costs, Halt, HaltReceipt, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
 
 /** APIError is the error with which the server rejects a call. */
 export class APIError extends Error {
@@ -79,6 +79,12 @@ export class Client {
       configuration: { returnImmediately: true },
     });
     return sent.task?.id ?? "";
+  }
+
+  /** costs returns what tasks have spent in the last days, of all teams or of one, by a CostGroup. */
+  async costs(by: string, days: number, team: string): Promise<Costs> {
+    const since = new Date(Date.now() - days * 86_400_000).toISOString();
+    return this.get<Costs>(`team/v1/monitor/costs?groupBy=COST_GROUP_${by}&since=${since}&team=${encodeURIComponent(team)}`);
   }
 
   /** halts returns what is halted; null if the key may not see that. */

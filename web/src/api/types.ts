@@ -21,6 +21,23 @@ export interface Spent {
   estimated?: boolean;
   modelCalls?: string;
   toolCalls?: string;
+  cachedInputTokens?: string;
+  reasoningTokens?: string;
+}
+
+export interface CostShare {
+  key?: string;
+  spent?: Spent;
+  estimated?: Spent;
+  claimed?: Spent;
+}
+
+export interface Costs {
+  shares?: CostShare[];
+  omitted?: number;
+  total?: CostShare;
+  since: string;
+  until: string;
 }
 
 export interface TaskCounts {

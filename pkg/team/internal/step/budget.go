@@ -149,7 +149,7 @@ func (b *Budget) reservedBefore(reserved *teamv1.Spent) agent.Cost {
 // answer that the budget allows.
 func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	price := agent.PriceOf(w.Target.Model)
-	in, most := b.meter.bound(agent.FilesOf(w.Target.Model), w.Prompt), outputOf(w.Target.Model, w.Prompt)
+	in, most := b.meter.bound(w.Target.Model, w.Prompt), outputOf(w.Target.Model, w.Prompt)
 	want := agent.Want{
 		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
 		Most: turnCost(price, in, most), By: w.by.path(w.Step),
@@ -288,7 +288,7 @@ func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
 	if e == nil && (spent == nil || spent.GetEstimated()) || e != nil && e.MayBeBilled() {
 		spent = w.estimate(spent)
 	} else {
-		w.by.Budget.meter.learn(w.Prompt, spent.GetInputTokens())
+		w.by.Budget.meter.learn(w.Target.Model, w.Prompt, spent.GetInputTokens())
 	}
 	if w.cost.hold != nil && !w.cost.hold.Reserved().Covers(agent.CostOf(spent)) {
 		*res = Result{Err: w.overbilled(spent)}

@@ -1,12 +1,15 @@
 package step
 
 import (
+	"bytes"
+	"reflect"
 	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -21,19 +24,22 @@ const (
 
 // meter computes an upper bound for the tokens of a prompt before it is sent. A token covers at
 // least one byte, so a prompt has at most as many tokens as bytes of text, plus those of its files,
-// plus what the provider adds. If a prompt continues one that the provider has counted, only the new
-// part is bounded in this way. Safe for concurrent use.
+// plus what the provider adds. If a prompt continues one that the same model has counted, only the new
+// part is bounded in this way. A count says nothing about other models, whose tokens may be shorter.
+// Safe for concurrent use.
 type meter struct {
 	mu     sync.Mutex
 	last   *agent.ModelRequest // prompt that was counted last; guarded by mu
+	model  agent.Model         // model that counted it; guarded by mu
 	tokens int64               // tokens of last; guarded by mu
 }
 
 // bound returns an upper bound for the tokens of a prompt of a model.
-func (m *meter) bound(files agent.Files, req *agent.ModelRequest) int64 {
+func (m *meter) bound(model agent.Model, req *agent.ModelRequest) int64 {
+	files := agent.FilesOf(model)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last != nil && continues(req, m.last) {
+	if m.last != nil && sameModel(model, m.model) && continues(req, m.last) {
 		more := req.Messages[len(m.last.Messages):]
 		return filesIn(&files, more, m.tokens+messages(more))
 	}
@@ -66,14 +72,25 @@ func filesIn(files *agent.Files, list []agent.ModelMessage, n int64) int64 {
 	return max(n, window)
 }
 
-// learn stores the provider's count for a prompt; it ignores a count of 0.
-func (m *meter) learn(req *agent.ModelRequest, tokens int64) {
-	if tokens <= 0 {
+// learn stores a model's count for a prompt. It ignores a count of 0, and counts that do not hold for
+// a later prompt: those of a model with alternatives, because another one may answer next, and those of
+// a prompt with a URL, because the content behind it may change.
+func (m *meter) learn(model agent.Model, req *agent.ModelRequest, tokens int64) {
+	if tokens <= 0 || len(agent.ModelSubject(model).Names) > 1 || slices.ContainsFunc(req.Messages, hasURL) {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.tokens = req, tokens
+	m.last, m.model, m.tokens = req, model, tokens
+}
+
+func hasURL(msg agent.ModelMessage) bool {
+	return slices.ContainsFunc(msg.Parts, func(p *a2av1.Part) bool { return p.GetUrl() != "" })
+}
+
+// sameModel reports whether two models are the same value. Models that cannot be compared are not.
+func sameModel(a, b agent.Model) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // messages returns an upper bound for the tokens of messages.
@@ -98,10 +115,18 @@ func continues(req, earlier *agent.ModelRequest) bool {
 }
 
 func sameMessage(a, b agent.ModelMessage) bool {
-	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && len(a.ToolCalls) == len(b.ToolCalls) &&
-		slices.EqualFunc(a.Parts, b.Parts, func(a, b *a2av1.Part) bool { return a == b || proto.Equal(a, b) })
+	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && a.Tool == b.Tool && bytes.Equal(a.State, b.State) &&
+		slices.EqualFunc(a.ToolCalls, b.ToolCalls, sameProto[*teamv1.ToolCall]) && slices.EqualFunc(a.Parts, b.Parts, sameProto[*a2av1.Part])
+}
+
+// sameProto reports whether two protobuf messages are equal. Most are the same one.
+func sameProto[M interface {
+	comparable
+	proto.Message
+}](a, b M) bool {
+	return a == b || proto.Equal(a, b)
 }
 
 func sameTool(a, b agent.ToolSpec) bool {
-	return a.Name == b.Name && a.Description == b.Description && len(a.Parameters) == len(b.Parameters)
+	return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.Parameters, b.Parameters)
 }

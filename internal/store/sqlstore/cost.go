@@ -1,0 +1,135 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentteams/team-server/internal/cost"
+)
+
+// costKeys are the columns of the key of a cost without the root.
+const costKeys = `hour, account, path, team, model`
+
+// costColumns are the amounts of a cost.
+var costColumns = strings.Join(cost.Columns[:], ", ")
+
+// addCost adds to the costs of a run in a batch that was admitted by fence. A batch that is written
+// again, because the reply to the first attempt was lost, adds nothing.
+var addCost = `INSERT INTO cost (root, seq, ` + costKeys + `, ` + costColumns + `)
+SELECT id, seq, ` + numbered(4, 5+len(cost.Columns)) + ` FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
+ON CONFLICT (root, ` + costKeys + `) DO UPDATE SET seq = excluded.seq, ` + added() + ` WHERE cost.seq < excluded.seq`
+
+// addSum adds to the sums of runs that have ended.
+var addSum = `INSERT INTO cost (root, seq, ` + costKeys + `, ` + costColumns + `) VALUES ('', 0, ` + numbered(1, 5+len(cost.Columns)) + `)
+ON CONFLICT (root, ` + costKeys + `) DO UPDATE SET ` + added()
+
+// numbered returns n placeholders from a number on.
+func numbered(from, n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = "$" + strconv.Itoa(from+i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// added returns the assignments that add the amounts of a conflicting row.
+func added() string {
+	list := make([]string, len(cost.Columns))
+	for i, c := range cost.Columns {
+		list[i] = c + " = cost." + c + " + excluded." + c
+	}
+	return strings.Join(list, ", ")
+}
+
+// costArgs returns the arguments for the key and the amounts of a sum.
+func costArgs(s cost.Sum) []any {
+	args := []any{s.Hour, s.Account, s.Path, s.Team, s.Model}
+	for _, n := range s.Amounts {
+		args = append(args, n)
+	}
+	return args
+}
+
+// scanCost reads a row of costKeys and costColumns.
+func scanCost(rows *sql.Rows) (s cost.Sum, err error) {
+	dest := []any{&s.Hour, &s.Account, &s.Path, &s.Team, &s.Model}
+	for i := range s.Amounts {
+		dest = append(dest, &s.Amounts[i])
+	}
+	err = rows.Scan(dest...)
+	return s, err
+}
+
+// Costs implements cost.Store. One statement reads the costs of runs and the sums of ended ones, so
+// that a sum that is being made is neither missing nor counted twice.
+func (s *Store) Costs(ctx context.Context, q cost.Query) (sums []cost.Sum, err error) {
+	hour := `0`
+	if q.ByDay {
+		hour = `hour - hour % 24`
+	}
+	text, args := `SELECT CAST(`+hour+` AS BIGINT) AS at, account, path, team, model`, []any{q.From, q.Until}
+	for _, c := range cost.Columns {
+		text += `, CAST(sum(` + c + `) AS BIGINT)`
+	}
+	text += ` FROM cost WHERE hour >= $1 AND hour < $2`
+	for _, only := range []struct {
+		column string
+		value  *string
+	}{{"account", q.Account}, {"model", q.Model}} {
+		if only.value != nil {
+			args = append(args, *only.value)
+			text += ` AND ` + only.column + ` = $` + strconv.Itoa(len(args))
+		}
+	}
+	err = each(ctx, s.db.reader(), func() { sums = nil }, func(rows *sql.Rows) error {
+		sum, err := scanCost(rows)
+		sums = append(sums, sum)
+		return err
+	}, text+` GROUP BY 1, account, path, team, model`, args...)
+	return sums, err
+}
+
+// sumCosts adds up the costs of runs that have ended, and the hours of days that are long past, and
+// deletes sums that are older than the store keeps them.
+func (s *Store) sumCosts(ctx context.Context, now time.Time) error {
+	hourly := cost.DayOf(cost.HourOf(now.Add(-cost.Hourly)))
+	for _, of := range []struct {
+		rows   string
+		args   []any
+		change func(*cost.Key)
+	}{
+		{`root IN (SELECT DISTINCT root FROM cost WHERE root > '' AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = cost.root AND run.ended IS NULL) LIMIT 500)`, nil, nil},
+		{`root = '' AND hour IN (SELECT DISTINCT hour FROM cost WHERE root = '' AND hour < $1 AND hour % 24 <> 0 LIMIT 24)`, []any{hourly},
+			func(k *cost.Key) { k.Hour = cost.DayOf(k.Hour) }},
+	} {
+		for more := true; more; {
+			err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+				var sums []cost.Sum
+				err := each(ctx, q, func() { sums = nil }, func(rows *sql.Rows) error {
+					sum, err := scanCost(rows)
+					sums = append(sums, sum)
+					return err
+				}, `DELETE FROM cost WHERE `+of.rows+` RETURNING `+costKeys+`, `+costColumns, of.args...)
+				if more = len(sums) > 0; err != nil {
+					return err
+				}
+				for _, sum := range cost.Merge(sums, of.change) { // in order, so that replicas do not deadlock
+					if _, err := q.exec(ctx, addSum, costArgs(sum)...); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `DELETE FROM cost WHERE root = '' AND hour < $1`, cost.DayOf(cost.HourOf(now.Add(-cost.Kept))))
+		return err
+	})
+}
