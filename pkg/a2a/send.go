@@ -350,14 +350,16 @@ func inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	return in, nil
 }
 
-// read sets what the message m says in answer to a question for more budget or for an approval. The
-// error says what was expected.
+// read sets what the message m says in answer to a question for more budget, for an approval, or of a
+// tool. The error says what was expected.
 func read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
 	switch {
 	case q.GetBudget() != nil:
 		a.Grant, err = agent.ReadGrant(q.GetBudget(), m)
 	case q.GetApproval() != nil:
 		a.Approval, err = agent.ReadApproval(q.GetApproval(), m)
+	case q.GetToolQuestion() != nil:
+		a.ToolAnswer, err = agent.ReadToolAnswer(q.GetToolQuestion(), m)
 	}
 	return err
 }

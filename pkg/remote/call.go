@@ -135,6 +135,17 @@ func (c *call) approval(theirs *teamv1.ApprovalRequest) *teamv1.ApprovalRequest 
 	return ours
 }
 
+// toolQuestion returns a question that a peer's tool asks as ours; nil for nil. The call is made by an
+// agent below us. It returns nil as well if answers cannot be checked here; the peer checks them then.
+func (c *call) toolQuestion(theirs *teamv1.ToolQuestion) *teamv1.ToolQuestion {
+	if _, err := agent.ParseToolForm(theirs); err != nil || theirs == nil {
+		return nil
+	}
+	ours := proto.CloneOf(theirs)
+	ours.By = agent.Path(c.req) + "/" + clip(theirs.GetBy())
+	return ours
+}
+
 // foreign returns a copy of one of our messages for a peer, with id as its id. It omits our task
 // and context ids, which have no meaning there.
 func foreign(m *a2av1.Message, id string) *a2av1.Message {

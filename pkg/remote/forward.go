@@ -227,6 +227,7 @@ func (p *process) ask(theirs string) (known bool, err error) {
 	}
 	q = proto.CloneOf(q)
 	q.Question, q.Message, q.Budget, q.Approval = ours, own(q.GetMessage()), p.budget(q.GetBudget()), p.approval(q.GetApproval())
+	q.ToolQuestion, q.ToolState = p.toolQuestion(q.GetToolQuestion()), nil
 	return true, p.call.asked(q)
 }
 

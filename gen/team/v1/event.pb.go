@@ -419,6 +419,63 @@ func (Approval_Decision) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{27, 0}
 }
 
+// Action is what people chose.
+type ToolAnswer_Action int32
+
+const (
+	// Not set.
+	ToolAnswer_ACTION_UNSPECIFIED ToolAnswer_Action = 0
+	// People answered.
+	ToolAnswer_ACTION_ACCEPT ToolAnswer_Action = 1
+	// People declined to answer.
+	ToolAnswer_ACTION_DECLINE ToolAnswer_Action = 2
+	// People dismissed the question, or did not answer in time.
+	ToolAnswer_ACTION_CANCEL ToolAnswer_Action = 3
+)
+
+// Enum value maps for ToolAnswer_Action.
+var (
+	ToolAnswer_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_ACCEPT",
+		2: "ACTION_DECLINE",
+		3: "ACTION_CANCEL",
+	}
+	ToolAnswer_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_ACCEPT":      1,
+		"ACTION_DECLINE":     2,
+		"ACTION_CANCEL":      3,
+	}
+)
+
+func (x ToolAnswer_Action) Enum() *ToolAnswer_Action {
+	p := new(ToolAnswer_Action)
+	*p = x
+	return p
+}
+
+func (x ToolAnswer_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+}
+
+func (ToolAnswer_Action) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[6]
+}
+
+func (x ToolAnswer_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolAnswer_Action.Descriptor instead.
+func (ToolAnswer_Action) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
+}
+
 // Command is a command of the caller.
 type Commanded_Command int32
 
@@ -464,11 +521,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+	return file_team_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[6]
+	return &file_team_v1_event_proto_enumTypes[7]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -477,7 +534,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Stage says which message was checked.
@@ -525,11 +582,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[7].Descriptor()
+	return file_team_v1_event_proto_enumTypes[8].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[7]
+	return &file_team_v1_event_proto_enumTypes[8]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -538,7 +595,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -3227,7 +3284,12 @@ type Asked struct {
 	// server, the path in set_by is below that of the member there.
 	Budget *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
 	// For a question of kind APPROVAL about a tool call or a delegation: what is to be approved.
-	Approval      *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question of kind INPUT that a tool asks during its call: what it asks.
+	ToolQuestion *ToolQuestion `protobuf:"bytes,8,opt,name=tool_question,json=toolQuestion,proto3" json:"tool_question,omitempty"`
+	// What the tool needs to continue the call after the answer, in a form of its own. It is not shown
+	// to clients.
+	ToolState     []byte `protobuf:"bytes,9,opt,name=tool_state,json=toolState,proto3" json:"tool_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3307,6 +3369,20 @@ func (x *Asked) GetBudget() *BudgetRequest {
 func (x *Asked) GetApproval() *ApprovalRequest {
 	if x != nil {
 		return x.Approval
+	}
+	return nil
+}
+
+func (x *Asked) GetToolQuestion() *ToolQuestion {
+	if x != nil {
+		return x.ToolQuestion
+	}
+	return nil
+}
+
+func (x *Asked) GetToolState() []byte {
+	if x != nil {
+		return x.ToolState
 	}
 	return nil
 }
@@ -3580,6 +3656,161 @@ func (x *Approval) GetArguments() string {
 	return ""
 }
 
+// ToolQuestion is a question that a tool asks people during a call.
+type ToolQuestion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the agent that makes the call.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Name of the tool that was called, as models see it.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Name of the tool's MCP server in the configuration.
+	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// What the tool says.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// The fields of the answer: a JSON schema of a flat object. Unset if the answer has no fields.
+	Schema string `protobuf:"bytes,5,opt,name=schema,proto3" json:"schema,omitempty"`
+	// An address to open in a browser. The tool does not receive more than whether people agree.
+	Url string `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`
+	// SHA-256 of message, schema and url, in hexadecimal.
+	Hash          string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolQuestion) Reset() {
+	*x = ToolQuestion{}
+	mi := &file_team_v1_event_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolQuestion) ProtoMessage() {}
+
+func (x *ToolQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolQuestion.ProtoReflect.Descriptor instead.
+func (*ToolQuestion) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ToolQuestion) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+// ToolAnswer is the answer of people to a ToolQuestion.
+type ToolAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What people chose.
+	Action ToolAnswer_Action `protobuf:"varint,1,opt,name=action,proto3,enum=team.v1.ToolAnswer_Action" json:"action,omitempty"`
+	// For ACCEPT: the fields, a JSON object.
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolAnswer) Reset() {
+	*x = ToolAnswer{}
+	mi := &file_team_v1_event_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolAnswer) ProtoMessage() {}
+
+func (x *ToolAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolAnswer.ProtoReflect.Descriptor instead.
+func (*ToolAnswer) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ToolAnswer) GetAction() ToolAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return ToolAnswer_ACTION_UNSPECIFIED
+}
+
+func (x *ToolAnswer) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 // Answered is the answer to a question of its scope.
 type Answered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3600,14 +3831,16 @@ type Answered struct {
 	// Outermost scope that waited for the answer.
 	Waiter string `protobuf:"bytes,7,opt,name=waiter,proto3" json:"waiter,omitempty"`
 	// For a question with an ApprovalRequest: the decision.
-	Approval      *Approval `protobuf:"bytes,8,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *Approval `protobuf:"bytes,8,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question with a ToolQuestion: the answer as the tool receives it.
+	ToolAnswer    *ToolAnswer `protobuf:"bytes,9,opt,name=tool_answer,json=toolAnswer,proto3" json:"tool_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3852,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3865,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3691,6 +3924,13 @@ func (x *Answered) GetApproval() *Approval {
 	return nil
 }
 
+func (x *Answered) GetToolAnswer() *ToolAnswer {
+	if x != nil {
+		return x.ToolAnswer
+	}
+	return nil
+}
+
 // Received records a message that arrived from outside for a running task.
 type Received struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3708,7 +3948,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3960,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3973,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3794,7 +4034,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3806,7 +4046,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3819,7 +4059,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -3908,7 +4148,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4160,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4173,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Halt) GetKind() HaltKind {
@@ -3996,7 +4236,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4248,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4261,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Expired) GetLimit() string {
@@ -4042,7 +4282,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4294,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4307,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -4103,7 +4343,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4355,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4368,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -4195,7 +4435,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4447,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4460,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -4259,7 +4499,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4511,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4524,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -4319,7 +4559,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4571,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4584,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4369,7 +4609,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4621,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4634,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Noted) GetCode() string {
@@ -4431,7 +4671,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4683,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4696,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4486,7 +4726,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4738,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4751,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4560,7 +4800,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4812,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4825,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4731,7 +4971,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4983,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4996,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Error) GetReason() string {
@@ -4817,7 +5057,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +5069,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +5082,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -4951,7 +5191,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5203,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[48]
+	mi := &file_team_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5290,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5302,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[50]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5315,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -5110,7 +5350,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5362,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5375,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -5407,7 +5647,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\x9f\x03\n" +
+	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xfa\x03\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
@@ -5415,7 +5655,10 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x124\n" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
 	"\x06budget\x18\x06 \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\x124\n" +
-	"\bapproval\x18\a \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"q\n" +
+	"\bapproval\x18\a \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\x12:\n" +
+	"\rtool_question\x18\b \x01(\v2\x15.team.v1.ToolQuestionR\ftoolQuestion\x12\x1d\n" +
+	"\n" +
+	"tool_state\x18\t \x01(\fR\ttoolState\"q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -5451,7 +5694,24 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10DECISION_APPROVE\x10\x01\x12\x18\n" +
 	"\x14DECISION_APPROVE_ALL\x10\x02\x12\x13\n" +
-	"\x0fDECISION_REJECT\x10\x03\"\x9e\x02\n" +
+	"\x0fDECISION_REJECT\x10\x03\"\xa2\x01\n" +
+	"\fToolQuestion\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x10\n" +
+	"\x03url\x18\x06 \x01(\tR\x03url\x12\x12\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\"\xb6\x01\n" +
+	"\n" +
+	"ToolAnswer\x122\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1a.team.v1.ToolAnswer.ActionR\x06action\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"Z\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACTION_ACCEPT\x10\x01\x12\x12\n" +
+	"\x0eACTION_DECLINE\x10\x02\x12\x11\n" +
+	"\rACTION_CANCEL\x10\x03\"\xd4\x02\n" +
 	"\bAnswered\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x0e\n" +
@@ -5460,7 +5720,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06waited\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
 	"\ainbound\x18\x06 \x01(\x03R\ainbound\x12\x16\n" +
 	"\x06waiter\x18\a \x01(\tR\x06waiter\x12-\n" +
-	"\bapproval\x18\b \x01(\v2\x11.team.v1.ApprovalR\bapproval\"\x86\x01\n" +
+	"\bapproval\x18\b \x01(\v2\x11.team.v1.ApprovalR\bapproval\x124\n" +
+	"\vtool_answer\x18\t \x01(\v2\x13.team.v1.ToolAnswerR\n" +
+	"toolAnswer\"\x86\x01\n" +
 	"\bReceived\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
@@ -5597,8 +5859,8 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(HaltKind)(0),                 // 1: team.v1.HaltKind
@@ -5606,203 +5868,209 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Step_Kind)(0),                // 3: team.v1.Step.Kind
 	(Asked_Kind)(0),               // 4: team.v1.Asked.Kind
 	(Approval_Decision)(0),        // 5: team.v1.Approval.Decision
-	(Commanded_Command)(0),        // 6: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 7: team.v1.Checked.Stage
-	(*Event)(nil),                 // 8: team.v1.Event
-	(*Accepted)(nil),              // 9: team.v1.Accepted
-	(*Brief)(nil),                 // 10: team.v1.Brief
-	(*Detached)(nil),              // 11: team.v1.Detached
-	(*TransferTarget)(nil),        // 12: team.v1.TransferTarget
-	(*Pins)(nil),                  // 13: team.v1.Pins
-	(*Conversation)(nil),          // 14: team.v1.Conversation
-	(*Step)(nil),                  // 15: team.v1.Step
-	(*Refusal)(nil),               // 16: team.v1.Refusal
-	(*Input)(nil),                 // 17: team.v1.Input
-	(*Ask)(nil),                   // 18: team.v1.Ask
-	(*Decided)(nil),               // 19: team.v1.Decided
-	(*Started)(nil),               // 20: team.v1.Started
-	(*Retried)(nil),               // 21: team.v1.Retried
-	(*Ended)(nil),                 // 22: team.v1.Ended
-	(*Verdict)(nil),               // 23: team.v1.Verdict
-	(*Turn)(nil),                  // 24: team.v1.Turn
-	(*ToolCall)(nil),              // 25: team.v1.ToolCall
-	(*ToolResult)(nil),            // 26: team.v1.ToolResult
-	(*Transfer)(nil),              // 27: team.v1.Transfer
-	(*Spent)(nil),                 // 28: team.v1.Spent
-	(*Receipt)(nil),               // 29: team.v1.Receipt
-	(*Spawned)(nil),               // 30: team.v1.Spawned
-	(*Bound)(nil),                 // 31: team.v1.Bound
-	(*Asked)(nil),                 // 32: team.v1.Asked
-	(*BudgetRequest)(nil),         // 33: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 34: team.v1.ApprovalRequest
-	(*Approval)(nil),              // 35: team.v1.Approval
-	(*Answered)(nil),              // 36: team.v1.Answered
-	(*Received)(nil),              // 37: team.v1.Received
-	(*Commanded)(nil),             // 38: team.v1.Commanded
-	(*Halt)(nil),                  // 39: team.v1.Halt
-	(*Expired)(nil),               // 40: team.v1.Expired
-	(*Observed)(nil),              // 41: team.v1.Observed
-	(*Checked)(nil),               // 42: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 43: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 44: team.v1.Delta
-	(*Progress)(nil),              // 45: team.v1.Progress
-	(*Noted)(nil),                 // 46: team.v1.Noted
-	(*Claimed)(nil),               // 47: team.v1.Claimed
-	(*Waiting)(nil),               // 48: team.v1.Waiting
-	(*Reply)(nil),                 // 49: team.v1.Reply
-	(*Error)(nil),                 // 50: team.v1.Error
-	(*Inbound)(nil),               // 51: team.v1.Inbound
-	nil,                           // 52: team.v1.Accepted.TraceEntry
-	nil,                           // 53: team.v1.Pins.RevisionsEntry
-	nil,                           // 54: team.v1.Conversation.StateEntry
-	nil,                           // 55: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 56: team.v1.Receipt.Entry
-	nil,                           // 57: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 58: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 59: team.v1.Checked.Shown
-	nil,                           // 60: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 62: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
-	(*Limits)(nil),                // 64: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 65: google.protobuf.Duration
-	(*Retry)(nil),                 // 66: team.v1.Retry
-	(*v1.Part)(nil),               // 67: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 68: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 69: google.protobuf.Value
-	(*AgentInfo)(nil),             // 70: team.v1.AgentInfo
-	(*Health)(nil),                // 71: team.v1.Health
+	(ToolAnswer_Action)(0),        // 6: team.v1.ToolAnswer.Action
+	(Commanded_Command)(0),        // 7: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 8: team.v1.Checked.Stage
+	(*Event)(nil),                 // 9: team.v1.Event
+	(*Accepted)(nil),              // 10: team.v1.Accepted
+	(*Brief)(nil),                 // 11: team.v1.Brief
+	(*Detached)(nil),              // 12: team.v1.Detached
+	(*TransferTarget)(nil),        // 13: team.v1.TransferTarget
+	(*Pins)(nil),                  // 14: team.v1.Pins
+	(*Conversation)(nil),          // 15: team.v1.Conversation
+	(*Step)(nil),                  // 16: team.v1.Step
+	(*Refusal)(nil),               // 17: team.v1.Refusal
+	(*Input)(nil),                 // 18: team.v1.Input
+	(*Ask)(nil),                   // 19: team.v1.Ask
+	(*Decided)(nil),               // 20: team.v1.Decided
+	(*Started)(nil),               // 21: team.v1.Started
+	(*Retried)(nil),               // 22: team.v1.Retried
+	(*Ended)(nil),                 // 23: team.v1.Ended
+	(*Verdict)(nil),               // 24: team.v1.Verdict
+	(*Turn)(nil),                  // 25: team.v1.Turn
+	(*ToolCall)(nil),              // 26: team.v1.ToolCall
+	(*ToolResult)(nil),            // 27: team.v1.ToolResult
+	(*Transfer)(nil),              // 28: team.v1.Transfer
+	(*Spent)(nil),                 // 29: team.v1.Spent
+	(*Receipt)(nil),               // 30: team.v1.Receipt
+	(*Spawned)(nil),               // 31: team.v1.Spawned
+	(*Bound)(nil),                 // 32: team.v1.Bound
+	(*Asked)(nil),                 // 33: team.v1.Asked
+	(*BudgetRequest)(nil),         // 34: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 35: team.v1.ApprovalRequest
+	(*Approval)(nil),              // 36: team.v1.Approval
+	(*ToolQuestion)(nil),          // 37: team.v1.ToolQuestion
+	(*ToolAnswer)(nil),            // 38: team.v1.ToolAnswer
+	(*Answered)(nil),              // 39: team.v1.Answered
+	(*Received)(nil),              // 40: team.v1.Received
+	(*Commanded)(nil),             // 41: team.v1.Commanded
+	(*Halt)(nil),                  // 42: team.v1.Halt
+	(*Expired)(nil),               // 43: team.v1.Expired
+	(*Observed)(nil),              // 44: team.v1.Observed
+	(*Checked)(nil),               // 45: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 46: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 47: team.v1.Delta
+	(*Progress)(nil),              // 48: team.v1.Progress
+	(*Noted)(nil),                 // 49: team.v1.Noted
+	(*Claimed)(nil),               // 50: team.v1.Claimed
+	(*Waiting)(nil),               // 51: team.v1.Waiting
+	(*Reply)(nil),                 // 52: team.v1.Reply
+	(*Error)(nil),                 // 53: team.v1.Error
+	(*Inbound)(nil),               // 54: team.v1.Inbound
+	nil,                           // 55: team.v1.Accepted.TraceEntry
+	nil,                           // 56: team.v1.Pins.RevisionsEntry
+	nil,                           // 57: team.v1.Conversation.StateEntry
+	nil,                           // 58: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 59: team.v1.Receipt.Entry
+	nil,                           // 60: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 61: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 62: team.v1.Checked.Shown
+	nil,                           // 63: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 65: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 66: google.protobuf.Struct
+	(*Limits)(nil),                // 67: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 68: google.protobuf.Duration
+	(*Retry)(nil),                 // 69: team.v1.Retry
+	(*v1.Part)(nil),               // 70: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 71: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 72: google.protobuf.Value
+	(*AgentInfo)(nil),             // 73: team.v1.AgentInfo
+	(*Health)(nil),                // 74: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	61,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	9,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	36,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	37,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	38,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	40,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	41,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	42,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	43,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	44,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	45,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	46,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	47,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	48,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	49,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	62,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	63,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	13,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	64,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	61,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	14,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	52,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	62,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	12,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	11,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	10,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	63,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	65,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	53,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	54,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	64,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	10,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	20,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	21,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	22,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	23,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	31,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	32,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	33,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	39,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	40,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	41,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	43,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	44,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	45,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	46,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	47,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	48,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	49,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	50,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	51,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	52,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	65,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	66,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	14,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	67,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	64,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	15,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	55,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	65,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	13,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	12,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	11,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	66,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	68,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	56,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	57,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
 	3,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	17,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	18,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	65,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	16,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	66,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	18,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	19,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	68,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	17,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	69,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
 	2,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	50,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	62,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	15,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
-	55,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	17,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
-	62,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	63,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	63,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	27,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	62,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	50,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
-	17,  // 56: team.v1.Started.input:type_name -> team.v1.Input
-	28,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
-	61,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	50,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
-	61,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	28,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
+	53,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	65,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	16,  // 47: team.v1.Decided.steps:type_name -> team.v1.Step
+	58,  // 48: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	18,  // 49: team.v1.Decided.reply:type_name -> team.v1.Input
+	65,  // 50: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	66,  // 51: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	66,  // 52: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	28,  // 53: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	65,  // 54: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	53,  // 55: team.v1.Decided.failure:type_name -> team.v1.Error
+	18,  // 56: team.v1.Started.input:type_name -> team.v1.Input
+	29,  // 57: team.v1.Started.reserved:type_name -> team.v1.Spent
+	64,  // 58: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 59: team.v1.Retried.error:type_name -> team.v1.Error
+	64,  // 60: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	29,  // 61: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 62: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	62,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	24,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
-	26,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	27,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	50,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
-	28,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
-	63,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	29,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	62,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	23,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	25,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	67,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	67,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	56,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	28,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	62,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	28,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	65,  // 63: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	25,  // 64: team.v1.Ended.turn:type_name -> team.v1.Turn
+	27,  // 65: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	28,  // 66: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	53,  // 67: team.v1.Ended.error:type_name -> team.v1.Error
+	29,  // 68: team.v1.Ended.spent:type_name -> team.v1.Spent
+	66,  // 69: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	30,  // 70: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	65,  // 71: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	24,  // 72: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	26,  // 73: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	70,  // 74: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	70,  // 75: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	59,  // 76: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	29,  // 77: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	65,  // 78: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	29,  // 79: team.v1.Spawned.budget:type_name -> team.v1.Spent
 	4,   // 80: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	62,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	61,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	33,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	34,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	57,  // 85: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	5,   // 86: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	62,  // 87: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	28,  // 88: team.v1.Answered.grant:type_name -> team.v1.Spent
-	65,  // 89: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	35,  // 90: team.v1.Answered.approval:type_name -> team.v1.Approval
-	62,  // 91: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	6,   // 92: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	65,  // 93: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	39,  // 94: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	1,   // 95: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	61,  // 96: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	58,  // 97: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	7,   // 98: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	62,  // 99: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	50,  // 100: team.v1.Checked.error:type_name -> team.v1.Error
-	59,  // 101: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	68,  // 102: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	62,  // 103: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	63,  // 104: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	62,  // 105: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	24,  // 106: team.v1.Reply.turn:type_name -> team.v1.Turn
-	27,  // 107: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	26,  // 108: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 109: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	28,  // 110: team.v1.Reply.spent:type_name -> team.v1.Spent
-	63,  // 111: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	62,  // 112: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	60,  // 113: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	37,  // 114: team.v1.Inbound.received:type_name -> team.v1.Received
-	36,  // 115: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	38,  // 116: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	69,  // 117: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	69,  // 118: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	28,  // 119: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 120: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	70,  // 121: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	71,  // 122: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	62,  // 123: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	124, // [124:124] is the sub-list for method output_type
-	124, // [124:124] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	65,  // 81: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	64,  // 82: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	34,  // 83: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	35,  // 84: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	37,  // 85: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
+	60,  // 86: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	5,   // 87: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	6,   // 88: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
+	65,  // 89: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	29,  // 90: team.v1.Answered.grant:type_name -> team.v1.Spent
+	68,  // 91: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	36,  // 92: team.v1.Answered.approval:type_name -> team.v1.Approval
+	38,  // 93: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
+	65,  // 94: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	7,   // 95: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	68,  // 96: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	42,  // 97: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	1,   // 98: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	64,  // 99: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	61,  // 100: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	8,   // 101: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	65,  // 102: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	53,  // 103: team.v1.Checked.error:type_name -> team.v1.Error
+	62,  // 104: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	71,  // 105: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	65,  // 106: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	66,  // 107: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	65,  // 108: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	25,  // 109: team.v1.Reply.turn:type_name -> team.v1.Turn
+	28,  // 110: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	27,  // 111: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 112: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	29,  // 113: team.v1.Reply.spent:type_name -> team.v1.Spent
+	66,  // 114: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	65,  // 115: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	63,  // 116: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	40,  // 117: team.v1.Inbound.received:type_name -> team.v1.Received
+	39,  // 118: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	41,  // 119: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	72,  // 120: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	72,  // 121: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	29,  // 122: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 123: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	73,  // 124: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	74,  // 125: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	65,  // 126: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	127, // [127:127] is the sub-list for method output_type
+	127, // [127:127] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5844,13 +6112,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Transfer)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[41].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[43].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[43].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[45].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5860,8 +6128,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   53,
+			NumEnums:      9,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

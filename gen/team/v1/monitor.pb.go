@@ -2409,7 +2409,9 @@ type TraceQuestion struct {
 	// When it was answered, or closed without an answer; unset if it is open.
 	Closed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=closed,proto3" json:"closed,omitempty"`
 	// For a question of kind APPROVAL: the tool call or delegation that is to be approved.
-	Approval      *ApprovalRequest `protobuf:"bytes,10,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *ApprovalRequest `protobuf:"bytes,10,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question of kind INPUT that a tool asked during its call: what it asked.
+	ToolQuestion  *ToolQuestion `protobuf:"bytes,11,opt,name=tool_question,json=toolQuestion,proto3" json:"tool_question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2510,6 +2512,13 @@ func (x *TraceQuestion) GetClosed() *timestamppb.Timestamp {
 func (x *TraceQuestion) GetApproval() *ApprovalRequest {
 	if x != nil {
 		return x.Approval
+	}
+	return nil
+}
+
+func (x *TraceQuestion) GetToolQuestion() *ToolQuestion {
+	if x != nil {
+		return x.ToolQuestion
 	}
 	return nil
 }
@@ -3151,7 +3160,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xa6\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xe2\x03\n" +
 	"\rTraceQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
@@ -3163,7 +3172,8 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x02by\x18\b \x01(\tR\x02by\x122\n" +
 	"\x06closed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x124\n" +
 	"\bapproval\x18\n" +
-	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xd3\x02\n" +
+	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\x12:\n" +
+	"\rtool_question\x18\v \x01(\v2\x15.team.v1.ToolQuestionR\ftoolQuestion\"\xd3\x02\n" +
 	"\x06Rollup\x12$\n" +
 	"\x05spent\x18\x01 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12/\n" +
 	"\amembers\x18\x02 \x03(\v2\x15.team.v1.Rollup.ShareR\amembers\x12+\n" +
@@ -3266,7 +3276,8 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*structpb.Struct)(nil),        // 50: google.protobuf.Struct
 	(Asked_Kind)(0),                // 51: team.v1.Asked.Kind
 	(*ApprovalRequest)(nil),        // 52: team.v1.ApprovalRequest
-	(*structpb.Value)(nil),         // 53: google.protobuf.Value
+	(*ToolQuestion)(nil),           // 53: team.v1.ToolQuestion
+	(*structpb.Value)(nil),         // 54: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	7,  // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
@@ -3349,32 +3360,33 @@ var file_team_v1_monitor_proto_depIdxs = []int32{
 	42, // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
 	33, // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
 	52, // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
-	36, // 80: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	30, // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	30, // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	30, // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	30, // 84: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
-	13, // 85: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	42, // 86: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	41, // 87: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	53, // 88: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	36, // 89: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	36, // 90: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	4,  // 91: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	14, // 92: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	17, // 93: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	25, // 94: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	27, // 95: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	5,  // 96: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	15, // 97: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	18, // 98: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	26, // 99: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	28, // 100: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	96, // [96:101] is the sub-list for method output_type
-	91, // [91:96] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	53, // 80: team.v1.TraceQuestion.tool_question:type_name -> team.v1.ToolQuestion
+	36, // 81: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	30, // 82: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	30, // 83: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	30, // 84: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	30, // 85: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
+	13, // 86: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	42, // 87: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	41, // 88: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	54, // 89: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	36, // 90: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	36, // 91: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	4,  // 92: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	14, // 93: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	17, // 94: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	25, // 95: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	27, // 96: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	5,  // 97: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	15, // 98: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	18, // 99: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	26, // 100: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	28, // 101: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	97, // [97:102] is the sub-list for method output_type
+	92, // [92:97] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }
