@@ -152,13 +152,13 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 // approvedSet is a tool set some of whose calls begin only with the approval of people. approve says
 // who decides about a call; see config.ApproveTool.
 type approvedSet struct {
-	agent.ToolSet
+	*mcp.Server
 	approve func(tool string, arguments json.RawMessage) *agent.Approvers
 }
 
 // Tools implements agent.ToolSet.
 func (s approvedSet) Tools(ctx context.Context) ([]agent.Tool, error) {
-	tools, err := s.ToolSet.Tools(ctx)
+	tools, err := s.Server.Tools(ctx)
 	approved := make([]agent.Tool, 0, len(tools))
 	for _, t := range tools {
 		if of, ok := t.(serverTool); ok { // all tools of MCP servers are

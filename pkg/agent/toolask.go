@@ -8,7 +8,7 @@ import (
 )
 
 // AskingTool is a Tool whose calls may ask people questions before they have a result. Its calls are
-// made with CallAsking, not with Call.
+// made with CallAsking, not with Call. A ToolSet that has such tools has the method Release as well.
 type AskingTool interface {
 	Tool
 	// CallAsking makes or continues a call. It returns a result, a question for people, or an error
@@ -17,7 +17,7 @@ type AskingTool interface {
 	// continues when CallAsking is called with its key.
 	CallAsking(ctx context.Context, c ToolCall) (*teamv1.ToolResult, *ToolAsk, error)
 	// Release ends the call with a key if it is kept open in this process, because its answer is no
-	// longer awaited. It does not block.
+	// longer awaited. It does nothing for other keys, and does not block.
 	Release(key string)
 }
 

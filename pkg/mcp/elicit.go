@@ -179,12 +179,15 @@ func (s *Server) endOpen(key string, o *openCall) {
 	}
 }
 
-// Release implements agent.AskingTool.
-func (t *tool) Release(key string) {
-	if o := t.server.take(key); o != nil {
+// Release ends the call with a key if it is kept open.
+func (s *Server) Release(key string) {
+	if o := s.take(key); o != nil {
 		o.cancel(errUnanswered)
 	}
 }
+
+// Release implements agent.AskingTool.
+func (t *tool) Release(key string) { t.server.Release(key) }
 
 // CallAsking implements agent.AskingTool.
 func (t *tool) CallAsking(ctx context.Context, c agent.ToolCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {

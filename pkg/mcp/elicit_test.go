@@ -308,6 +308,25 @@ func TestElicitationRequired(t *testing.T) {
 	})
 }
 
+// TestElicitationHalted: a halt of the server ends a call that is kept open.
+func TestElicitationHalted(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, _ bool) {
+		p := begin(t, start(t, c), "ask")
+		run := &agent.Run{Root: "r", Halts: agent.NewHalts()}
+		ctx := agent.With(t.Context(), run)
+		if _, ask, err := p.tool.CallAsking(ctx, p.call); ask == nil {
+			t.Fatal(err)
+		} else {
+			p.asked = append(p.asked, ask)
+		}
+		run.Halts.Set(1, []*teamv1.Halt{{Version: 1, Kind: teamv1.HaltKind_HALT_KIND_TOOL, Name: "web"}})
+		p.answer("3")
+		if r, ask, err := p.tool.CallAsking(ctx, p.call); agent.AsError(err) == nil || agent.AsError(err).Reason != agent.ReasonHalted {
+			t.Errorf("%v %v %v", r, ask, err)
+		}
+	})
+}
+
 // TestElicitationOff: without the setting, the server is not offered to ask.
 func TestElicitationOff(t *testing.T) {
 	for _, which := range []string{"new", "old"} {

@@ -66,11 +66,18 @@ func (w *Work) releaseTool(tool agent.Tool) {
 	}
 }
 
-// Release ends what the step's tool keeps open in this process for an answer that is no longer
-// awaited.
-func (r *Runner) Release(w *Work) {
-	w.by = r
-	if tool, ok := r.Tools.find(w.Step.GetName()); ok && w.Step.GetKind() == teamv1.Step_KIND_TOOL {
-		w.releaseTool(tool)
+// Release ends the call of a step that one of the tools or tool sets keeps open in this process for an
+// answer that is no longer awaited.
+func (r *Runner) Release(w *Work, sets []agent.ToolSet) {
+	if w.by = r; w.Step.GetKind() != teamv1.Step_KIND_TOOL {
+		return
+	}
+	if own, ok := r.Tools.Own[w.Step.GetName()]; ok {
+		w.releaseTool(own)
+	}
+	for _, set := range sets { // which one has the tool is not known in a run that has ended
+		if asking, ok := set.(interface{ Release(key string) }); ok {
+			asking.Release(w.key())
+		}
 	}
 }
