@@ -177,9 +177,9 @@ func (f *ToolForm) Options() []string {
 	case f.fields[0].Type == "boolean":
 		return append([]string{"true", "false"}, options...)
 	case f.fields[0].Type == "string" && len(f.fields[0].choices) > 0 && len(f.fields[0].choices) <= maxChoices:
-		values := make([]string, len(f.fields[0].choices))
-		for i, c := range f.fields[0].choices {
-			values[i] = c.value
+		var values []string
+		for _, c := range f.fields[0].choices {
+			values = append(values, c.value)
 		}
 		return append(values, options...)
 	}

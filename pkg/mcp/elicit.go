@@ -328,8 +328,12 @@ func (a *asking) visit(ctx context.Context, refused *jsonrpc.Error) (*teamv1.Too
 	var data struct {
 		Elicitations []*mcp.ElicitParams `json:"elicitations"`
 	}
-	if err := json.Unmarshal(refused.Data, &data); err != nil || len(data.Elicitations) == 0 {
+	err := json.Unmarshal(refused.Data, &data)
+	if len(data.Elicitations) == 0 {
 		return failed("%s wants an address to be opened, but names none", a.tool.spec.Name), nil, nil
+	}
+	if err != nil {
+		return failed("%s wants an address to be opened, but does not say which", a.tool.spec.Name), nil, nil //nolint:nilerr // the model is told
 	}
 	r := round{Requests: mcp.InputRequestMap{}, Anew: true, Used: slices.Sorted(maps.Keys(a.used))}
 	for i, p := range data.Elicitations {
