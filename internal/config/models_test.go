@@ -190,6 +190,8 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 		card("https://?agent=x"):                      "a2a needs the address of the agent card",
 		card("https://#x"):                            "a2a needs the address of the agent card",
 		card("https://ann:pw@h.example"):              "card must have no user",
+		"version: v1\nagents: {a: {a2a: {card: \"https://h.example\", idle_timeout: 10ms}}}\n": "idle_timeout must be 1s or more",
+		"version: v1\nagents: {a: {grpc: {address: \"h.example:1\", idle_timeout: 0s}}}\n":     "idle_timeout must be 1s or more",
 	} {
 		fs := faultsOf(t, text)
 		if want == "" && len(fs) > 0 || want != "" && (len(fs) != 1 || fs[0].Message != want || fs[0].Hint == "" || fs[0].Line < 2) {

@@ -30,6 +30,7 @@ type call struct {
 	replied bool            // the call has its reply
 	settled bool            // the end of ctx has been handled at the peer
 	late    bool            // the call ended because it exceeded a limit; the peer is then asked to cancel only once
+	silence silence
 }
 
 // newCall returns the call for a request. A nil yield is for calls that yield no events.

@@ -27,6 +27,9 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		}
 		p.cursor = e.GetSeq()
 	}
+	if e != nil {
+		p.heard()
+	}
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Delta:
 		if !p.speaks(e) {

@@ -1919,7 +1919,10 @@ type GrpcAgent struct {
 	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Cost of a task in USD, booked for each task whose cost the agent does not report. Unset
 	// means 0.
-	CostPerTask   *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	CostPerTask *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	// Time for which the agent may send nothing new about a task; then the attempt has failed, its task
+	// there is canceled, and it may be retried. Unset means no limit.
+	IdleTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1989,6 +1992,13 @@ func (x *GrpcAgent) GetCostPerTask() float64 {
 	return 0
 }
 
+func (x *GrpcAgent) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
 // A2aAgent is an A2A agent, found by its card.
 type A2AAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2005,7 +2015,10 @@ type A2AAgent struct {
 	TrustedKeys []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
 	// Cost of a task in USD, booked for each task whose cost the agent does not report. Required under
 	// max_cost; 0 if the agent reports its cost, or costs nothing.
-	CostPerTask   *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	CostPerTask *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	// Time for which the agent may send nothing new about a task; then the attempt has failed, its task
+	// there is canceled, and it may be retried. Unset means no limit.
+	IdleTimeout   *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2080,6 +2093,13 @@ func (x *A2AAgent) GetCostPerTask() float64 {
 		return *x.CostPerTask
 	}
 	return 0
+}
+
+func (x *A2AAgent) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
 }
 
 // Binding names a protocol binding of A2A.
@@ -5060,7 +5080,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\x9d\x03\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\xc2\x04\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
@@ -5068,8 +5088,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
-	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01B\x10\n" +
-	"\x0e_cost_per_task\"\xc0\a\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeoutB\x10\n" +
+	"\x0e_cost_per_task\"\xe5\b\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
@@ -5080,7 +5102,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\ftrusted_keys\x18\x05 \x03(\tB\x7f\xbaH|\xba\x01y\n" +
 	"\x10a2a.trusted_keys\x12Otrusted_keys contains an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
-	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeout:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
 	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
 	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
@@ -5583,67 +5607,69 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	23, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	27, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	28, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 32: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	28, // 33: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	32, // 34: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	34, // 35: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	37, // 36: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	43, // 37: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	49, // 38: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	46, // 39: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	47, // 40: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	20, // 41: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	19, // 42: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	30, // 43: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	75, // 44: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	31, // 45: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	73, // 46: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	76, // 47: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 48: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	13, // 49: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	35, // 50: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	36, // 51: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	39, // 52: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 53: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	4,  // 54: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	41, // 55: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	42, // 56: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	39, // 57: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	73, // 58: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	76, // 59: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	44, // 60: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 61: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 62: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	77, // 63: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 64: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	74, // 65: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	61, // 66: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	58, // 67: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	73, // 68: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	54, // 69: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	55, // 70: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	59, // 71: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	52, // 72: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	53, // 73: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	70, // 74: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	56, // 75: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 76: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	71, // 77: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	72, // 78: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 79: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	62, // 80: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	63, // 81: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 82: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 83: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	17, // 84: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	29, // 85: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 86: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	51, // 87: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	73, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	28, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	73, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	32, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	34, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	37, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	43, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	49, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	46, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	47, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	20, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	19, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	30, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	75, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	31, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	73, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	76, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	13, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	35, // 52: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	36, // 53: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	39, // 54: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 55: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	4,  // 56: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	41, // 57: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	42, // 58: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	39, // 59: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	73, // 60: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	76, // 61: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	44, // 62: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 63: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 64: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	77, // 65: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 66: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	74, // 67: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	61, // 68: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	58, // 69: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	73, // 70: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	54, // 71: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	55, // 72: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	59, // 73: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	52, // 74: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	53, // 75: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	70, // 76: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	56, // 77: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 78: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	71, // 79: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	72, // 80: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 81: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	62, // 82: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	63, // 83: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 84: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 85: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	17, // 86: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	29, // 87: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 88: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	51, // 89: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
