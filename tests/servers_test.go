@@ -4,6 +4,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,13 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-func TestMain(m *testing.M) { rig.VerifyMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(askerVariable) != "" {
+		runAsker()
+		return
+	}
+	rig.VerifyMain(m)
+}
 
 // says is a member that answers with its name around what it was given.
 func says(id string, skills ...string) *agent.Func {

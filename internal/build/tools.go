@@ -106,6 +106,11 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	if abs, err := filepath.Abs(c.Dir); err == nil {
 		c.Dir = abs
 	}
+	if e := m.GetElicit(); e != nil {
+		c.Elicit = &mcp.Elicit{
+			Approvers: agent.Approvers{Roles: e.GetRoles(), Expires: e.GetExpires().AsDuration()}, KeepOpen: e.GetKeepOpen().AsDuration(),
+		}
+	}
 	for of, e := range m.GetEffects() {
 		if effect, ok := effects[e]; ok {
 			c.Effects[of] = effect
@@ -147,23 +152,31 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 // approvedSet is a tool set some of whose calls begin only with the approval of people. approve says
 // who decides about a call; see config.ApproveTool.
 type approvedSet struct {
-	agent.ToolSet
+	*mcp.Server
 	approve func(tool string, arguments json.RawMessage) *agent.Approvers
 }
 
 // Tools implements agent.ToolSet.
 func (s approvedSet) Tools(ctx context.Context) ([]agent.Tool, error) {
-	tools, err := s.ToolSet.Tools(ctx)
-	approved := make([]agent.Tool, len(tools))
-	for i, t := range tools {
-		approved[i] = approvedTool{t, s.approve}
+	tools, err := s.Server.Tools(ctx)
+	approved := make([]agent.Tool, 0, len(tools))
+	for _, t := range tools {
+		if of, ok := t.(serverTool); ok { // all tools of MCP servers are
+			approved = append(approved, approvedTool{of, s.approve})
+		}
 	}
 	return approved, err
 }
 
+// serverTool is a tool of an MCP server. Halts name it by its tool set too.
+type serverTool interface {
+	agent.AskingTool
+	ToolSet() string
+}
+
 // approvedTool is a tool of an approvedSet.
 type approvedTool struct {
-	agent.Tool
+	serverTool
 	approve func(tool string, arguments json.RawMessage) *agent.Approvers
 }
 

@@ -94,6 +94,11 @@ agents: {writer: AGENT}
 		{`{mcp: {command: [""]}}`, agent, "command does not name a program", 3},
 		{`{mcp: {command: [x], allow: [fetch], effects: {search: SAFE}}}`, agent, `tool "web" declares effects of "…", but does not allow it`, 3},
 		{`{mcp: {command: [x], effects: {"*": SURE}}}`, agent, `unknown value "…"`, 3},
+		{`{mcp: {url: "http://x", elicit: {keep_open: 100ms}}}`, agent, "keep_open must be 1s to 24h", 3},
+		{`{mcp: {url: "http://x", elicit: {keep_open: 25h}}}`, agent, "keep_open must be 1s to 24h", 3},
+		{`{mcp: {url: "http://x", elicit: {expires: 0s}}}`, agent, "expires must be more than 0", 3},
+		{`{mcp: {url: "http://x", elicit: {roles: [A]}}}`, agent, "this cannot be a role", 3},
+		{`{mcp: {url: "http://x", elicit: {ask: true}}}`, agent, `unknown key`, 3},
 		{`{mcp: {url: "http://x", bearer: "${TOKEN}"}}`, agent, `agent "writer" needs TOKEN, which is not set`, 3},
 		{tool, "{model: m, tools: [wbe]}", `agent "writer" uses tool "wbe", which is not defined`, 4},
 		{tool, "{model: m, tools: [web, web]}", `agent "writer" has tool "web" twice`, 4},
@@ -124,7 +129,7 @@ models:
   spare: {provider: scripted, file: s.yaml}
   other: {provider: gemini, name: n, api_key: "${KEY}"}
 tools:
-  web: {mcp: {command: [program-secret, "${KEY}"], env: {TOKEN: "${KEY}"}, allow: [fetch], effects: {fetch: KEYED}}}
+  web: {mcp: {command: [program-secret, "${KEY}"], env: {TOKEN: "${KEY}"}, allow: [fetch], effects: {fetch: KEYED}, elicit: {roles: [legal]}}}
   far: {mcp: {url: "http://address-secret/mcp", bearer: "${KEY}"}}
 agents:
   writer: {model: fast, tools: [web]}
@@ -185,6 +190,8 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 		card("https://?agent=x"):                      "a2a needs the address of the agent card",
 		card("https://#x"):                            "a2a needs the address of the agent card",
 		card("https://ann:pw@h.example"):              "card must have no user",
+		"version: v1\nagents: {a: {a2a: {card: \"https://h.example\", idle_timeout: 10ms}}}\n": "idle_timeout must be 1s or more",
+		"version: v1\nagents: {a: {grpc: {address: \"h.example:1\", idle_timeout: 0s}}}\n":     "idle_timeout must be 1s or more",
 	} {
 		fs := faultsOf(t, text)
 		if want == "" && len(fs) > 0 || want != "" && (len(fs) != 1 || fs[0].Message != want || fs[0].Hint == "" || fs[0].Line < 2) {

@@ -69,7 +69,7 @@ func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
 	for _, name := range tools {
 		if t := c.Server.GetTools()[name]; t.GetMcp() != nil {
 			d.Config.Tools[name] = &teamv1.ToolConfig{
-				Mcp: &teamv1.McpTool{Allow: t.GetMcp().GetAllow(), Effects: t.GetMcp().GetEffects()}, Approve: t.GetApprove(),
+				Mcp: &teamv1.McpTool{Allow: t.GetMcp().GetAllow(), Effects: t.GetMcp().GetEffects(), Elicit: t.GetMcp().GetElicit()}, Approve: t.GetApprove(),
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
 
 // Unheld returns the paths of the roles of questions that cannot be answered, because no API key has
-// any of their roles: of human steps, of limits whose on_limit is ASK, and of approvals. It returns nil if there are no API keys, because then roles are not
+// any of their roles: of human steps, of limits whose on_limit is ASK, of approvals, and of tools. It returns nil if there are no API keys, because then roles are not
 // checked.
 func (c *Config) Unheld() []string {
 	var all []string
@@ -20,6 +20,9 @@ func (c *Config) Unheld() []string {
 	for _, name := range sorted(c.Server.GetTools()) {
 		if unheld(c.Server.GetTools()[name].GetApprove().GetRoles()) {
 			all = append(all, "tools."+name+".approve.roles")
+		}
+		if unheld(c.Server.GetTools()[name].GetMcp().GetElicit().GetRoles()) {
+			all = append(all, "tools."+name+".mcp.elicit.roles")
 		}
 	}
 	for _, id := range sorted(c.Server.GetAgents()) {

@@ -13,7 +13,7 @@ import (
 func TestUnheld(t *testing.T) {
 	const teams = `version: v1
 models: {m: {provider: openai, name: m, api_key: k}}
-tools: {bank: {mcp: {url: "http://127.0.0.1:1"}, approve: {roles: [legal]}}}
+tools: {bank: {mcp: {url: "http://127.0.0.1:1", elicit: {roles: [legal]}}, approve: {roles: [legal]}}}
 agents:
   a: {scripted: {steps: [{text: x}]}}
   b: {model: m, tools: [bank], limits: {max_tokens: 9, on_limit: ASK, ask_roles: [legal]}}
@@ -30,7 +30,7 @@ teams:
   u: {members: [{agent: a}], workflow: {plan: {model: m, approve: {roles: [legal]}}}}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles", "teams.u.workflow.plan.approve.roles"}} {
+	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "tools.bank.mcp.elicit.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles", "teams.u.workflow.plan.approve.roles"}} {
 		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func (r *run) step(n *journal.Node) *teamv1.TraceStep {
 		a := q.Event.GetAsked()
 		s.Questions = append(s.Questions, &teamv1.TraceQuestion{
 			Question: a.GetQuestion(), Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Asked: q.Event.GetTime(), Expires: a.GetExpires(),
-			Answer: q.Answer.GetAnswered().GetMessage(), By: q.Answer.GetAnswered().GetBy(), Closed: q.Closed, Approval: a.GetApproval(),
+			Answer: q.Answer.GetAnswered().GetMessage(), By: q.Answer.GetAnswered().GetBy(), Closed: q.Closed, Approval: a.GetApproval(), ToolQuestion: a.GetToolQuestion(),
 		})
 	}
 	for _, below := range n.Steps {

@@ -18,8 +18,8 @@ func (f *Fold) Public(ev *teamv1.Event) *teamv1.Event {
 }
 
 // Public returns an event as callers may see it, nil if they must not. It omits the owner, pins,
-// seed, trace, history and conversation of the run, and the state that a model's provider wants
-// back.
+// seed, trace, history and conversation of the run, and the state that a model's provider or a tool
+// wants back.
 func Public(ev *teamv1.Event) *teamv1.Event {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Claimed:
@@ -28,6 +28,11 @@ func Public(ev *teamv1.Event) *teamv1.Event {
 		acc := proto.CloneOf(k.Accepted)
 		acc.Owner, acc.Pins, acc.Seed, acc.Trace, acc.History, acc.Conversation = "", nil, 0, nil, nil, nil
 		return &teamv1.Event{Seq: ev.GetSeq(), Time: ev.GetTime(), Scope: ev.GetScope(), Agent: ev.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
+	case *teamv1.Event_Asked:
+		if len(k.Asked.GetToolState()) > 0 {
+			ev = proto.CloneOf(ev)
+			ev.GetAsked().ToolState = nil // only for the tool
+		}
 	case *teamv1.Event_Ended:
 		if len(k.Ended.GetTurn().GetState()) > 0 {
 			ev = proto.CloneOf(ev)

@@ -74,6 +74,7 @@ func QuestionOf(root string, ev *teamv1.Event) *teamv1.Question {
 	return &teamv1.Question{
 		Question: a.GetQuestion(), DelegationId: agent.ChildTask(root, ev.GetScope()), Path: ev.GetAgent(),
 		Kind: a.GetKind(), Message: a.GetMessage(), Roles: a.GetRoles(), Expires: a.GetExpires(), Budget: a.GetBudget(), Approval: a.GetApproval(),
+		ToolQuestion: a.GetToolQuestion(),
 	}
 }
 

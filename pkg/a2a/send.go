@@ -367,8 +367,8 @@ func (h *Handler) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error)
 	return in, nil
 }
 
-// read sets what the message m says in answer to a question for more budget or for an approval. The
-// error says what was expected.
+// read sets what the message m says in answer to a question for more budget, for an approval, or of a
+// tool. The error says what was expected.
 func (h *Handler) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
 	switch {
 	case q.GetBudget() != nil:
@@ -381,6 +381,8 @@ func (h *Handler) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered)
 				err = fmt.Errorf("is not a valid plan: %w", err)
 			}
 		}
+	case q.GetToolQuestion() != nil:
+		a.ToolAnswer, err = agent.ReadToolAnswer(q.GetToolQuestion(), m)
 	}
 	return err
 }

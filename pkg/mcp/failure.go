@@ -17,7 +17,7 @@ import (
 )
 
 // unreachable returns the error of a call that was not made.
-func (s *Server) unreachable(ctx context.Context, err error, x *exchange) error {
+func (s *Server) unreachable(ctx context.Context, err error, x outcome) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errStart) {
 		return context.Cause(ctx)
 	}
@@ -58,7 +58,7 @@ func (s *Server) tokenRefused(status int) *agent.Error {
 // failure returns the error of a call that failed. If the server answered with an error, the
 // outcome is known. If the connection broke or the server had an internal error, it is not known
 // whether the tool was executed.
-func (s *Server) failure(ctx context.Context, tool string, err error, x *exchange) error {
+func (s *Server) failure(ctx context.Context, tool string, err error, x outcome) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -102,8 +102,8 @@ func lost(tool string) *agent.Error {
 }
 
 // status returns the error for the HTTP status of a call, or for a connection that could not be
-// made. It returns nil if the exchange records neither.
-func (s *Server) status(x *exchange) *agent.Error {
+// made. It returns nil if x has neither.
+func (s *Server) status(x outcome) *agent.Error {
 	var e *agent.Error
 	switch {
 	case x.status == http.StatusTooManyRequests:

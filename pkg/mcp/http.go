@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -14,11 +15,31 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// exchange records the outcome of the last HTTP request of a call.
+// exchange records the outcome of the last HTTP request of a call, or of connecting. It is safe for
+// concurrent use.
 type exchange struct {
+	mu   sync.Mutex
+	last outcome // guarded by mu
+}
+
+// outcome is that of an HTTP request.
+type outcome struct {
 	err    error         // why there is no response
 	status int           // 0 if there is no response
 	after  time.Duration // Retry-After; 0 if unknown
+}
+
+func (e *exchange) record(o outcome) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = o
+}
+
+// outcome returns the outcome of the last request; zero if there was none.
+func (e *exchange) outcome() outcome {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
 }
 
 type exchangeKey struct{}
@@ -60,12 +81,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e, _ := req.Context().Value(exchangeKey{}).(*exchange)
 	if err != nil {
 		if e != nil {
-			e.err = err
+			e.record(outcome{err: err})
 		}
 		return nil, err
 	}
 	if e != nil {
-		e.status, e.after = res.StatusCode, retryAfter(res.Header)
+		e.record(outcome{status: res.StatusCode, after: retryAfter(res.Header)})
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
 		res.Body = boundedBody{io.LimitReader(res.Body, maxAnswer), res.Body}

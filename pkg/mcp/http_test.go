@@ -38,16 +38,18 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // real is a handler that serves the tools.
 func real(t *testing.T) http.Handler { return handler(t, false) }
 
-func handler(t *testing.T, json bool) http.Handler {
+func handler(t *testing.T, json bool) http.Handler { return handlerOf(t, "plain", json) }
+
+func handlerOf(t *testing.T, which string, json bool) http.Handler {
 	end := make(chan struct{})
-	s := server("plain", end)
+	s := server(which, end)
 	t.Cleanup(func() {
 		close(end)
 		for session := range s.Sessions() {
 			_ = session.Close()
 		}
 	})
-	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{JSONResponse: json})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{JSONResponse: json, Stateless: which == "new"})
 }
 
 // serve serves what h makes. What h leaves to the end of the test comes before the

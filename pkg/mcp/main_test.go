@@ -48,7 +48,7 @@ var hung, released atomic.Int32
 // server is an MCP server with tools of all kinds; which changes its list, and end
 // ends calls that hang.
 func server(which string, end <-chan struct{}) *sdk.Server {
-	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, versions(which))
 	object := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`)
 	add := func(name string, hints *sdk.ToolAnnotations, do sdk.ToolHandler) {
 		s.AddTool(&sdk.Tool{Name: name, Description: "Does " + name + ".", InputSchema: object, Annotations: hints}, do)
@@ -105,6 +105,7 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 		add("grown", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return say("grown") })
 		return say("grew")
 	})
+	addAsking(s, which)
 	if which == "odd" {
 		add("files.read", nil, nil)
 		add(strings.Repeat("x", 70), nil, nil)

@@ -47,6 +47,11 @@ func result(r *mcp.CallToolResult) *teamv1.ToolResult {
 	return out
 }
 
+// failed returns the result of a call that failed.
+func failed(format string, args ...any) *teamv1.ToolResult {
+	return &teamv1.ToolResult{Text: cut(fmt.Sprintf(format, args...)), IsError: true}
+}
+
 // content returns the text for a piece of content, and the file that it is; nil if it is none.
 func content(c mcp.Content) (text string, f *a2av1.Part) {
 	switch c := c.(type) {

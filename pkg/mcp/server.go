@@ -48,6 +48,9 @@ type Config struct {
 	// others. Without a declaration, the annotations of the tool apply: read-only tools are safe,
 	// idempotent tools are keyed, and all others are unsafe.
 	Effects map[string]agent.Effect
+	// Elicit says who answers the questions that the server asks during calls. If it is nil, the server
+	// is not offered to ask any.
+	Elicit *Elicit
 	// Log receives warnings and the standard error of the program; nil discards them.
 	Log *zap.Logger
 }
@@ -60,6 +63,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("tool %q has a command and a url; keep one of them", c.Name)
 	case len(c.Command) == 0 && c.URL == "":
 		return fmt.Errorf("tool %q has neither a command nor a url; add one of them", c.Name)
+	case c.Elicit != nil && c.Elicit.KeepOpen < 0:
+		return fmt.Errorf("tool %q keeps calls open for a negative time; set Elicit.KeepOpen to 0 or more", c.Name)
 	}
 	return nil
 }
@@ -77,9 +82,11 @@ type Server struct {
 	calls  sync.WaitGroup // calls in progress
 
 	mu     sync.Mutex
-	live   *mcp.ClientSession // nil if there is no session; guarded by mu
-	closed bool               // guarded by mu
-	wg     sync.WaitGroup     // goroutines that watch sessions
+	live   *mcp.ClientSession               // nil if there is no session; guarded by mu
+	busy   map[*mcp.ClientSession]*openCall // sessions that a call has for itself; guarded by mu
+	open   map[string]*openCall             // calls that wait for an answer, by key; guarded by mu
+	closed bool                             // guarded by mu
+	wg     sync.WaitGroup                   // goroutines that watch sessions
 }
 
 var _ agent.ToolSet = (*Server)(nil)
@@ -93,9 +100,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{config: c, client: mcp.NewClient(
-		&mcp.Implementation{Name: "team-server", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}},
-	)}
+	s := &Server{config: c, busy: map[*mcp.ClientSession]*openCall{}, open: map[string]*openCall{}}
+	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, errStart)
 	defer cancel()
@@ -142,6 +148,10 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	live := s.live
 	s.live, s.closed = nil, true
+	for key, o := range s.open {
+		o.keep.Stop()
+		delete(s.open, key)
+	}
 	s.mu.Unlock()
 	s.cancel(errClosed)
 	s.calls.Wait()
@@ -168,12 +178,7 @@ func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	case s.live != nil:
 		return s.live, nil
 	}
-	transport := s.transport()
-	live, err := s.client.Connect(ctx, transport, nil)
-	s.newest.Store(nil)
-	if p, ok := transport.(*program); ok {
-		s.newest.Store(p)
-	}
+	live, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +188,17 @@ func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 		s.drop(live)
 	})
 	return live, nil
+}
+
+// connect makes a new session.
+func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
+	transport := s.transport()
+	live, err := s.client.Connect(ctx, transport, nil)
+	s.newest.Store(nil)
+	if p, ok := transport.(*program); ok {
+		s.newest.Store(p)
+	}
+	return live, err
 }
 
 // drop discards a session that has ended, and its program.

@@ -52,7 +52,7 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 	ctx = observed(ctx, x)
 	live, err := s.session(ctx)
 	if err != nil {
-		return nil, false, s.unreachable(ctx, err, x)
+		return nil, false, s.unreachable(ctx, err, x.outcome())
 	}
 	for t, err := range live.Tools(ctx, nil) {
 		if err != nil {
@@ -60,7 +60,7 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 			if ended {
 				s.drop(live)
 			}
-			return nil, ended, s.unreachable(ctx, err, x)
+			return nil, ended, s.unreachable(ctx, err, x.outcome())
 		}
 		if len(offers) == maxTools {
 			return nil, false, fmt.Errorf("the MCP server of tool %q has more than %d tools", s.config.Name, maxTools)
@@ -125,7 +125,7 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, s.unreachable(ctx, errClosed, &exchange{})
+		return nil, nil, s.unreachable(ctx, errClosed, outcome{})
 	}
 	s.calls.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -148,49 +148,65 @@ func (t *tool) ToolSet() string { return t.server.config.Name }
 
 // Call implements agent.Tool.
 func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(arguments, &object) != nil || object == nil {
-		e := agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments must be a JSON object")
-		e.Fresh = true
-		return nil, e
+	params, err := t.params(arguments, key)
+	if err != nil {
+		return nil, err
 	}
 	ctx, done, err := t.server.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	r, sent, err := t.call(ctx, arguments, key)
-	if err != nil && !sent { // the connection had ended before the call
-		r, _, err = t.call(ctx, arguments, key)
-	}
+	r, err := t.call(ctx, params, nil)
 	if err != nil {
 		return nil, err
 	}
 	return result(r), nil
 }
 
-// call makes the call once. sent reports whether the server may have received it.
-func (t *tool) call(ctx context.Context, arguments json.RawMessage, key string) (r *mcp.CallToolResult, sent bool, err error) {
-	x := &exchange{}
-	live, err := t.server.session(observed(ctx, x))
-	if err != nil {
-		return nil, true, t.server.unreachable(ctx, err, x)
+// params returns the parameters of a call.
+func (t *tool) params(arguments json.RawMessage, key string) (*mcp.CallToolParams, error) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(arguments, &object) != nil || object == nil {
+		e := agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments must be a JSON object")
+		e.Fresh = true
+		return nil, e
 	}
-	*x = exchange{} // discard what connecting recorded
-	r, err = live.CallTool(observed(ctx, x), &mcp.CallToolParams{
-		Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments,
-	})
+	return &mcp.CallToolParams{Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments}, nil
+}
+
+// call makes the call, again if the connection had ended before it. The questions of the server are
+// those of o; nil if it may not ask any.
+func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall) (*mcp.CallToolResult, error) {
+	r, sent, err := t.callOnce(ctx, params, o)
+	if err != nil && !sent {
+		r, _, err = t.callOnce(ctx, params, o)
+	}
+	return r, err
+}
+
+// callOnce makes the call once. sent reports whether the server may have received it.
+func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *openCall) (r *mcp.CallToolResult, sent bool, err error) {
+	x := &exchange{}
+	live, release, err := t.server.acquire(observed(ctx, x), o)
+	if err != nil {
+		return nil, true, t.server.unreachable(ctx, err, x.outcome())
+	}
+	defer release()
+	*x = exchange{}    // discard what connecting recorded
+	sending := *params // the library adds to the parameters
+	r, err = live.CallTool(observed(ctx, x), &sending)
 	if err == nil {
 		return r, true, nil
 	}
 	if t.server.ended(ctx, err) {
 		t.server.drop(live)
-		if t.server.config.URL != "" && *x == (exchange{}) && ctx.Err() == nil {
-			return nil, false, t.server.unreachable(ctx, err, x)
+		if t.server.config.URL != "" && x.outcome() == (outcome{}) && ctx.Err() == nil {
+			return nil, false, t.server.unreachable(ctx, err, outcome{})
 		}
 	}
 	if errors.Is(context.Cause(ctx), errClosed) {
 		return nil, true, lost(t.spec.Name).Because(err)
 	}
-	return nil, true, t.server.failure(ctx, t.spec.Name, err, x)
+	return nil, true, t.server.failure(ctx, t.spec.Name, err, x.outcome())
 }

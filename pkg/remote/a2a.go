@@ -58,6 +58,10 @@ type A2AConfig struct {
 	InfoTTL time.Duration
 	// Idle is the time without an event after which the task is read; 0 means 60 s.
 	Idle time.Duration
+	// IdleTimeout is the time for which the agent may send nothing new about a task: no event, and no
+	// change when the task is read. Then the attempt has failed, and the task is canceled. 0 means no
+	// limit.
+	IdleTimeout time.Duration
 	// CancelWait is the timeout for the end of a canceled task; 0 means 30 s.
 	CancelWait time.Duration
 	// PollEvery is the first pause between two reads of a task that is not streamed; 0
@@ -79,6 +83,7 @@ func (c A2AConfig) withDefaults() A2AConfig {
 	setDefault(&c.CancelWait, 30*time.Second)
 	setDefault(&c.PollEvery, time.Second)
 	setDefault(&c.PollMost, max(10*time.Second, c.PollEvery))
+	c.Idle, c.PollEvery, c.PollMost = withinSilence(c.Idle, c.IdleTimeout), withinSilence(c.PollEvery, c.IdleTimeout), withinSilence(c.PollMost, c.IdleTimeout)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
@@ -164,6 +169,7 @@ func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		x := newExchange(a, newCall(ctx, req, yield))
+		defer x.limitSilence(a.cfg.ID, a.cfg.IdleTimeout)()
 		err := x.work()
 		if x.over(err) { // the context ended after its last check
 			x.nothing = x.nothing || err != nil && agent.AsError(err).Fresh

@@ -44,6 +44,9 @@ type Config struct {
 	InfoTTL time.Duration
 	// Idle is the time without an event after which the stream is opened again; 0 means 60 s.
 	Idle time.Duration
+	// IdleTimeout is the time for which the peer may send no event of a task. Then the attempt has
+	// failed, and the task is canceled. 0 means no limit.
+	IdleTimeout time.Duration
 	// CancelWait is the timeout for the peer to confirm a cancel; 0 means 30 s.
 	CancelWait time.Duration
 	// CancelEvery is the pause between two cancel requests for a task that has not ended; 0 means 1
@@ -61,6 +64,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.ID, "remote")
 	setDefault(&c.InfoTTL, time.Minute)
 	setDefault(&c.Idle, time.Minute)
+	c.Idle = withinSilence(c.Idle, c.IdleTimeout)
 	setDefault(&c.CancelWait, 30*time.Second)
 	setDefault(&c.CancelEvery, time.Second)
 	if c.Log == nil {
@@ -169,6 +173,7 @@ func (a *Agent) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		p := newProcess(a, newCall(ctx, req, yield))
+		defer p.limitSilence(a.cfg.ID, a.cfg.IdleTimeout)()
 		err := p.work()
 		if p.over(err) { // the context ended after its last check
 			err = p.ended(nil)

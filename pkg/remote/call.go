@@ -30,6 +30,7 @@ type call struct {
 	replied bool            // the call has its reply
 	settled bool            // the end of ctx has been handled at the peer
 	late    bool            // the call ended because it exceeded a limit; the peer is then asked to cancel only once
+	silence silence
 }
 
 // newCall returns the call for a request. A nil yield is for calls that yield no events.
@@ -128,6 +129,17 @@ func (c *call) budget(theirs *teamv1.BudgetRequest) *teamv1.BudgetRequest {
 // below us.
 func (c *call) approval(theirs *teamv1.ApprovalRequest) *teamv1.ApprovalRequest {
 	if theirs == nil {
+		return nil
+	}
+	ours := proto.CloneOf(theirs)
+	ours.By = agent.Path(c.req) + "/" + clip(theirs.GetBy())
+	return ours
+}
+
+// toolQuestion returns a question that a peer's tool asks as ours; nil for nil. The call is made by an
+// agent below us. It returns nil as well if answers cannot be checked here; the peer checks them then.
+func (c *call) toolQuestion(theirs *teamv1.ToolQuestion) *teamv1.ToolQuestion {
+	if _, err := agent.ParseToolForm(theirs); err != nil || theirs == nil {
 		return nil
 	}
 	ours := proto.CloneOf(theirs)

@@ -22,6 +22,7 @@ const lateWait = time.Second
 type withdrawn struct {
 	none         bool          // the peer has no task
 	confirmed    bool          // the peer's task has ended
+	result       bool          // it may have a result
 	spent, after *teamv1.Spent // in total, and after the cancel; nil if unknown
 }
 
@@ -33,22 +34,29 @@ func (c *call) over(err error) bool {
 
 // end handles the end of ctx and returns the error of the call. After a cancel it calls stop to
 // cancel the peer's task, with the timeout wait. After a limit was exceeded it does so only briefly
-// and ignores the result. task returns the id of the peer's task, empty if it is not known.
+// and ignores the result; after a peer was silent for too long it does so briefly too. task returns the id of the peer's task, empty if it is not known.
 func (c *call) end(id string, wait time.Duration, task func() string, stop func(ctx context.Context) withdrawn) error {
 	c.settled = true
 	cause := context.Cause(c.ctx)
 	c.late = outOfTime(cause)
-	if !c.late && !errors.Is(cause, agent.ErrCanceled) || !c.sent && task() == "" { // or nothing was sent
+	switch silent := c.silent(cause); {
+	case silent && !c.sent && task() == "":
+		return c.tooSilent(withdrawn{none: true})
+	case !c.late && !silent && !errors.Is(cause, agent.ErrCanceled), !c.sent && task() == "": // or nothing was sent
 		return cause
-	}
-	if c.late {
+	case silent:
+		wait = min(wait, silentWait)
+	case c.late:
 		wait = min(wait, lateWait)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), wait)
 	defer cancel()
 	w := stop(ctx)
-	if c.late {
+	switch {
+	case c.late:
 		return cause
+	case c.silent(cause):
+		return c.tooSilent(w)
 	}
 	return c.canceled(id, task(), w)
 }
@@ -137,9 +145,9 @@ func (p *process) cancelPeer(ctx context.Context, next nextID) withdrawn {
 		switch code := codeOf(err); {
 		case taskstate.Final(resp.GetState()):
 			p.learn(ctx, next)
-			return withdrawn{confirmed: true, spent: claimed(resp.GetSpent())}
+			return withdrawn{confirmed: true, result: resp.GetState() == a2av1.TaskState_TASK_STATE_COMPLETED, spent: claimed(resp.GetSpent())}
 		case code == codes.FailedPrecondition:
-			return withdrawn{confirmed: true}
+			return withdrawn{confirmed: true, result: true}
 		case code == codes.NotFound && p.bound != nil: // the peer no longer has the task
 			return withdrawn{confirmed: true}
 		case code == codes.NotFound && next == nil:
@@ -226,7 +234,10 @@ func (x *exchange) cancelPeer(ctx context.Context) withdrawn {
 			return withdrawn{}
 		case taskstate.Final(t.GetStatus().GetState()), code == codes.NotFound:
 			run := teamRunOf(t.GetMetadata())
-			return withdrawn{confirmed: true, spent: claimed(run.GetSpent()), after: run.GetReceipt().GetSpentAfter()}
+			return withdrawn{
+				confirmed: true, result: t.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED,
+				spent: claimed(run.GetSpent()), after: run.GetReceipt().GetSpentAfter(),
+			}
 		case code == codes.FailedPrecondition && !accepted: // the task may have ended already
 			accepted = true
 			continue

@@ -305,6 +305,8 @@ func (x *exchange) follow(src *updates) error {
 			}
 		case err != nil:
 			return err
+		default:
+			x.heard()
 		}
 		done, err := x.take(r)
 		if done || err != nil {
@@ -347,6 +349,7 @@ func (x *exchange) glance(history int32) (*a2av1.StreamResponse, error) {
 		t, err := x.look(x.ctx, history)
 		switch {
 		case err == nil:
+			x.read(t)
 			return &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}}, nil
 		case x.ctx.Err() != nil, n == looks, !unfinished(x.agent.cfg.ID, err):
 			return nil, x.interrupted(err)

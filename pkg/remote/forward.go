@@ -27,6 +27,9 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		}
 		p.cursor = e.GetSeq()
 	}
+	if e != nil {
+		p.heard()
+	}
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Delta:
 		if !p.speaks(e) {
@@ -227,6 +230,7 @@ func (p *process) ask(theirs string) (known bool, err error) {
 	}
 	q = proto.CloneOf(q)
 	q.Question, q.Message, q.Budget, q.Approval = ours, own(q.GetMessage()), p.budget(q.GetBudget()), p.approval(q.GetApproval())
+	q.ToolQuestion, q.ToolState = p.toolQuestion(q.GetToolQuestion()), nil
 	return true, p.call.asked(q)
 }
 

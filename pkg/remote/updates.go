@@ -167,7 +167,7 @@ func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *st
 		ours.Question += ofPeer + q.GetQuestion()
 		ours.Roles = q.GetRoles()
 		if kind == teamv1.Asked_KIND_INPUT && q.GetKind() != teamv1.Asked_KIND_UNSPECIFIED {
-			ours.Kind, ours.Budget, ours.Approval = q.GetKind(), x.budget(q.GetBudget()), x.approval(q.GetApproval())
+			ours.Kind, ours.Budget, ours.Approval, ours.ToolQuestion = q.GetKind(), x.budget(q.GetBudget()), x.approval(q.GetApproval()), x.toolQuestion(q.GetToolQuestion())
 		}
 		if len(theirs) > 1 && len(q.GetMessage().GetParts()) > 0 {
 			m.Parts = q.GetMessage().GetParts()

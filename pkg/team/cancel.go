@@ -42,6 +42,7 @@ func (p *process) closeStep(ctx context.Context, st *StepState) error {
 		p.spawn(ctx, st, p.runner.Close)
 		return nil
 	}
+	p.runner.Release(&step.Work{Step: st.Step, Scope: st.Scope, Past: step.Past{Failures: st.past.Failures}}, p.toolSets(ctx))
 	past := st.past.Copy() // with the cost of an attempt that was interrupted
 	return p.runner.End(&step.Work{Step: st.Step, Scope: st.Scope, Emit: p.emitEvent, Past: step.Past{Spent: past.Spent}},
 		step.EndedWith(agent.ErrCanceled, teamv1.Outcome_OUTCOME_CANCELED))

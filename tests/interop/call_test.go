@@ -82,6 +82,12 @@ func toldBy(events ...a2a.Event) iter.Seq2[a2a.Event, error] {
 // serveForeign serves the agent over three bindings and returns where its card is.
 func serveForeign(t *testing.T) string {
 	t.Helper()
+	return serveExecutor(t, foreignAgent{})
+}
+
+// serveExecutor is serveForeign for another implementation of the agent.
+func serveExecutor(t *testing.T, agent a2asrv.AgentExecutor) string {
+	t.Helper()
 	mux := http.NewServeMux()
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
@@ -102,7 +108,7 @@ func serveForeign(t *testing.T) string {
 	}
 	extended := *card
 	extended.Description = "Echoes for friends."
-	h := a2asrv.NewHandler(foreignAgent{}, a2asrv.WithExtendedAgentCard(&extended), a2asrv.WithLogger(slog.New(slog.DiscardHandler)),
+	h := a2asrv.NewHandler(agent, a2asrv.WithExtendedAgentCard(&extended), a2asrv.WithLogger(slog.New(slog.DiscardHandler)),
 		a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(nil)),
 		a2asrv.WithTaskStore(taskstore.NewInMemory(&taskstore.InMemoryStoreConfig{
 			Authenticator: func(context.Context) (string, error) { return "someone", nil }, // who lists tasks has to be known

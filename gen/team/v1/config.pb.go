@@ -81,7 +81,7 @@ func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolEffect_Value.Descriptor instead.
 func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Value is the word in the file.
@@ -138,7 +138,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Value is the word in the file.
@@ -199,7 +199,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Value is the word in the file.
@@ -256,7 +256,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Value is the word in the file.
@@ -313,7 +313,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Value is the word in the file.
@@ -370,7 +370,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Value is the word in the file.
@@ -423,7 +423,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // Value is the word in the file.
@@ -480,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1015,7 +1015,10 @@ type McpTool struct {
 	// What to do about a call whose outcome is unknown after a crash, by tool; "*" means all other
 	// tools. Unset follows the tool's annotations: SAFE if it is read-only, KEYED if it is
 	// idempotent, else UNSAFE.
-	Effects       map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
+	Effects map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
+	// Questions that the server asks people during its calls (MCP elicitation); unset offers it no such
+	// questions.
+	Elicit        *Elicit `protobuf:"bytes,7,opt,name=elicit,proto3" json:"elicit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1092,6 +1095,80 @@ func (x *McpTool) GetEffects() map[string]ToolEffect_Value {
 	return nil
 }
 
+func (x *McpTool) GetElicit() *Elicit {
+	if x != nil {
+		return x.Elicit
+	}
+	return nil
+}
+
+// Elicit says who answers the questions that an MCP server asks during its calls.
+type Elicit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Roles whose holders may answer, callers of the task's account whose key has one of them; unset
+	// means the owner of the task.
+	Roles []string `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Time after which a question without an answer counts as cancelled; 168h.
+	Expires *durationpb.Duration `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	// Time for which a call is kept open for the answer, if its server needs that; 15m. After it, a
+	// call that may be repeated is ended, and made again after the answer; the question of any other
+	// call expires.
+	KeepOpen      *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_open,json=keepOpen,proto3" json:"keep_open,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Elicit) Reset() {
+	*x = Elicit{}
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Elicit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Elicit) ProtoMessage() {}
+
+func (x *Elicit) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Elicit.ProtoReflect.Descriptor instead.
+func (*Elicit) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Elicit) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Elicit) GetExpires() *durationpb.Duration {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+func (x *Elicit) GetKeepOpen() *durationpb.Duration {
+	if x != nil {
+		return x.KeepOpen
+	}
+	return nil
+}
+
 // ToolEffect says whether a tool call may be repeated.
 type ToolEffect struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1101,7 +1178,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1190,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1203,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 // AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
@@ -1178,7 +1255,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1267,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1280,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -1335,7 +1412,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1424,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1437,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -1378,7 +1455,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1467,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1480,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -1445,7 +1522,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1534,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1547,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -1522,7 +1599,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1611,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1624,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Guardrail) GetName() string {
@@ -1604,7 +1681,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1693,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1706,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -1661,7 +1738,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1750,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1763,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -1842,14 +1919,17 @@ type GrpcAgent struct {
 	Auth *AgentAuth `protobuf:"bytes,4,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Cost of a task in USD, booked for each task whose cost the agent does not report. Unset
 	// means 0.
-	CostPerTask   *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	CostPerTask *float64 `protobuf:"fixed64,5,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	// Time for which the agent may send nothing new about a task; then the attempt has failed, its task
+	// there is canceled, and it may be retried. Unset means no limit.
+	IdleTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1941,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1954,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -1912,6 +1992,13 @@ func (x *GrpcAgent) GetCostPerTask() float64 {
 	return 0
 }
 
+func (x *GrpcAgent) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
 // A2aAgent is an A2A agent, found by its card.
 type A2AAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1928,14 +2015,17 @@ type A2AAgent struct {
 	TrustedKeys []string `protobuf:"bytes,5,rep,name=trusted_keys,json=trustedKeys,proto3" json:"trusted_keys,omitempty"`
 	// Cost of a task in USD, booked for each task whose cost the agent does not report. Required under
 	// max_cost; 0 if the agent reports its cost, or costs nothing.
-	CostPerTask   *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	CostPerTask *float64 `protobuf:"fixed64,6,opt,name=cost_per_task,json=costPerTask,proto3,oneof" json:"cost_per_task,omitempty"`
+	// Time for which the agent may send nothing new about a task; then the attempt has failed, its task
+	// there is canceled, and it may be retried. Unset means no limit.
+	IdleTimeout   *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2037,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2050,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2005,6 +2095,13 @@ func (x *A2AAgent) GetCostPerTask() float64 {
 	return 0
 }
 
+func (x *A2AAgent) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
 // Binding names a protocol binding of A2A.
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2014,7 +2111,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2123,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2136,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2059,7 +2156,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2168,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2181,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2126,7 +2223,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2235,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2248,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2213,7 +2310,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2322,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2335,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -2386,7 +2483,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2495,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2508,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -2459,7 +2556,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2568,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2581,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -2565,7 +2662,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2674,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2687,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -2728,7 +2825,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2837,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2850,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -2769,7 +2866,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2878,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2891,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -2830,7 +2927,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2939,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2952,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -2906,7 +3003,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3015,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3028,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -2965,7 +3062,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3074,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3087,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3037,7 +3134,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3146,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3159,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3114,7 +3211,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3223,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3236,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -3165,7 +3262,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3274,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3287,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3233,7 +3330,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3342,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3355,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -3361,7 +3458,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3470,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3483,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -3402,7 +3499,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3511,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3524,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -3460,7 +3557,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3569,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3582,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -3540,7 +3637,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3649,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3662,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -3655,7 +3752,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3764,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3777,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -3720,7 +3817,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +3829,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +3842,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3761,7 +3858,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3870,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3883,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3816,7 +3913,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3925,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3938,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -3867,7 +3964,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3976,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3989,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -3910,7 +4007,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4019,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4032,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4009,7 +4106,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4118,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4131,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4183,7 +4280,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4292,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4305,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4259,7 +4356,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4368,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4381,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4313,7 +4410,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4422,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4435,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4359,7 +4456,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4468,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4481,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4405,7 +4502,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4514,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4527,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4453,7 +4550,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +4562,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4575,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4515,7 +4612,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4527,7 +4624,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4540,7 +4637,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Definition) GetId() string {
@@ -4590,7 +4687,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4699,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4712,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4662,7 +4759,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4771,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4784,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4720,7 +4817,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4829,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4842,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4761,7 +4858,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +4870,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +4883,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4822,7 +4919,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +4931,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +4944,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApiKey) GetName() string {
@@ -4898,7 +4995,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5007,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5020,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5034,7 +5131,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
 	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
-	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xfc\a\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xa5\b\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
@@ -5043,7 +5140,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryR\x03env\x12\x16\n" +
 	"\x06bearer\x18\x04 \x01(\tR\x06bearer\x12\x14\n" +
 	"\x05allow\x18\x05 \x03(\tR\x05allow\x127\n" +
-	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x1a6\n" +
+	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x12'\n" +
+	"\x06elicit\x18\a \x01(\v2\x0f.team.v1.ElicitR\x06elicit\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
@@ -5053,7 +5151,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bmcp.kind\x12Pan MCP server needs exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ag\n" +
 	"\amcp.env\x125env is only allowed with command; use bearer with url\x1a%size(this.env) == 0 || this.url == ''\x1aq\n" +
 	"\n" +
-	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"J\n" +
+	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"\xd3\x04\n" +
+	"\x06Elicit\x12\x81\x02\n" +
+	"\x05roles\x18\x01 \x03(\tB\xea\x01\xbaH\xe6\x01\xba\x01L\n" +
+	"\felicit.roles\x12*elicit has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x90\x01\n" +
+	"\aexpires\x18\x02 \x01(\v2\x19.google.protobuf.DurationB[\xbaHX\xba\x01U\n" +
+	"\x0eelicit.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\x12\xb1\x01\n" +
+	"\tkeep_open\x18\x03 \x01(\v2\x19.google.protobuf.DurationBy\xbaHv\xba\x01s\n" +
+	"\x10elicit.keep_open\x12,keep_open must be 1s to 24h; for example 15m\x1a1this >= duration('1s') && this <= duration('24h')R\bkeepOpen\"J\n" +
 	"\n" +
 	"ToolEffect\"<\n" +
 	"\x05Value\x12\x12\n" +
@@ -5146,7 +5252,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\x9d\x03\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\xc2\x04\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
@@ -5154,8 +5260,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03tls\x18\x03 \x01(\v2\x12.team.v1.TlsConfigR\x03tls\x12&\n" +
 	"\x04auth\x18\x04 \x01(\v2\x12.team.v1.AgentAuthR\x04auth\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
-	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01B\x10\n" +
-	"\x0e_cost_per_task\"\xc0\a\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeoutB\x10\n" +
+	"\x0e_cost_per_task\"\xe5\b\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
@@ -5166,7 +5274,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\ftrusted_keys\x18\x05 \x03(\tB\x7f\xbaH|\xba\x01y\n" +
 	"\x10a2a.trusted_keys\x12Otrusted_keys contains an empty name; name a file with public keys, or remove it\x1a\x14this.all(f, f != '')R\vtrustedKeys\x12\x85\x01\n" +
 	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
-	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
+	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
+	"\fidle_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeout:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
 	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
 	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
@@ -5580,7 +5690,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5597,166 +5707,172 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ApproveTools)(nil),        // 12: team.v1.ApproveTools
 	(*ApproveMember)(nil),       // 13: team.v1.ApproveMember
 	(*McpTool)(nil),             // 14: team.v1.McpTool
-	(*ToolEffect)(nil),          // 15: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 16: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 17: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 18: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 19: team.v1.Guardrails
-	(*Guardrail)(nil),           // 20: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 21: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 22: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 23: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 24: team.v1.A2aAgent
-	(*Binding)(nil),             // 25: team.v1.Binding
-	(*TlsConfig)(nil),           // 26: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 27: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 28: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 29: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 30: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 31: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 32: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 33: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 34: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 35: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 36: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),          // 37: team.v1.PlanConfig
-	(*ApprovePlan)(nil),         // 38: team.v1.ApprovePlan
-	(*OnMemberError)(nil),       // 39: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 40: team.v1.WorkflowStep
-	(*Join)(nil),                // 41: team.v1.Join
-	(*RepeatConfig)(nil),        // 42: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 43: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 44: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 45: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 46: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 47: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 48: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 49: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 50: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 51: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 52: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 53: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 54: team.v1.CardSettings
-	(*PushSettings)(nil),        // 55: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 56: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 57: team.v1.SigningKey
-	(*Definition)(nil),          // 58: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 59: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 60: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 61: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 62: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 63: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 64: team.v1.OidcConfig
-	nil,                         // 65: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 66: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 67: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 68: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 69: team.v1.McpTool.EnvEntry
-	nil,                         // 70: team.v1.McpTool.EffectsEntry
-	nil,                         // 71: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 72: team.v1.Definition.ScriptsEntry
-	nil,                         // 73: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 74: google.protobuf.Duration
-	(*Skill)(nil),               // 75: team.v1.Skill
-	(*Limits)(nil),              // 76: team.v1.Limits
-	(*Retry)(nil),               // 77: team.v1.Retry
-	(OnLimit_Value)(0),          // 78: team.v1.OnLimit.Value
+	(*Elicit)(nil),              // 15: team.v1.Elicit
+	(*ToolEffect)(nil),          // 16: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 17: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),    // 18: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 19: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 20: team.v1.Guardrails
+	(*Guardrail)(nil),           // 21: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 22: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 23: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 24: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 25: team.v1.A2aAgent
+	(*Binding)(nil),             // 26: team.v1.Binding
+	(*TlsConfig)(nil),           // 27: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 28: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 29: team.v1.TeamConfig
+	(*ReviewConfig)(nil),        // 30: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 31: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 32: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 33: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 34: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 35: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 36: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 37: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),          // 38: team.v1.PlanConfig
+	(*ApprovePlan)(nil),         // 39: team.v1.ApprovePlan
+	(*OnMemberError)(nil),       // 40: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 41: team.v1.WorkflowStep
+	(*Join)(nil),                // 42: team.v1.Join
+	(*RepeatConfig)(nil),        // 43: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 44: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 45: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 46: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 47: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 48: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 49: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 50: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 51: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 52: team.v1.ServerSettings
+	(*AccountLimits)(nil),       // 53: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 54: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 55: team.v1.CardSettings
+	(*PushSettings)(nil),        // 56: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 57: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 58: team.v1.SigningKey
+	(*Definition)(nil),          // 59: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 60: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 61: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 62: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 63: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 64: team.v1.ApiKey
+	(*OidcConfig)(nil),          // 65: team.v1.OidcConfig
+	nil,                         // 66: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 67: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 68: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 69: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 70: team.v1.McpTool.EnvEntry
+	nil,                         // 71: team.v1.McpTool.EffectsEntry
+	nil,                         // 72: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 73: team.v1.Definition.ScriptsEntry
+	nil,                         // 74: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 75: google.protobuf.Duration
+	(*Skill)(nil),               // 76: team.v1.Skill
+	(*Limits)(nil),              // 77: team.v1.Limits
+	(*Retry)(nil),               // 78: team.v1.Retry
+	(OnLimit_Value)(0),          // 79: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	65, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	66, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	67, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	68, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	51, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	66, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	67, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	68, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	69, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	52, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	74, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	75, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	14, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	12, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	74, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	74, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	69, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	70, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	75, // 13: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	76, // 14: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	21, // 15: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	23, // 16: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	24, // 17: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	19, // 18: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	17, // 19: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	18, // 20: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	75, // 21: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	20, // 22: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	20, // 23: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	20, // 24: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	20, // 25: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	22, // 26: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	26, // 27: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	27, // 28: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	1,  // 29: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	27, // 30: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	31, // 31: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	33, // 32: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	36, // 33: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	44, // 34: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	50, // 35: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	47, // 36: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	48, // 37: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	19, // 38: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	18, // 39: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	29, // 40: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	76, // 41: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	30, // 42: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	74, // 43: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	77, // 44: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 45: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	13, // 46: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	29, // 47: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	34, // 48: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	35, // 49: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	40, // 50: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 51: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	37, // 52: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	38, // 53: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	74, // 54: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	4,  // 55: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	42, // 56: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	43, // 57: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	40, // 58: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	74, // 59: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	77, // 60: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	45, // 61: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 62: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 63: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	78, // 64: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 65: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	75, // 66: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	62, // 67: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	59, // 68: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	74, // 69: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	55, // 70: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	56, // 71: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	60, // 72: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	53, // 73: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	54, // 74: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	71, // 75: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	57, // 76: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 77: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	72, // 78: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	73, // 79: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 80: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	63, // 81: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	64, // 82: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 83: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 84: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	16, // 85: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	28, // 86: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 87: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	52, // 88: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	75, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	75, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	70, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	71, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	15, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	75, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	75, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	76, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	77, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	22, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	24, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	25, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	20, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	18, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	19, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	76, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	21, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	21, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	21, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	21, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	23, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	27, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	28, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	75, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	28, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	75, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	32, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	34, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	37, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	45, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	51, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	48, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	49, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	20, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	19, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	30, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	77, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	31, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	75, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	78, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	13, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	30, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	35, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	36, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	41, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	38, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	39, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	75, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	43, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	44, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	41, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	75, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	78, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	46, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	79, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	76, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	63, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	60, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	75, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	56, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	57, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	61, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	54, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	55, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	72, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	58, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	8,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	73, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	74, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 85: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	64, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	65, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 88: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	11, // 89: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	17, // 90: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	29, // 91: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 92: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	53, // 93: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5767,8 +5883,8 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[8].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[15].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -5778,25 +5894,25 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[15].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[16].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[36].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -424,6 +424,63 @@ func (Approval_Decision) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
 }
 
+// Action is what people chose.
+type ToolAnswer_Action int32
+
+const (
+	// Not set.
+	ToolAnswer_ACTION_UNSPECIFIED ToolAnswer_Action = 0
+	// People answered.
+	ToolAnswer_ACTION_ACCEPT ToolAnswer_Action = 1
+	// People declined to answer.
+	ToolAnswer_ACTION_DECLINE ToolAnswer_Action = 2
+	// People dismissed the question, or did not answer in time.
+	ToolAnswer_ACTION_CANCEL ToolAnswer_Action = 3
+)
+
+// Enum value maps for ToolAnswer_Action.
+var (
+	ToolAnswer_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "ACTION_ACCEPT",
+		2: "ACTION_DECLINE",
+		3: "ACTION_CANCEL",
+	}
+	ToolAnswer_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"ACTION_ACCEPT":      1,
+		"ACTION_DECLINE":     2,
+		"ACTION_CANCEL":      3,
+	}
+)
+
+func (x ToolAnswer_Action) Enum() *ToolAnswer_Action {
+	p := new(ToolAnswer_Action)
+	*p = x
+	return p
+}
+
+func (x ToolAnswer_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+}
+
+func (ToolAnswer_Action) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[6]
+}
+
+func (x ToolAnswer_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolAnswer_Action.Descriptor instead.
+func (ToolAnswer_Action) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+}
+
 // Command is a command of the caller.
 type Commanded_Command int32
 
@@ -469,11 +526,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+	return file_team_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[6]
+	return &file_team_v1_event_proto_enumTypes[7]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -482,7 +539,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Stage says which message was checked.
@@ -530,11 +587,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[7].Descriptor()
+	return file_team_v1_event_proto_enumTypes[8].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[7]
+	return &file_team_v1_event_proto_enumTypes[8]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -543,7 +600,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -3243,7 +3300,12 @@ type Asked struct {
 	Budget *BudgetRequest `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
 	// For a question of kind APPROVAL about a tool call, a delegation or a plan: what is to be
 	// approved.
-	Approval      *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *ApprovalRequest `protobuf:"bytes,7,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question of kind INPUT that a tool asks during its call: what it asks.
+	ToolQuestion *ToolQuestion `protobuf:"bytes,8,opt,name=tool_question,json=toolQuestion,proto3" json:"tool_question,omitempty"`
+	// What the tool needs to continue the call after the answer, in a form of its own. It is not shown
+	// to clients.
+	ToolState     []byte `protobuf:"bytes,9,opt,name=tool_state,json=toolState,proto3" json:"tool_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3323,6 +3385,20 @@ func (x *Asked) GetBudget() *BudgetRequest {
 func (x *Asked) GetApproval() *ApprovalRequest {
 	if x != nil {
 		return x.Approval
+	}
+	return nil
+}
+
+func (x *Asked) GetToolQuestion() *ToolQuestion {
+	if x != nil {
+		return x.ToolQuestion
+	}
+	return nil
+}
+
+func (x *Asked) GetToolState() []byte {
+	if x != nil {
+		return x.ToolState
 	}
 	return nil
 }
@@ -3681,6 +3757,161 @@ func (x *Approval) GetArguments() string {
 	return ""
 }
 
+// ToolQuestion is a question that a tool asks people during a call.
+type ToolQuestion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the agent that makes the call.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Name of the tool that was called, as models see it.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Name of the tool's MCP server in the configuration.
+	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// What the tool says.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// The fields of the answer: a JSON schema of a flat object. Unset if the answer has no fields.
+	Schema string `protobuf:"bytes,5,opt,name=schema,proto3" json:"schema,omitempty"`
+	// An address to open in a browser. The tool does not receive more than whether people agree.
+	Url string `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`
+	// SHA-256 of message, schema and url, in hexadecimal.
+	Hash          string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolQuestion) Reset() {
+	*x = ToolQuestion{}
+	mi := &file_team_v1_event_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolQuestion) ProtoMessage() {}
+
+func (x *ToolQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolQuestion.ProtoReflect.Descriptor instead.
+func (*ToolQuestion) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ToolQuestion) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *ToolQuestion) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+// ToolAnswer is the answer of people to a ToolQuestion.
+type ToolAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What people chose.
+	Action ToolAnswer_Action `protobuf:"varint,1,opt,name=action,proto3,enum=team.v1.ToolAnswer_Action" json:"action,omitempty"`
+	// For ACCEPT: the fields, a JSON object.
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolAnswer) Reset() {
+	*x = ToolAnswer{}
+	mi := &file_team_v1_event_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolAnswer) ProtoMessage() {}
+
+func (x *ToolAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolAnswer.ProtoReflect.Descriptor instead.
+func (*ToolAnswer) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ToolAnswer) GetAction() ToolAnswer_Action {
+	if x != nil {
+		return x.Action
+	}
+	return ToolAnswer_ACTION_UNSPECIFIED
+}
+
+func (x *ToolAnswer) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 // Answered is the answer to a question of its scope.
 type Answered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3701,14 +3932,16 @@ type Answered struct {
 	// Outermost scope that waited for the answer.
 	Waiter string `protobuf:"bytes,7,opt,name=waiter,proto3" json:"waiter,omitempty"`
 	// For a question with an ApprovalRequest: the decision.
-	Approval      *Approval `protobuf:"bytes,8,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *Approval `protobuf:"bytes,8,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question with a ToolQuestion: the answer as the tool receives it.
+	ToolAnswer    *ToolAnswer `protobuf:"bytes,9,opt,name=tool_answer,json=toolAnswer,proto3" json:"tool_answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3953,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3966,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -3792,6 +4025,13 @@ func (x *Answered) GetApproval() *Approval {
 	return nil
 }
 
+func (x *Answered) GetToolAnswer() *ToolAnswer {
+	if x != nil {
+		return x.ToolAnswer
+	}
+	return nil
+}
+
 // Received records a message that arrived from outside for a running task.
 type Received struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3809,7 +4049,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4061,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4074,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -3895,7 +4135,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4147,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4160,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -4009,7 +4249,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4261,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4274,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Halt) GetKind() HaltKind {
@@ -4097,7 +4337,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4349,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4362,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Expired) GetLimit() string {
@@ -4143,7 +4383,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4395,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4408,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -4204,7 +4444,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4456,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4469,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -4296,7 +4536,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4548,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4561,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -4360,7 +4600,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4612,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4625,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -4420,7 +4660,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4672,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4685,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4470,7 +4710,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4722,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4735,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Noted) GetCode() string {
@@ -4532,7 +4772,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4784,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4797,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4587,7 +4827,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4839,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4852,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -4661,7 +4901,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +4913,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +4926,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -4832,7 +5072,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5084,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5097,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Error) GetReason() string {
@@ -4918,7 +5158,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5170,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5183,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -5052,7 +5292,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[49]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5064,7 +5304,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[49]
+	mi := &file_team_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5151,7 +5391,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +5403,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5416,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -5211,7 +5451,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[52]
+	mi := &file_team_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5463,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[52]
+	mi := &file_team_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5476,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -5511,7 +5751,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\x9f\x03\n" +
+	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xfa\x03\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
@@ -5519,7 +5759,10 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05roles\x18\x04 \x03(\tR\x05roles\x124\n" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
 	"\x06budget\x18\x06 \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\x124\n" +
-	"\bapproval\x18\a \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"q\n" +
+	"\bapproval\x18\a \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\x12:\n" +
+	"\rtool_question\x18\b \x01(\v2\x15.team.v1.ToolQuestionR\ftoolQuestion\x12\x1d\n" +
+	"\n" +
+	"tool_state\x18\t \x01(\fR\ttoolState\"q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -5561,7 +5804,24 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x14DECISION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10DECISION_APPROVE\x10\x01\x12\x18\n" +
 	"\x14DECISION_APPROVE_ALL\x10\x02\x12\x13\n" +
-	"\x0fDECISION_REJECT\x10\x03\"\x9e\x02\n" +
+	"\x0fDECISION_REJECT\x10\x03\"\xa2\x01\n" +
+	"\fToolQuestion\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x10\n" +
+	"\x03url\x18\x06 \x01(\tR\x03url\x12\x12\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\"\xb6\x01\n" +
+	"\n" +
+	"ToolAnswer\x122\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x1a.team.v1.ToolAnswer.ActionR\x06action\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"Z\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACTION_ACCEPT\x10\x01\x12\x12\n" +
+	"\x0eACTION_DECLINE\x10\x02\x12\x11\n" +
+	"\rACTION_CANCEL\x10\x03\"\xd4\x02\n" +
 	"\bAnswered\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12,\n" +
 	"\amessage\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x0e\n" +
@@ -5570,7 +5830,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06waited\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
 	"\ainbound\x18\x06 \x01(\x03R\ainbound\x12\x16\n" +
 	"\x06waiter\x18\a \x01(\tR\x06waiter\x12-\n" +
-	"\bapproval\x18\b \x01(\v2\x11.team.v1.ApprovalR\bapproval\"\x86\x01\n" +
+	"\bapproval\x18\b \x01(\v2\x11.team.v1.ApprovalR\bapproval\x124\n" +
+	"\vtool_answer\x18\t \x01(\v2\x13.team.v1.ToolAnswerR\n" +
+	"toolAnswer\"\x86\x01\n" +
 	"\bReceived\x12,\n" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
@@ -5707,8 +5969,8 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(HaltKind)(0),                 // 1: team.v1.HaltKind
@@ -5716,207 +5978,213 @@ var file_team_v1_event_proto_goTypes = []any{
 	(Step_Kind)(0),                // 3: team.v1.Step.Kind
 	(Asked_Kind)(0),               // 4: team.v1.Asked.Kind
 	(Approval_Decision)(0),        // 5: team.v1.Approval.Decision
-	(Commanded_Command)(0),        // 6: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 7: team.v1.Checked.Stage
-	(*Event)(nil),                 // 8: team.v1.Event
-	(*Accepted)(nil),              // 9: team.v1.Accepted
-	(*Brief)(nil),                 // 10: team.v1.Brief
-	(*Detached)(nil),              // 11: team.v1.Detached
-	(*TransferTarget)(nil),        // 12: team.v1.TransferTarget
-	(*Pins)(nil),                  // 13: team.v1.Pins
-	(*Conversation)(nil),          // 14: team.v1.Conversation
-	(*Step)(nil),                  // 15: team.v1.Step
-	(*Refusal)(nil),               // 16: team.v1.Refusal
-	(*Input)(nil),                 // 17: team.v1.Input
-	(*Ask)(nil),                   // 18: team.v1.Ask
-	(*Decided)(nil),               // 19: team.v1.Decided
-	(*Started)(nil),               // 20: team.v1.Started
-	(*Retried)(nil),               // 21: team.v1.Retried
-	(*Ended)(nil),                 // 22: team.v1.Ended
-	(*Verdict)(nil),               // 23: team.v1.Verdict
-	(*Turn)(nil),                  // 24: team.v1.Turn
-	(*ToolCall)(nil),              // 25: team.v1.ToolCall
-	(*ToolResult)(nil),            // 26: team.v1.ToolResult
-	(*Transfer)(nil),              // 27: team.v1.Transfer
-	(*Spent)(nil),                 // 28: team.v1.Spent
-	(*Receipt)(nil),               // 29: team.v1.Receipt
-	(*Spawned)(nil),               // 30: team.v1.Spawned
-	(*Bound)(nil),                 // 31: team.v1.Bound
-	(*Asked)(nil),                 // 32: team.v1.Asked
-	(*BudgetRequest)(nil),         // 33: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 34: team.v1.ApprovalRequest
-	(*PlanRules)(nil),             // 35: team.v1.PlanRules
-	(*Approval)(nil),              // 36: team.v1.Approval
-	(*Answered)(nil),              // 37: team.v1.Answered
-	(*Received)(nil),              // 38: team.v1.Received
-	(*Commanded)(nil),             // 39: team.v1.Commanded
-	(*Halt)(nil),                  // 40: team.v1.Halt
-	(*Expired)(nil),               // 41: team.v1.Expired
-	(*Observed)(nil),              // 42: team.v1.Observed
-	(*Checked)(nil),               // 43: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 44: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 45: team.v1.Delta
-	(*Progress)(nil),              // 46: team.v1.Progress
-	(*Noted)(nil),                 // 47: team.v1.Noted
-	(*Claimed)(nil),               // 48: team.v1.Claimed
-	(*Waiting)(nil),               // 49: team.v1.Waiting
-	(*Reply)(nil),                 // 50: team.v1.Reply
-	(*Error)(nil),                 // 51: team.v1.Error
-	(*Inbound)(nil),               // 52: team.v1.Inbound
-	nil,                           // 53: team.v1.Accepted.TraceEntry
-	nil,                           // 54: team.v1.Pins.RevisionsEntry
-	nil,                           // 55: team.v1.Conversation.StateEntry
-	nil,                           // 56: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 57: team.v1.Receipt.Entry
-	nil,                           // 58: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 59: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 60: team.v1.Checked.Shown
-	nil,                           // 61: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 63: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 64: google.protobuf.Struct
-	(*Limits)(nil),                // 65: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
-	(*Retry)(nil),                 // 67: team.v1.Retry
-	(*v1.Part)(nil),               // 68: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 69: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 70: google.protobuf.Value
-	(*AgentInfo)(nil),             // 71: team.v1.AgentInfo
-	(*Health)(nil),                // 72: team.v1.Health
+	(ToolAnswer_Action)(0),        // 6: team.v1.ToolAnswer.Action
+	(Commanded_Command)(0),        // 7: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 8: team.v1.Checked.Stage
+	(*Event)(nil),                 // 9: team.v1.Event
+	(*Accepted)(nil),              // 10: team.v1.Accepted
+	(*Brief)(nil),                 // 11: team.v1.Brief
+	(*Detached)(nil),              // 12: team.v1.Detached
+	(*TransferTarget)(nil),        // 13: team.v1.TransferTarget
+	(*Pins)(nil),                  // 14: team.v1.Pins
+	(*Conversation)(nil),          // 15: team.v1.Conversation
+	(*Step)(nil),                  // 16: team.v1.Step
+	(*Refusal)(nil),               // 17: team.v1.Refusal
+	(*Input)(nil),                 // 18: team.v1.Input
+	(*Ask)(nil),                   // 19: team.v1.Ask
+	(*Decided)(nil),               // 20: team.v1.Decided
+	(*Started)(nil),               // 21: team.v1.Started
+	(*Retried)(nil),               // 22: team.v1.Retried
+	(*Ended)(nil),                 // 23: team.v1.Ended
+	(*Verdict)(nil),               // 24: team.v1.Verdict
+	(*Turn)(nil),                  // 25: team.v1.Turn
+	(*ToolCall)(nil),              // 26: team.v1.ToolCall
+	(*ToolResult)(nil),            // 27: team.v1.ToolResult
+	(*Transfer)(nil),              // 28: team.v1.Transfer
+	(*Spent)(nil),                 // 29: team.v1.Spent
+	(*Receipt)(nil),               // 30: team.v1.Receipt
+	(*Spawned)(nil),               // 31: team.v1.Spawned
+	(*Bound)(nil),                 // 32: team.v1.Bound
+	(*Asked)(nil),                 // 33: team.v1.Asked
+	(*BudgetRequest)(nil),         // 34: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 35: team.v1.ApprovalRequest
+	(*PlanRules)(nil),             // 36: team.v1.PlanRules
+	(*Approval)(nil),              // 37: team.v1.Approval
+	(*ToolQuestion)(nil),          // 38: team.v1.ToolQuestion
+	(*ToolAnswer)(nil),            // 39: team.v1.ToolAnswer
+	(*Answered)(nil),              // 40: team.v1.Answered
+	(*Received)(nil),              // 41: team.v1.Received
+	(*Commanded)(nil),             // 42: team.v1.Commanded
+	(*Halt)(nil),                  // 43: team.v1.Halt
+	(*Expired)(nil),               // 44: team.v1.Expired
+	(*Observed)(nil),              // 45: team.v1.Observed
+	(*Checked)(nil),               // 46: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 47: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 48: team.v1.Delta
+	(*Progress)(nil),              // 49: team.v1.Progress
+	(*Noted)(nil),                 // 50: team.v1.Noted
+	(*Claimed)(nil),               // 51: team.v1.Claimed
+	(*Waiting)(nil),               // 52: team.v1.Waiting
+	(*Reply)(nil),                 // 53: team.v1.Reply
+	(*Error)(nil),                 // 54: team.v1.Error
+	(*Inbound)(nil),               // 55: team.v1.Inbound
+	nil,                           // 56: team.v1.Accepted.TraceEntry
+	nil,                           // 57: team.v1.Pins.RevisionsEntry
+	nil,                           // 58: team.v1.Conversation.StateEntry
+	nil,                           // 59: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 60: team.v1.Receipt.Entry
+	nil,                           // 61: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 62: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 63: team.v1.Checked.Shown
+	nil,                           // 64: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 66: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 67: google.protobuf.Struct
+	(*Limits)(nil),                // 68: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
+	(*Retry)(nil),                 // 70: team.v1.Retry
+	(*v1.Part)(nil),               // 71: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 72: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 73: google.protobuf.Value
+	(*AgentInfo)(nil),             // 74: team.v1.AgentInfo
+	(*Health)(nil),                // 75: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	62,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	9,   // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	19,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	20,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	21,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	22,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	30,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	31,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	32,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	37,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	38,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	39,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	41,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	42,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	43,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	44,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	45,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	46,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	47,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	48,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	49,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	50,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	63,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	64,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	13,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	65,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	62,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	14,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	53,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	63,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	12,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	11,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	10,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	64,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	66,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	54,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	55,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	65,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	10,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	20,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	21,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	22,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	23,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	31,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	32,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	33,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	40,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	41,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	42,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	44,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	45,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	46,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	47,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	48,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	49,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	50,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	51,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	52,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	53,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	66,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	67,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	14,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	68,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	65,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	15,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	56,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	66,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	13,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	12,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	11,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	67,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	69,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	57,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	58,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
 	3,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	17,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	18,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	66,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	16,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	67,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	18,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	19,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	69,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	17,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	70,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
 	2,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	51,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	63,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	34,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
-	15,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
-	56,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	17,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
-	63,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	64,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	64,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	27,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	63,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	51,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
-	17,  // 57: team.v1.Started.input:type_name -> team.v1.Input
-	28,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
-	62,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	51,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
-	62,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	28,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
+	54,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	66,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	35,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
+	16,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
+	59,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	18,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
+	66,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	67,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	67,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	28,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	66,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	54,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
+	18,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	29,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	65,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	65,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	29,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	63,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	24,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
-	26,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	27,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	51,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
-	28,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
-	64,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	29,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	63,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	23,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	25,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	68,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	68,  // 76: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	57,  // 77: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	28,  // 78: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	63,  // 79: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	28,  // 80: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	66,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	25,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
+	27,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	28,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	54,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
+	29,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
+	67,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	30,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	66,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	24,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	26,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	71,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	71,  // 76: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	60,  // 77: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	29,  // 78: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	66,  // 79: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	29,  // 80: team.v1.Spawned.budget:type_name -> team.v1.Spent
 	4,   // 81: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	63,  // 82: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	62,  // 83: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	33,  // 84: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	34,  // 85: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	58,  // 86: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	35,  // 87: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
-	64,  // 88: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
-	5,   // 89: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	63,  // 90: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	28,  // 91: team.v1.Answered.grant:type_name -> team.v1.Spent
-	66,  // 92: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	36,  // 93: team.v1.Answered.approval:type_name -> team.v1.Approval
-	63,  // 94: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	6,   // 95: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	66,  // 96: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	40,  // 97: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	1,   // 98: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	62,  // 99: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	59,  // 100: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	7,   // 101: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	63,  // 102: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	51,  // 103: team.v1.Checked.error:type_name -> team.v1.Error
-	60,  // 104: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	69,  // 105: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	63,  // 106: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	64,  // 107: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	63,  // 108: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	24,  // 109: team.v1.Reply.turn:type_name -> team.v1.Turn
-	27,  // 110: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	26,  // 111: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 112: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	28,  // 113: team.v1.Reply.spent:type_name -> team.v1.Spent
-	64,  // 114: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	63,  // 115: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	61,  // 116: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	38,  // 117: team.v1.Inbound.received:type_name -> team.v1.Received
-	37,  // 118: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	39,  // 119: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	70,  // 120: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	70,  // 121: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	28,  // 122: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 123: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	71,  // 124: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	72,  // 125: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	63,  // 126: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	127, // [127:127] is the sub-list for method output_type
-	127, // [127:127] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	66,  // 82: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	65,  // 83: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	34,  // 84: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	35,  // 85: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	38,  // 86: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
+	61,  // 87: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	36,  // 88: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
+	67,  // 89: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
+	5,   // 90: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	6,   // 91: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
+	66,  // 92: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	29,  // 93: team.v1.Answered.grant:type_name -> team.v1.Spent
+	69,  // 94: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	37,  // 95: team.v1.Answered.approval:type_name -> team.v1.Approval
+	39,  // 96: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
+	66,  // 97: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	7,   // 98: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	69,  // 99: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	43,  // 100: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	1,   // 101: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	65,  // 102: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	62,  // 103: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	8,   // 104: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	66,  // 105: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	54,  // 106: team.v1.Checked.error:type_name -> team.v1.Error
+	63,  // 107: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	72,  // 108: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	66,  // 109: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	67,  // 110: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	66,  // 111: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	25,  // 112: team.v1.Reply.turn:type_name -> team.v1.Turn
+	28,  // 113: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	27,  // 114: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 115: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	29,  // 116: team.v1.Reply.spent:type_name -> team.v1.Spent
+	67,  // 117: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	66,  // 118: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	64,  // 119: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	41,  // 120: team.v1.Inbound.received:type_name -> team.v1.Received
+	40,  // 121: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	42,  // 122: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	73,  // 123: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	73,  // 124: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	29,  // 125: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 126: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	74,  // 127: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	75,  // 128: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	66,  // 129: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	130, // [130:130] is the sub-list for method output_type
+	130, // [130:130] is the sub-list for method input_type
+	130, // [130:130] is the sub-list for extension type_name
+	130, // [130:130] is the sub-list for extension extendee
+	0,   // [0:130] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -5958,13 +6226,13 @@ func file_team_v1_event_proto_init() {
 		(*Ended_Transfer)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[42].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[44].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[44].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[46].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -5974,8 +6242,8 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   54,
+			NumEnums:      9,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

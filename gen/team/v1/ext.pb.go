@@ -476,7 +476,9 @@ type Question struct {
 	// For a question of kind BUDGET: the limit that was reached.
 	Budget *BudgetRequest `protobuf:"bytes,8,opt,name=budget,proto3" json:"budget,omitempty"`
 	// For a question of kind APPROVAL: the tool call or delegation that is to be approved.
-	Approval      *ApprovalRequest `protobuf:"bytes,9,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *ApprovalRequest `protobuf:"bytes,9,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question of kind INPUT that a tool asks during its call: what it asks.
+	ToolQuestion  *ToolQuestion `protobuf:"bytes,10,opt,name=tool_question,json=toolQuestion,proto3" json:"tool_question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +572,13 @@ func (x *Question) GetBudget() *BudgetRequest {
 func (x *Question) GetApproval() *ApprovalRequest {
 	if x != nil {
 		return x.Approval
+	}
+	return nil
+}
+
+func (x *Question) GetToolQuestion() *ToolQuestion {
+	if x != nil {
+		return x.ToolQuestion
 	}
 	return nil
 }
@@ -879,7 +888,7 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x14\n" +
 	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xe8\x02\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa4\x03\n" +
 	"\bQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x12\n" +
@@ -889,7 +898,9 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\x05roles\x18\x06 \x03(\tR\x05roles\x124\n" +
 	"\aexpires\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12.\n" +
 	"\x06budget\x18\b \x01(\v2\x16.team.v1.BudgetRequestR\x06budget\x124\n" +
-	"\bapproval\x18\t \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xec\x01\n" +
+	"\bapproval\x18\t \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\x12:\n" +
+	"\rtool_question\x18\n" +
+	" \x01(\v2\x15.team.v1.ToolQuestionR\ftoolQuestion\"\xec\x01\n" +
 	"\n" +
 	"Delegation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -942,9 +953,10 @@ var file_team_v1_ext_proto_goTypes = []any{
 	(*v1.Message)(nil),            // 16: lf.a2a.v1.Message
 	(*BudgetRequest)(nil),         // 17: team.v1.BudgetRequest
 	(*ApprovalRequest)(nil),       // 18: team.v1.ApprovalRequest
-	(Step_Kind)(0),                // 19: team.v1.Step.Kind
-	(Outcome)(0),                  // 20: team.v1.Outcome
-	(*structpb.Value)(nil),        // 21: google.protobuf.Value
+	(*ToolQuestion)(nil),          // 19: team.v1.ToolQuestion
+	(Step_Kind)(0),                // 20: team.v1.Step.Kind
+	(Outcome)(0),                  // 21: team.v1.Outcome
+	(*structpb.Value)(nil),        // 22: google.protobuf.Value
 }
 var file_team_v1_ext_proto_depIdxs = []int32{
 	9,  // 0: team.v1.TeamRun.decision:type_name -> team.v1.Decided
@@ -966,17 +978,18 @@ var file_team_v1_ext_proto_depIdxs = []int32{
 	13, // 16: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
 	17, // 17: team.v1.Question.budget:type_name -> team.v1.BudgetRequest
 	18, // 18: team.v1.Question.approval:type_name -> team.v1.ApprovalRequest
-	19, // 19: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
-	20, // 20: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
-	14, // 21: team.v1.Delegation.error:type_name -> team.v1.Error
-	12, // 22: team.v1.Delegation.spent:type_name -> team.v1.Spent
-	8,  // 23: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
-	21, // 24: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 19: team.v1.Question.tool_question:type_name -> team.v1.ToolQuestion
+	20, // 20: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
+	21, // 21: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
+	14, // 22: team.v1.Delegation.error:type_name -> team.v1.Error
+	12, // 23: team.v1.Delegation.spent:type_name -> team.v1.Spent
+	8,  // 24: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
+	22, // 25: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_ext_proto_init() }

@@ -2476,7 +2476,9 @@ type TraceQuestion struct {
 	// When it was answered, or closed without an answer; unset if it is open.
 	Closed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=closed,proto3" json:"closed,omitempty"`
 	// For a question of kind APPROVAL: the tool call or delegation that is to be approved.
-	Approval      *ApprovalRequest `protobuf:"bytes,10,opt,name=approval,proto3" json:"approval,omitempty"`
+	Approval *ApprovalRequest `protobuf:"bytes,10,opt,name=approval,proto3" json:"approval,omitempty"`
+	// For a question of kind INPUT that a tool asked during its call: what it asked.
+	ToolQuestion  *ToolQuestion `protobuf:"bytes,11,opt,name=tool_question,json=toolQuestion,proto3" json:"tool_question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2577,6 +2579,13 @@ func (x *TraceQuestion) GetClosed() *timestamppb.Timestamp {
 func (x *TraceQuestion) GetApproval() *ApprovalRequest {
 	if x != nil {
 		return x.Approval
+	}
+	return nil
+}
+
+func (x *TraceQuestion) GetToolQuestion() *ToolQuestion {
+	if x != nil {
+		return x.ToolQuestion
 	}
 	return nil
 }
@@ -3468,7 +3477,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xa6\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xe2\x03\n" +
 	"\rTraceQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +
@@ -3480,7 +3489,8 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x02by\x18\b \x01(\tR\x02by\x122\n" +
 	"\x06closed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\x124\n" +
 	"\bapproval\x18\n" +
-	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xd3\x02\n" +
+	" \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\x12:\n" +
+	"\rtool_question\x18\v \x01(\v2\x15.team.v1.ToolQuestionR\ftoolQuestion\"\xd3\x02\n" +
 	"\x06Rollup\x12$\n" +
 	"\x05spent\x18\x01 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12/\n" +
 	"\amembers\x18\x02 \x03(\v2\x15.team.v1.Rollup.ShareR\amembers\x12+\n" +
@@ -3613,7 +3623,8 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*structpb.Struct)(nil),        // 54: google.protobuf.Struct
 	(Asked_Kind)(0),                // 55: team.v1.Asked.Kind
 	(*ApprovalRequest)(nil),        // 56: team.v1.ApprovalRequest
-	(*structpb.Value)(nil),         // 57: google.protobuf.Value
+	(*ToolQuestion)(nil),           // 57: team.v1.ToolQuestion
+	(*structpb.Value)(nil),         // 58: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	8,   // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
@@ -3696,44 +3707,45 @@ var file_team_v1_monitor_proto_depIdxs = []int32{
 	46,  // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
 	37,  // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
 	56,  // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
-	40,  // 80: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	34,  // 81: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	34,  // 82: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	34,  // 83: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	34,  // 84: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
-	0,   // 85: team.v1.ListCostsRequest.group_by:type_name -> team.v1.CostGroup
-	37,  // 86: team.v1.ListCostsRequest.since:type_name -> google.protobuf.Timestamp
-	37,  // 87: team.v1.ListCostsRequest.until:type_name -> google.protobuf.Timestamp
-	28,  // 88: team.v1.ListCostsResponse.shares:type_name -> team.v1.CostShare
-	28,  // 89: team.v1.ListCostsResponse.total:type_name -> team.v1.CostShare
-	37,  // 90: team.v1.ListCostsResponse.since:type_name -> google.protobuf.Timestamp
-	37,  // 91: team.v1.ListCostsResponse.until:type_name -> google.protobuf.Timestamp
-	40,  // 92: team.v1.CostShare.spent:type_name -> team.v1.Spent
-	40,  // 93: team.v1.CostShare.estimated:type_name -> team.v1.Spent
-	40,  // 94: team.v1.CostShare.claimed:type_name -> team.v1.Spent
-	14,  // 95: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	46,  // 96: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	45,  // 97: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	57,  // 98: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	40,  // 99: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	40,  // 100: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	5,   // 101: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	15,  // 102: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	18,  // 103: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	26,  // 104: team.v1.MonitorService.ListCosts:input_type -> team.v1.ListCostsRequest
-	29,  // 105: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	31,  // 106: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	6,   // 107: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	16,  // 108: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	19,  // 109: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	27,  // 110: team.v1.MonitorService.ListCosts:output_type -> team.v1.ListCostsResponse
-	30,  // 111: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	32,  // 112: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	107, // [107:113] is the sub-list for method output_type
-	101, // [101:107] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	57,  // 80: team.v1.TraceQuestion.tool_question:type_name -> team.v1.ToolQuestion
+	40,  // 81: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	34,  // 82: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	34,  // 83: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	34,  // 84: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	34,  // 85: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
+	0,   // 86: team.v1.ListCostsRequest.group_by:type_name -> team.v1.CostGroup
+	37,  // 87: team.v1.ListCostsRequest.since:type_name -> google.protobuf.Timestamp
+	37,  // 88: team.v1.ListCostsRequest.until:type_name -> google.protobuf.Timestamp
+	28,  // 89: team.v1.ListCostsResponse.shares:type_name -> team.v1.CostShare
+	28,  // 90: team.v1.ListCostsResponse.total:type_name -> team.v1.CostShare
+	37,  // 91: team.v1.ListCostsResponse.since:type_name -> google.protobuf.Timestamp
+	37,  // 92: team.v1.ListCostsResponse.until:type_name -> google.protobuf.Timestamp
+	40,  // 93: team.v1.CostShare.spent:type_name -> team.v1.Spent
+	40,  // 94: team.v1.CostShare.estimated:type_name -> team.v1.Spent
+	40,  // 95: team.v1.CostShare.claimed:type_name -> team.v1.Spent
+	14,  // 96: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	46,  // 97: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	45,  // 98: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	58,  // 99: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	40,  // 100: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	40,  // 101: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	5,   // 102: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	15,  // 103: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	18,  // 104: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	26,  // 105: team.v1.MonitorService.ListCosts:input_type -> team.v1.ListCostsRequest
+	29,  // 106: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	31,  // 107: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	6,   // 108: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	16,  // 109: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	19,  // 110: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	27,  // 111: team.v1.MonitorService.ListCosts:output_type -> team.v1.ListCostsResponse
+	30,  // 112: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	32,  // 113: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	108, // [108:114] is the sub-list for method output_type
+	102, // [102:108] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }

@@ -70,8 +70,8 @@ func (w *Work) commence(use *agent.HaltUse) (res Result, over bool) {
 // commitStart records the start and makes it durable. It returns ErrCanceled if the step was
 // canceled in the meantime.
 func (w *Work) commitStart() error {
-	defer w.by.Run.Entered()        // also when the consumer panics
-	if !w.Open || w.Prompt != nil { // a model is called anew after a crash, and bills that call as well
+	defer w.by.Run.Entered()                      // also when the consumer panics
+	if !w.Open || w.Prompt != nil || w.Answered { // a model is called anew after a crash, and bills that call as well; a tool may have its effect after an answer
 		if err := w.start(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -46,9 +47,9 @@ func (w *Work) ask(q *teamv1.Asked, expires time.Duration) Result {
 	return Result{}
 }
 
-// ApplyQuestion folds an event of the step itself if it is a question of the layers about more budget
-// or an approval, or closes one. It reports whether it does; the step's target has nothing to do with
-// such an event. path is that of the team. A question that the target asks about limits or calls on
+// ApplyQuestion folds an event of the step itself if it is a question about more budget or an
+// approval, or one that a tool asks during its call, or closes one. It reports whether it does; the
+// other layers have nothing to do with such an event. path is that of the team. A question that the target asks about limits or calls on
 // another server does not count. closed are the questions that the event closes.
 func (p *Past) ApplyQuestion(path string, ev *teamv1.Event, closed []*journal.Question) bool {
 	if concerns(path, ev.GetAsked()) {
@@ -68,9 +69,11 @@ func (p *Past) ApplyQuestion(path string, ev *teamv1.Event, closed []*journal.Qu
 	return ours
 }
 
-// applyAnswer folds the answer to a question of the layers. a is nil if the question has expired.
+// applyAnswer folds the answer to a question of the step. a is nil if the question has expired.
 func (p *Past) applyAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	switch {
+	case q.GetToolQuestion() != nil:
+		p.applyToolAnswer(q, a)
 	case q.GetBudget() != nil:
 		p.Declined = a.GetGrant() == nil
 	case a == nil:
@@ -80,10 +83,10 @@ func (p *Past) applyAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	}
 }
 
-// concerns reports whether a question is about a limit that binds the team at path, or a call that the
-// team makes.
+// concerns reports whether a question is about a limit that binds the team at path, or about or in a
+// call that the team makes.
 func concerns(path string, q *teamv1.Asked) bool {
-	if by := q.GetApproval().GetBy(); by != "" {
+	if by := cmp.Or(q.GetApproval().GetBy(), q.GetToolQuestion().GetBy()); by != "" {
 		return by == path
 	}
 	by := q.GetBudget().GetSetBy()

@@ -40,7 +40,7 @@ func (w *Work) useTool(ctx context.Context) Result {
 	if reply := w.ruledReply(); reply != nil {
 		return Result{Reply: reply}
 	}
-	if w.Unsafe && w.Unknown {
+	if w.Unsafe && w.Unknown && !w.Answered {
 		return w.askOutcome("this server stopped before it ended")
 	}
 	tool, ok := w.by.Tools.find(w.Step.GetName())
@@ -51,8 +51,9 @@ func (w *Work) useTool(ctx context.Context) Result {
 	if !valid {
 		return toolFailed("the arguments of %s are no JSON", w.Step.GetName())
 	}
-	answer, err := w.callTool(ctx, tool, arguments)
+	answer, ask, err := w.callTool(ctx, tool, arguments)
 	if ctx.Err() != nil {
+		w.releaseTool(tool)
 		return Result{Err: context.Cause(ctx)}
 	}
 	if err != nil {
@@ -62,14 +63,19 @@ func (w *Work) useTool(ctx context.Context) Result {
 		}
 		return Result{Err: e}
 	}
+	if ask != nil {
+		return w.askForTool(ask)
+	}
 	return Result{Reply: toolReply(w.withEdit(answer))}
 }
 
-// callTool calls a tool in a goroutine. If ctx ends first, it returns at once and discards the
-// answer.
-func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage) (*teamv1.ToolResult, error) {
-	key, log := w.key(), w.by.Log
+// callTool calls a tool in a goroutine, or continues the call after an answer to its question. If ctx
+// ends first, it returns at once and discards the answer. Without an error it returns a result or a
+// question.
+func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	call, log := w.toolCall(arguments), w.by.Log
 	var answer *teamv1.ToolResult
+	var ask *agent.ToolAsk
 	var err error
 	var decided atomic.Bool // set by the first of two events: the call, or the end of ctx
 	done := make(chan struct{})
@@ -80,16 +86,21 @@ func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.Raw
 				err = agent.Panicked(log, tool.Spec().Name, v)
 			}
 		}()
-		if !decided.Swap(true) {
-			answer, err = tool.Call(ctx, arguments, key)
+		if decided.Swap(true) {
+			return
+		}
+		if asking, ok := tool.(agent.AskingTool); ok {
+			answer, ask, err = asking.CallAsking(ctx, call)
+		} else {
+			answer, err = tool.Call(ctx, call.Arguments, call.Key)
 		}
 	}()
 	select {
 	case <-done:
-		return answer, err
+		return answer, ask, err
 	case <-ctx.Done():
 		decided.Store(true) // a call that has not begun must not begin: the end goes on record
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 }
 

@@ -93,6 +93,10 @@ type Past struct {
 	// Ruling is the answer of people about an attempt whose outcome is unknown; nil if there is
 	// none.
 	Ruling *a2av1.Message
+	// ToolAnswers are the questions that a tool has asked during the call, with their answers. Answered
+	// says that the last one was answered after the last start, so that the call continues.
+	ToolAnswers []agent.AnsweredTool
+	Answered    bool
 	// Checks is the record of the team's middlewares.
 	Checks Checks
 	// Recorded are the events of the step's scope and below it.
@@ -116,7 +120,7 @@ func (p *Past) Start(s *teamv1.Started) {
 	if p.Open { // the attempt that was open was interrupted
 		p.lose(agent.LostOn(p.Reserved))
 	}
-	p.Attempts, p.Reserved, p.Open, p.Ruling = s.GetAttempt(), s.GetReserved(), true, nil
+	p.Attempts, p.Reserved, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), true, nil, false
 	p.Held = p.Reserved != nil && p.Reserved.GetModelCalls() == 0
 }
 
@@ -126,7 +130,7 @@ func (p *Past) Park() { p.Held = false }
 // Retry folds the failure of an attempt that is repeated. If the outcome of the attempt is known,
 // the next one starts a new effect.
 func (p *Past) Retry(r *teamv1.Retried) {
-	p.Open, p.Unknown, p.Held = false, !r.GetFresh(), false
+	p.Open, p.Unknown, p.Held, p.Answered = false, !r.GetFresh(), false, false
 	p.lose(r.GetSpent())
 	p.Billed = max(p.Billed, r.GetSpent().GetCostMicros())
 	if r.GetFresh() {

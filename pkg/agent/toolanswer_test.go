@@ -1,0 +1,180 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	oneSchema  = `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":9}},"required":["n"]}`
+	manySchema = `{"type":"object","properties":{
+		"name":{"type":"string","minLength":2,"maxLength":5,"description":"Your name."},
+		"mail":{"type":"string","format":"email"},
+		"day":{"type":"string","format":"date"},
+		"at":{"type":"string","format":"date-time"},
+		"site":{"type":"string","format":"uri"},
+		"code":{"type":"string","pattern":"^[A-Z]+$"},
+		"color":{"type":"string","enum":["r","g"],"enumNames":["Red","Green"]},
+		"size":{"type":"string","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]},
+		"tags":{"type":"array","minItems":1,"maxItems":2,"items":{"type":"string","enum":["x","y","z"]}},
+		"more":{"type":"array","items":{"anyOf":[{"const":"p","title":"P"}]}},
+		"price":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":10},
+		"sure":{"type":"boolean","default":true}},
+		"required":["name"]}`
+	colorSchema = `{"type":"object","properties":{"color":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]}},"required":["color"]}`
+	sureSchema  = `{"type":"object","properties":{"sure":{"type":"boolean"}}}`
+	listSchema  = `{"type":"object","properties":{"tags":{"type":"array","items":{"type":"string"}}}}`
+	textSchema  = `{"type":"object","properties":{"action":{"type":"string"}},"required":["action"]}`
+)
+
+// TestReadToolAnswer: valid answers become what the tool receives; others are errors that name the
+// field and say what was expected.
+func TestReadToolAnswer(t *testing.T) {
+	const accept, decline, cancel = teamv1.ToolAnswer_ACTION_ACCEPT, teamv1.ToolAnswer_ACTION_DECLINE, teamv1.ToolAnswer_ACTION_CANCEL
+	for _, tt := range []struct {
+		schema, url, text string
+		action            teamv1.ToolAnswer_Action
+		want              string // the content, or the error
+	}{
+		{oneSchema, "", "3", accept, `{"n":3}`},
+		{oneSchema, "", ` {"n": 3} `, accept, `{"n":3}`},
+		{oneSchema, "", "3.0", accept, `{"n":3.0}`},
+		{oneSchema, "", `{"action":"accept","content":{"n":9}}`, accept, `{"n":9}`},
+		{oneSchema, "", "Decline", decline, ""},
+		{oneSchema, "", "cancel", cancel, ""},
+		{oneSchema, "", `{"action":"decline"}`, decline, ""},
+		{oneSchema, "", "10", 0, `wrong value for the field "n": it must be at most 9`},
+		{oneSchema, "", "0", 0, `the field "n": it must be at least 1`},
+		{oneSchema, "", "2.5", 0, `the field "n": it must be a whole number`},
+		{oneSchema, "", "1e999999999999", 0, `the field "n"`},
+		{oneSchema, "", "many", 0, `the field "n": it must be a number`},
+		{oneSchema, "", `{"n":"3"}`, 0, `the field "n": it must be a number`},
+		{oneSchema, "", `{}`, 0, `has no value for the field "n", which is required; Answer with the value of n`},
+		{oneSchema, "", `{"n":3,"m":4}`, 0, `has the field "m", which was not asked for`},
+		{oneSchema, "", `{"action":"perhaps"}`, 0, `the field "n": it must be a number`},
+		{oneSchema, "", "", 0, "is not a valid answer"},
+		{manySchema, "", "ann", 0, "is not a valid answer; Answer with a JSON object such as"},
+		{manySchema, "", `{"name":"ann"}`, accept, `{"name":"ann","sure":true}`},
+		{manySchema, "", `{"name":"ann","sure":false,"color":"g","size":"l","tags":["x","z"],"price":9.99,"mail":"a@b.example","day":"2026-01-31","at":"2026-01-31T09:30:00Z","site":"https://x.example/","code":"AB","more":["p"]}`, accept,
+			`{"at":"2026-01-31T09:30:00Z","code":"AB","color":"g","day":"2026-01-31","mail":"a@b.example","more":["p"],"name":"ann","price":9.99,"site":"https://x.example/","size":"l","sure":false,"tags":["x","z"]}`},
+		{manySchema, "", `{"name":"a"}`, 0, `"name": it must have at least 2 characters`},
+		{manySchema, "", `{"name":"üüüüü"}`, accept, `{"name":"üüüüü","sure":true}`},
+		{manySchema, "", `{"name":"annann"}`, 0, `"name": it must have at most 5 characters`},
+		{manySchema, "", `{"name":5}`, 0, `"name": it must be a text`},
+		{manySchema, "", `{"name":"ann","mail":"ann"}`, 0, `"mail": it must be an email address`},
+		{manySchema, "", `{"name":"ann","day":"31.1."}`, 0, `"day": it must be a date`},
+		{manySchema, "", `{"name":"ann","at":"9:30"}`, 0, `"at": it must be a time`},
+		{manySchema, "", `{"name":"ann","site":"x"}`, 0, `"site": it must be a URI`},
+		{manySchema, "", `{"name":"ann","code":"ab"}`, 0, `"code": it must match the pattern ^[A-Z]+$`},
+		{manySchema, "", `{"name":"ann","color":"b"}`, 0, `"color": it must be one of "r" (Red), "g" (Green)`},
+		{manySchema, "", `{"name":"ann","size":"m"}`, 0, `"size": it must be one of "s" (Small), "l" (Large)`},
+		{manySchema, "", `{"name":"ann","tags":[]}`, 0, `"tags": it must have at least 1 entries`},
+		{manySchema, "", `{"name":"ann","tags":["x","y","z"]}`, 0, `"tags": it must have at most 2 entries`},
+		{manySchema, "", `{"name":"ann","tags":["w"]}`, 0, `"tags": it must have only entries that are one of "x", "y", "z"`},
+		{manySchema, "", `{"name":"ann","tags":"x"}`, 0, `"tags": it must be a list of strings`},
+		{manySchema, "", `{"name":"ann","tags":[1]}`, 0, `"tags": it must be a list of strings`},
+		{manySchema, "", `{"name":"ann","price":0}`, 0, `"price": it must be more than 0`},
+		{manySchema, "", `{"name":"ann","price":10}`, 0, `"price": it must be less than 10`},
+		{manySchema, "", `{"name":"ann","sure":"yes"}`, 0, `"sure": it must be true or false`},
+		{manySchema, "", `{"name":null}`, 0, `"name": it must be a text`},
+		{colorSchema, "", "green", accept, `{"color":"g"}`},
+		{colorSchema, "", "r", accept, `{"color":"r"}`},
+		{colorSchema, "", "blue", 0, `"color": it must be one of`},
+		{sureSchema, "", "yes", accept, `{"sure":true}`},
+		{sureSchema, "", "FALSE", accept, `{"sure":false}`},
+		{sureSchema, "", "{}", accept, `{}`},
+		{sureSchema, "", "maybe", 0, `"sure": it must be true or false`},
+		{listSchema, "", "a, b", accept, `{"tags":["a","b"]}`},
+		{listSchema, "", `["a,b"]`, accept, `{"tags":["a,b"]}`},
+		{textSchema, "", `{"action":"decline"}`, accept, `{"action":"decline"}`},
+		{textSchema, "", `<go> & run`, accept, `{"action":"<go> & run"}`},
+		{"", "", "accept", accept, `{}`},
+		{"", "", "yes", accept, `{}`},
+		{"", "", "no", decline, ""},
+		{"", "", "perhaps", 0, `Answer with "accept", or "decline" or "cancel"`},
+		{"", "https://x.example/", "done", accept, `{}`},
+		{"", "https://x.example/", "decline", decline, ""},
+		{"", "https://x.example/", "my password", 0, `Answer with "done"`},
+		{"", "file:///etc/passwd", "done", 0, "not an http or https address"},
+		{`{"type":"object","properties":{"a":{"type":"object"}}}`, "", "x", 0, `field "a" of the requested schema has the type "object"`},
+		{`{"type":"array"}`, "", "x", 0, "it must be object"},
+		{`{"type":"object","required":["a"]}`, "", "x", 0, `requires "a", which is not one of its fields`},
+	} {
+		a, err := agent.ReadToolAnswer(&teamv1.ToolQuestion{Schema: tt.schema, Url: tt.url}, agent.NewMessage(tt.text))
+		switch {
+		case tt.action == 0:
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %q gives %v %v, want the error %s", tt.schema, tt.text, a, err, tt.want)
+			}
+		case err != nil || a.GetAction() != tt.action || a.GetContent() != tt.want:
+			t.Errorf("%s: %q gives %v %v, want %s", tt.schema, tt.text, a, err, tt.want)
+		}
+	}
+	data := func(v any) *a2av1.Message {
+		value, err := structpb.NewValue(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: value}}}}
+	}
+	q := &teamv1.ToolQuestion{Schema: oneSchema}
+	if a, err := agent.ReadToolAnswer(q, data(map[string]any{"n": 3})); err != nil || a.GetContent() != `{"n":3}` {
+		t.Error(a, err)
+	}
+	if a, err := agent.ReadToolAnswer(q, data(map[string]any{"action": "cancel"})); err != nil || a.GetAction() != cancel {
+		t.Error(a, err)
+	}
+	for _, bad := range []*a2av1.Message{data([]any{1}), data(3), {Parts: append(agent.TextParts("3"), agent.TextParts("4")...)}} {
+		if a, err := agent.ReadToolAnswer(q, bad); err == nil {
+			t.Error(a)
+		}
+	}
+}
+
+// TestToolForm: the text of a question lists what a client that shows only text needs.
+func TestToolForm(t *testing.T) {
+	f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: manySchema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := f.Describe()
+	for _, want := range []string{
+		"- name (text, at least 2 characters, at most 5 characters, required): Your name.\n", `- color (text, one of "r" (Red), "g" (Green), optional)`,
+		"- price (number, more than 0, less than 10, optional)", "- sure (true or false, default true, optional)", `Answer with a JSON object such as {"name":"…"}, or "decline" or "cancel".`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if !strings.HasPrefix(text, "- name") || f.Options() != nil {
+		t.Errorf("%s\n%v", text, f.Options())
+	}
+	for schema, want := range map[string]string{oneSchema: "", sureSchema: "true false decline cancel", colorSchema: "r g decline cancel", "": "accept decline cancel"} {
+		f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: schema})
+		if err != nil || strings.Join(f.Options(), " ") != want {
+			t.Errorf("%s: %v %v", schema, f.Options(), err)
+		}
+	}
+}
+
+func FuzzReadToolAnswer(f *testing.F) {
+	for _, schema := range []string{oneSchema, manySchema, listSchema, ""} {
+		f.Add(schema, `{"n":3}`)
+	}
+	f.Fuzz(func(t *testing.T, schema, text string) {
+		q := &teamv1.ToolQuestion{Schema: schema}
+		a, err := agent.ReadToolAnswer(q, agent.NewMessage(text))
+		if err != nil || a.GetAction() != teamv1.ToolAnswer_ACTION_ACCEPT {
+			return
+		}
+		if again, err := agent.ReadToolAnswer(q, agent.NewMessage(`{"action":"accept","content":`+a.GetContent()+`}`)); err != nil && !strings.Contains(schema, "action") {
+			t.Errorf("%s: %q was accepted as %s, which is refused: %v %v", schema, text, a.GetContent(), again, err)
+		}
+	})
+}

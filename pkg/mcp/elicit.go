@@ -1,0 +1,437 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Elicit says who answers the questions that a server asks during calls (MCP elicitation).
+type Elicit struct {
+	// Approvers are the people who may answer.
+	agent.Approvers
+	// KeepOpen is the time for which a call is kept open for an answer, if the server speaks a version
+	// of MCP that needs that; 0 means DefaultKeepOpen. A call that may not be repeated has no longer
+	// for its answer than this.
+	KeepOpen time.Duration
+}
+
+// DefaultKeepOpen is the time for which a call is kept open for an answer by default.
+const DefaultKeepOpen = 15 * time.Minute
+
+const (
+	// keepMargin is the time for which a call is kept open after its question has expired, so that the
+	// server learns of that.
+	keepMargin = time.Minute
+	// continuing is the first version of MCP in which a call ends with its questions, and is made again
+	// with the answers. In earlier versions the server asks while it works on the call.
+	continuing = "2026-07-28"
+	// maxRounds is the maximum number of times that a call is made again with recorded answers.
+	maxRounds = 10
+)
+
+// errUnanswered is the cause of a call that was ended because its answer is not awaited any longer.
+var errUnanswered = errors.New("the call was kept open for an answer for as long as it may")
+
+// options returns the options of the client.
+func (s *Server) options() *mcp.ClientOptions {
+	o := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
+	if s.config.Elicit != nil {
+		o.ElicitationHandler = s.elicited
+		o.Capabilities.Elicitation = &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}
+		o.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true} // people answer much later
+	}
+	return o
+}
+
+// openCall is a call in progress whose server may ask questions.
+type openCall struct {
+	asks   chan *elicitation
+	cancel context.CancelCauseFunc
+	keep   *time.Timer   // ends the call if the answer takes too long; nil until it asks
+	asked  *elicitation  // the question whose answer is awaited; nil if there is none
+	done   chan struct{} // closed when the call has ended; r and err are set by then
+	r      *mcp.CallToolResult
+	err    error
+}
+
+// elicitation is a question of a server that waits for its answer.
+type elicitation struct {
+	params *mcp.ElicitParams
+	answer chan elicitAnswer // has room for one
+}
+
+// elicitAnswer is the answer to a question, or why people cannot be asked it.
+type elicitAnswer struct {
+	result *mcp.ElicitResult
+	err    error
+}
+
+// elicited handles a question that a server asks while it works on a call.
+func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	s.mu.Lock()
+	o := s.busy[req.Session]
+	s.mu.Unlock()
+	if o == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "questions are only answered during a call of a tool"}
+	}
+	e := &elicitation{params: req.Params, answer: make(chan elicitAnswer, 1)}
+	select {
+	case o.asks <- e:
+	case <-o.done:
+		return nil, errUnanswered
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case a := <-e.answer:
+		return a.result, a.err
+	case <-o.done:
+		return nil, errUnanswered
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// acquire returns a session for a call. A server that asks while it works on a call does not say which
+// call a question belongs to, so each of its calls has a session for itself: the shared one, or if
+// that is in use a new one, which ends with the call. The caller must call release after the call.
+func (s *Server) acquire(ctx context.Context, o *openCall) (live *mcp.ClientSession, release func(), err error) {
+	live, err = s.session(ctx)
+	if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
+		return live, func() {}, err
+	}
+	if s.occupy(live, o) {
+		return live, func() { s.vacate(live) }, nil
+	}
+	if live, err = s.connect(ctx); err != nil {
+		return nil, nil, err
+	}
+	s.occupy(live, o)
+	return live, func() {
+		s.vacate(live)
+		_ = live.Close() // its call has ended
+	}, nil
+}
+
+// occupy makes a session that of a call. It reports false if another call has it.
+func (s *Server) occupy(live *mcp.ClientSession, o *openCall) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[live] != nil {
+		return false
+	}
+	s.busy[live] = o
+	return true
+}
+
+func (s *Server) vacate(live *mcp.ClientSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, live)
+}
+
+// keepOpen keeps a call open until take is called with its key.
+func (s *Server) keepOpen(key string, o *openCall, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.open[key] = o
+	o.keep = time.AfterFunc(d, func() { s.endOpen(key, o) })
+}
+
+// take returns the call with a key that is kept open, nil if there is none. The caller then waits for
+// it.
+func (s *Server) take(key string) *openCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.open[key]
+	if o != nil {
+		o.keep.Stop()
+		delete(s.open, key)
+	}
+	return o
+}
+
+// endOpen ends the call o if it is still the one that is kept open for key.
+func (s *Server) endOpen(key string, o *openCall) {
+	s.mu.Lock()
+	is := s.open[key] == o
+	if is {
+		delete(s.open, key)
+	}
+	s.mu.Unlock()
+	if is {
+		o.cancel(errUnanswered)
+	}
+}
+
+// Release ends the call with a key if it is kept open.
+func (s *Server) Release(key string) {
+	if o := s.take(key); o != nil {
+		o.cancel(errUnanswered)
+	}
+}
+
+// Release implements agent.AskingTool.
+func (t *tool) Release(key string) { t.server.Release(key) }
+
+// CallAsking implements agent.AskingTool.
+func (t *tool) CallAsking(ctx context.Context, c agent.ToolCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	if t.server.config.Elicit == nil {
+		r, err := t.Call(ctx, c.Arguments, c.Key)
+		return r, nil, err
+	}
+	params, err := t.params(c.Arguments, c.Key)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &asking{tool: t, call: c, params: params, used: map[int]bool{}}
+	if !c.Continue {
+		t.Release(c.Key)
+		return a.begin(ctx)
+	}
+	last := len(c.Answers) - 1
+	if state := c.Answers[last].State; state != nil {
+		return a.resume(ctx, state)
+	}
+	if o := t.server.take(c.Key); o != nil {
+		a.used[last] = true
+		o.asked.answer <- elicitAnswer{result: resultOf(c.Answers[last].Answer)}
+		return a.wait(ctx, o)
+	}
+	if c.Once {
+		e := lost(t.spec.Name)
+		e.Message = "the call of " + t.spec.Name + " was not kept open until its question was answered; it is unknown whether the call took effect"
+		return nil, nil, e
+	}
+	return a.begin(ctx)
+}
+
+// asking is one use of CallAsking.
+type asking struct {
+	tool   *tool
+	call   agent.ToolCall
+	params *mcp.CallToolParams
+	used   map[int]bool // indices of the recorded answers that the server has been given
+	rounds int
+}
+
+// begin makes the call, and waits for its result or question.
+func (a *asking) begin(ctx context.Context) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	t := a.tool
+	life, done, err := t.server.begin(context.WithoutCancel(ctx)) // it may outlive the step's attempt
+	if err != nil {
+		return nil, nil, err
+	}
+	use, life, err := agent.From(ctx).Halts.Begin(life, "", agent.Subject{
+		Kind: teamv1.HaltKind_HALT_KIND_TOOL, Names: [][]string{{t.spec.Name, t.ToolSet()}},
+	})
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	o := &openCall{asks: make(chan *elicitation), done: make(chan struct{})}
+	life, o.cancel = context.WithCancelCause(life)
+	params := a.params
+	go func() {
+		defer done()
+		defer use.End()
+		defer o.cancel(nil)
+		defer close(o.done)
+		o.r, o.err = t.call(life, params, o)
+	}()
+	return a.wait(ctx, o)
+}
+
+// wait waits until the call has a result or asks people.
+func (a *asking) wait(ctx context.Context, o *openCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	for {
+		select {
+		case e := <-o.asks:
+			q, err := a.tool.question(e.params)
+			if err != nil {
+				e.answer <- elicitAnswer{err: err}
+				continue
+			}
+			if answer := a.recorded(q); answer != nil {
+				e.answer <- elicitAnswer{result: resultOf(answer)}
+				continue
+			}
+			return nil, a.keepOpen(o, e, q), nil
+		case <-o.done:
+			return a.ended(ctx, o)
+		case <-ctx.Done():
+			o.cancel(context.Cause(ctx))
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// keepOpen keeps a call open that has asked q, and returns the question for people. A call that may
+// not be repeated must get its answer while it is open.
+func (a *asking) keepOpen(o *openCall, e *elicitation, q *teamv1.ToolQuestion) *agent.ToolAsk {
+	o.asked = e
+	c := a.tool.server.config.Elicit
+	ask := &agent.ToolAsk{Question: q, Approvers: c.Approvers}
+	keep := cmp.Or(c.KeepOpen, DefaultKeepOpen)
+	if !a.call.Repeatable {
+		if ask.Expires == 0 || ask.Expires > keep {
+			ask.Expires = keep
+		}
+		keep += keepMargin
+	}
+	a.tool.server.keepOpen(a.call.Key, o, keep)
+	return ask
+}
+
+// ended returns the result of a call that has ended, or the questions that it ended with.
+func (a *asking) ended(ctx context.Context, o *openCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	var refused *jsonrpc.Error
+	switch {
+	case o.err != nil && errors.As(o.err, &refused) && refused.Code == mcp.CodeURLElicitationRequired:
+		return a.visit(ctx, refused)
+	case o.err != nil:
+		return nil, nil, o.err
+	case o.r.NeedsInput():
+		return a.next(ctx, round{Requests: o.r.InputRequests, State: o.r.RequestState, Used: slices.Sorted(maps.Keys(a.used))})
+	}
+	return result(o.r), nil, nil
+}
+
+// round are the questions that a call has ended with. It is what a call needs to continue.
+type round struct {
+	Requests mcp.InputRequestMap `json:"requests"`
+	// State is what the server wants back with the answers.
+	State string `json:"state,omitempty"`
+	// Used are the indices of the recorded answers that earlier rounds used.
+	Used []int `json:"used,omitempty"`
+	// Anew says that the call is made anew after the answers, which the server does not receive.
+	Anew bool `json:"anew,omitempty"`
+}
+
+// visit returns the questions of a call that the server has refused until people have opened addresses.
+func (a *asking) visit(ctx context.Context, refused *jsonrpc.Error) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	var data struct {
+		Elicitations []*mcp.ElicitParams `json:"elicitations"`
+	}
+	err := json.Unmarshal(refused.Data, &data)
+	if len(data.Elicitations) == 0 {
+		return failed("%s wants an address to be opened, but names none", a.tool.spec.Name), nil, nil
+	}
+	if err != nil {
+		return failed("%s wants an address to be opened, but does not say which", a.tool.spec.Name), nil, nil //nolint:nilerr // the model is told
+	}
+	r := round{Requests: mcp.InputRequestMap{}, Anew: true, Used: slices.Sorted(maps.Keys(a.used))}
+	for i, p := range data.Elicitations {
+		r.Requests[strconv.Itoa(i)] = p
+	}
+	return a.next(ctx, r)
+}
+
+// resume continues a call that has ended with questions.
+func (a *asking) resume(ctx context.Context, state []byte) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	var r round
+	if err := json.Unmarshal(state, &r); err != nil {
+		return nil, nil, err
+	}
+	for _, i := range r.Used {
+		a.used[i] = true
+	}
+	return a.next(ctx, r)
+}
+
+// next asks the first question of a round that has no answer. If all have one, it makes the call again.
+func (a *asking) next(ctx context.Context, r round) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	if a.rounds++; a.rounds > maxRounds {
+		return failed("%s asked the same questions %d times, although they were answered", a.tool.spec.Name, maxRounds), nil, nil
+	}
+	answers := mcp.InputResponseMap{}
+	for _, id := range slices.Sorted(maps.Keys(r.Requests)) {
+		p, ok := r.Requests[id].(*mcp.ElicitParams)
+		if !ok {
+			return failed("%s needs more than answers of people, which is not supported: it may ask for a form or an address only", a.tool.spec.Name), nil, nil
+		}
+		q, err := a.tool.question(p)
+		if err != nil {
+			return failed("%s asks a question that cannot be shown to people: %s", a.tool.spec.Name, err), nil, nil
+		}
+		answer := a.recorded(q)
+		if answer == nil {
+			state, err := json.Marshal(r)
+			if err != nil {
+				return nil, nil, err
+			}
+			return nil, &agent.ToolAsk{Question: q, State: state, Approvers: a.tool.server.config.Elicit.Approvers}, nil
+		}
+		if r.Anew && answer.GetAction() != teamv1.ToolAnswer_ACTION_ACCEPT {
+			return failed("%s was not called, because a person did not agree to open the address that it needs", a.tool.spec.Name), nil, nil
+		}
+		answers[id] = resultOf(answer)
+	}
+	again := *a.params
+	again.InputResponses, again.RequestState = nil, ""
+	if !r.Anew {
+		again.InputResponses, again.RequestState = answers, r.State
+	}
+	a.params = &again
+	return a.begin(ctx)
+}
+
+// recorded returns the recorded answer to a question, nil if there is none. Each answer is used once.
+func (a *asking) recorded(q *teamv1.ToolQuestion) *teamv1.ToolAnswer {
+	for i, known := range a.call.Answers {
+		if !a.used[i] && known.Question.GetHash() == q.GetHash() {
+			a.used[i] = true
+			return known.Answer
+		}
+	}
+	return nil
+}
+
+// question returns a question of the server for people. The error says why people cannot be asked it.
+func (t *tool) question(p *mcp.ElicitParams) (*teamv1.ToolQuestion, error) {
+	q := &teamv1.ToolQuestion{Tool: t.spec.Name, Server: t.server.config.Name, Message: cut(p.Message), Url: p.URL}
+	if p.RequestedSchema != nil {
+		schema, err := json.Marshal(p.RequestedSchema)
+		if err != nil {
+			return nil, err
+		}
+		q.Schema = string(schema)
+	}
+	if (p.Mode == "url") != (p.URL != "") && p.Mode != "" {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a question has a url exactly if its mode is url"}
+	}
+	if _, err := agent.ParseToolForm(q); err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
+	q.Hash = agent.HashOf(q.GetMessage(), q.GetSchema(), q.GetUrl())
+	return q, nil
+}
+
+// resultOf returns an answer as the server receives it.
+func resultOf(a *teamv1.ToolAnswer) *mcp.ElicitResult {
+	switch a.GetAction() {
+	case teamv1.ToolAnswer_ACTION_ACCEPT:
+		r := &mcp.ElicitResult{Action: "accept"}
+		_ = json.Unmarshal([]byte(a.GetContent()), &r.Content) // it was encoded by ReadToolAnswer
+		return r
+	case teamv1.ToolAnswer_ACTION_DECLINE:
+		return &mcp.ElicitResult{Action: "decline"}
+	case teamv1.ToolAnswer_ACTION_CANCEL, teamv1.ToolAnswer_ACTION_UNSPECIFIED:
+	}
+	return &mcp.ElicitResult{Action: "cancel"}
+}

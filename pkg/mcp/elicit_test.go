@@ -1,0 +1,340 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/mcp"
+)
+
+// versions are the options of a test server: that with the name old speaks only versions of MCP in
+// which servers ask while they work on a call.
+func versions(which string) *sdk.ServerOptions {
+	if which == "old" {
+		return &sdk.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25", "2025-06-18"}}
+	}
+	return nil
+}
+
+// addAsking adds tools that ask people, in the way that the version of the server needs.
+func addAsking(s *sdk.Server, which string) {
+	say := func(format string, args ...any) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}, nil
+	}
+	form := func(message string) *sdk.ElicitParams {
+		return &sdk.ElicitParams{Message: message, RequestedSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`)}
+	}
+	add := func(name string, do sdk.ToolHandler) {
+		s.AddTool(&sdk.Tool{Name: name, Description: "Asks.", InputSchema: json.RawMessage(`{"type":"object"}`)}, do)
+	}
+	// asks asks for each of params, and says what was answered.
+	asks := func(params ...*sdk.ElicitParams) sdk.ToolHandler {
+		return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			if which != "old" && len(r.Params.InputResponses) == 0 {
+				all := sdk.InputRequestMap{}
+				for i, p := range params {
+					all[fmt.Sprint(i)] = p
+				}
+				return &sdk.CallToolResult{InputRequests: all, RequestState: "opaque"}, nil
+			}
+			said := r.Params.RequestState
+			for i, p := range params {
+				answer, ok := r.Params.InputResponses[fmt.Sprint(i)].(*sdk.ElicitResult)
+				if !ok {
+					var err error
+					if answer, err = r.Session.Elicit(ctx, p); err != nil {
+						return nil, err
+					}
+				}
+				said += fmt.Sprintf(" %s %v", answer.Action, answer.Content)
+			}
+			return say("pid %d%s with key %v", os.Getpid(), said, r.Params.Meta[mcp.KeyMeta])
+		}
+	}
+	add("ask", asks(form("How many?")))
+	add("ask_twice", asks(form("How many?"), form("Really, how many?")))
+	add("visit", asks(&sdk.ElicitParams{Mode: "url", Message: "Sign in.", URL: "https://login.example/x", ElicitationID: "e-1"}))
+	add("nested", asks(&sdk.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"string"}}}}}`)}))
+	var mu sync.Mutex
+	refused := 0
+	add("locked", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if refused++; refused%2 == 1 {
+			return nil, sdk.URLElicitationRequiredError([]*sdk.ElicitParams{{Mode: "url", Message: "Sign in.", URL: "https://login.example/y", ElicitationID: "e-2"}})
+		}
+		return say("unlocked")
+	})
+	add("locked_twice", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, sdk.URLElicitationRequiredError([]*sdk.ElicitParams{{Mode: "url", Message: "Sign in.", URL: "https://login.example/z", ElicitationID: "e-3"}})
+	})
+}
+
+// person is a person who answers questions of a tool.
+type person struct {
+	t     *testing.T
+	tool  agent.AskingTool
+	call  agent.ToolCall
+	asked []*agent.ToolAsk
+}
+
+func begin(t *testing.T, s *mcp.Server, name string) *person {
+	t.Helper()
+	tool, ok := find(t, s, name).(agent.AskingTool)
+	if !ok {
+		t.Fatalf("%s does not ask", name)
+	}
+	return &person{t: t, tool: tool, call: agent.ToolCall{Arguments: json.RawMessage(`{}`), Key: "key-" + name}}
+}
+
+// next makes or continues the call.
+func (p *person) next() (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	p.t.Helper()
+	r, ask, err := p.tool.CallAsking(p.t.Context(), p.call)
+	if ask != nil {
+		p.asked = append(p.asked, ask)
+	}
+	return r, ask, err
+}
+
+// asks is next for a call that asks.
+func (p *person) asks() *agent.ToolAsk {
+	p.t.Helper()
+	r, ask, err := p.next()
+	if ask == nil {
+		p.t.Fatalf("it does not ask: %v %v", r, err)
+	}
+	return ask
+}
+
+// answer answers the last question.
+func (p *person) answer(text string) {
+	p.t.Helper()
+	ask := p.asked[len(p.asked)-1]
+	a, err := agent.ReadToolAnswer(ask.Question, agent.NewMessage(text))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.call.Answers = append(p.call.Answers, agent.AnsweredTool{Question: ask.Question, State: ask.State, Answer: a})
+	p.call.Continue = true
+}
+
+func askers(t *testing.T, do func(t *testing.T, c mcp.Config, old bool)) {
+	for _, which := range []string{"new", "old"} {
+		for _, over := range []string{"stdio", "http"} {
+			t.Run(which+" "+over, func(t *testing.T) {
+				c := program(which)
+				if over == "http" {
+					_, c = serve(t, func(t *testing.T) http.Handler { return handlerOf(t, which, false) })
+				}
+				c.Elicit = &mcp.Elicit{Approvers: agent.Approvers{Roles: []string{"finance"}, Expires: time.Hour}}
+				do(t, c, which == "old")
+			})
+		}
+	}
+}
+
+// TestElicitation asks people in each version of MCP and over each transport.
+func TestElicitation(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, old bool) {
+		s := start(t, c)
+		p := begin(t, s, "ask")
+		ask := p.asks()
+		if q := ask.Question; q.GetMessage() != "How many?" || q.GetTool() != "ask" || q.GetServer() != "web" || ask.Roles[0] != "finance" || ask.Expires == 0 || (ask.State == nil) != old {
+			t.Errorf("asked %v", ask)
+		}
+		if want := 15 * time.Minute; old && ask.Expires != want {
+			t.Errorf("the question of a call that may not be repeated expires in %v, want %v", ask.Expires, want)
+		}
+		p.answer("3")
+		r, _, err := p.next()
+		if err != nil || !strings.Contains(r.GetText(), "accept map[n:3] with key key-ask") || !old && !strings.Contains(r.GetText(), "opaque") {
+			t.Errorf("%v %v", r, err)
+		}
+		p = begin(t, s, "ask_twice")
+		p.asks()
+		p.answer("decline")
+		p.asks()
+		p.answer("9")
+		if r, _, err := p.next(); err != nil || !strings.Contains(r.GetText(), "decline map[] accept map[n:9]") {
+			t.Errorf("%v %v", r, err)
+		}
+		if len(p.asked) != 2 || p.asked[0].Question.GetHash() == p.asked[1].Question.GetHash() {
+			t.Errorf("asked %v", p.asked)
+		}
+		p = begin(t, s, "visit")
+		if q := p.asks().Question; q.GetUrl() != "https://login.example/x" || q.GetSchema() != "" {
+			t.Errorf("asked %v", q)
+		}
+		p.answer("done")
+		if r, _, err := p.next(); err != nil || !strings.Contains(r.GetText(), "accept map[]") {
+			t.Errorf("%v %v", r, err)
+		}
+		p = begin(t, s, "nested")
+		if r, ask, err := p.next(); ask != nil || err == nil && !r.GetIsError() {
+			t.Errorf("a question that people cannot be asked: %v %v %v", r, ask, err)
+		}
+	})
+}
+
+// TestElicitationCallsAtOnce: each of several calls gets its own answer.
+func TestElicitationCallsAtOnce(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, old bool) {
+		s := start(t, c)
+		var all []*person
+		for i := range 3 {
+			p := begin(t, s, "ask")
+			p.call.Key = fmt.Sprintf("key-%d", i)
+			p.asks()
+			all = append(all, p)
+		}
+		if got := call(t, s, "put").GetText(); got != "put" {
+			t.Errorf("a call beside them: %q", got)
+		}
+		for i, p := range all {
+			p.answer(fmt.Sprint(i))
+			if r, _, err := p.next(); err != nil || !strings.Contains(r.GetText(), fmt.Sprintf("accept map[n:%d] with key key-%d", i, i)) {
+				t.Errorf("call %d: %v %v", i, r, err)
+			}
+		}
+	})
+}
+
+// TestElicitationElsewhere: in another process, the call continues with what is on record, is made
+// again and answered from the record, or is not made again.
+func TestElicitationElsewhere(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, old bool) {
+		p := begin(t, start(t, c), "ask_twice")
+		p.call.Repeatable = true
+		if ask := p.asks(); ask.Expires != time.Hour {
+			t.Errorf("expires in %v", ask.Expires)
+		}
+		p.answer("1")
+		p.asks()
+		p.answer("2")
+		other, _ := find(t, start(t, c), "ask_twice").(agent.AskingTool)
+		first := p.tool
+		p.tool, p.call.Once = other, true
+		r, ask, err := p.next()
+		if e := agent.AsError(err); old && (err == nil || !e.Retry || e.Fresh || !strings.Contains(e.Message, "it is unknown whether the call took effect")) || !old && (err != nil || !strings.Contains(r.GetText(), "accept map[n:1] accept map[n:2]")) {
+			t.Errorf("a call that must not be repeated: %v %v %v", r, ask, err)
+		}
+		for _, again := range []bool{true, false} {
+			p.call.Once, p.call.Continue = false, again
+			if r, ask, err := p.next(); err != nil || ask != nil || !strings.Contains(r.GetText(), "accept map[n:1] accept map[n:2]") {
+				t.Errorf("a call that may: %v %v %v", r, ask, err)
+			}
+		}
+		first.Release(p.call.Key)
+	})
+}
+
+// TestElicitationEnds: a call is not kept open for longer than it may, nor after it was released, nor
+// after a cancel.
+func TestElicitationEnds(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, old bool) {
+		if !old {
+			t.Skip("no call is kept open")
+		}
+		c.Elicit.KeepOpen = 50 * time.Millisecond
+		s := start(t, c)
+		p := begin(t, s, "ask")
+		p.call.Repeatable = true
+		p.asks()
+		p.answer("1")
+		p.call.Once = true
+		over, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		for over.Err() == nil && s.Kept() > 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if r, ask, err := p.next(); err == nil {
+			t.Errorf("the call was kept open: %v %v", r, ask)
+		}
+		p = begin(t, s, "ask")
+		p.asks() // may not be repeated, and so is kept open for longer
+		if s.Kept() != 1 {
+			t.Errorf("%d calls are kept open, want 1", s.Kept())
+		}
+		p.tool.Release(p.call.Key)
+		if s.Kept() != 0 {
+			t.Errorf("%d calls are kept open after the release", s.Kept())
+		}
+		p = begin(t, s, "hang")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(50*time.Millisecond, func() { cancel(agent.ErrCanceled) })
+		if _, _, err := p.tool.CallAsking(ctx, p.call); !errors.Is(err, agent.ErrCanceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestElicitationRequired: a call that the server refuses until an address was opened is made again
+// after people have opened it.
+func TestElicitationRequired(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, _ bool) {
+		s := start(t, c)
+		p := begin(t, s, "locked")
+		if ask := p.asks(); ask.Question.GetUrl() != "https://login.example/y" || ask.State == nil {
+			t.Fatal(ask)
+		}
+		p.answer("done")
+		if r, _, err := p.next(); err != nil || r.GetText() != "unlocked" {
+			t.Errorf("%v %v", r, err)
+		}
+		p = begin(t, s, "locked")
+		p.asks()
+		p.answer("decline")
+		if r, _, err := p.next(); err != nil || !r.GetIsError() || !strings.Contains(r.GetText(), "did not agree to open the address") {
+			t.Errorf("%v %v", r, err)
+		}
+		p = begin(t, s, "locked_twice")
+		for range 3 { // people are asked again as long as the server asks
+			p.asks()
+			p.answer("done")
+		}
+	})
+}
+
+// TestElicitationHalted: a halt of the server ends a call that is kept open.
+func TestElicitationHalted(t *testing.T) {
+	askers(t, func(t *testing.T, c mcp.Config, _ bool) {
+		p := begin(t, start(t, c), "ask")
+		run := &agent.Run{Root: "r", Halts: agent.NewHalts()}
+		ctx := agent.With(t.Context(), run)
+		if _, ask, err := p.tool.CallAsking(ctx, p.call); ask == nil {
+			t.Fatal(err)
+		} else {
+			p.asked = append(p.asked, ask)
+		}
+		run.Halts.Set(1, []*teamv1.Halt{{Version: 1, Kind: teamv1.HaltKind_HALT_KIND_TOOL, Name: "web"}})
+		p.answer("3")
+		if r, ask, err := p.tool.CallAsking(ctx, p.call); agent.AsError(err) == nil || agent.AsError(err).Reason != agent.ReasonHalted {
+			t.Errorf("%v %v %v", r, ask, err)
+		}
+	})
+}
+
+// TestElicitationOff: without the setting, the server is not offered to ask.
+func TestElicitationOff(t *testing.T) {
+	for _, which := range []string{"new", "old"} {
+		p := begin(t, start(t, program(which)), "ask")
+		if r, ask, err := p.next(); ask != nil || err == nil && !r.GetIsError() {
+			t.Errorf("%s: %v %v %v", which, r, ask, err)
+		} else {
+			t.Log(which, r, err)
+		}
+	}
+}
