@@ -248,6 +248,30 @@ func toolAsksPeople(t *testing.T, place rig.Place, over, version string) {
 	})
 }
 
+// TestS_51_ApprovedToolAsks: a call that people have approved asks them more.
+func TestS_51_ApprovedToolAsks(t *testing.T) {
+	for _, version := range []string{"old", "new"} {
+		t.Run(version, func(t *testing.T) {
+			llm := fakellm.New(t)
+			payer(llm)
+			tool, paid := askerTool(t, "stdio", version)
+			file := strings.Replace(fmt.Sprintf(askerFile, tool, ""), "elicit: {}}}", "elicit: {}}, approve: {}}", 1)
+			target, _ := fromFile(t, rig.Memory(t), file, map[string]string{"LLM": llm.URL}, llm)
+			c := rig.NewREST(target)
+			resp, err := c.Send(t.Context(), rig.Text("desk", rand.Text(), "pay"))
+			for _, step := range []struct{ asks, answer string }{{"wants to call the tool pay", "approve"}, {"How much do you pay?", `{"amount":3,"currency":"EUR"}`}} {
+				if text := fmt.Sprint(resp.GetTask().GetStatus().GetMessage().GetParts()); err != nil || !strings.Contains(text, step.asks) {
+					t.Fatalf("asked %s %v, want %s", text, err, step.asks)
+				}
+				resp, err = c.Send(t.Context(), inAnswerTo(resp.GetTask(), rand.Text(), step.answer))
+			}
+			if got := payments(t, paid); err != nil || got != "3 EUR" {
+				t.Errorf("paid %q %v", got, err)
+			}
+		})
+	}
+}
+
 // TestS_51_ToolQuestionExpires: a question without an answer in time is cancelled, and the tool is told.
 func TestS_51_ToolQuestionExpires(t *testing.T) {
 	for _, version := range []string{"old", "new"} {

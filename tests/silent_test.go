@@ -11,10 +11,10 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestS_30_SilentMember: a member on another server that says nothing new for its idle_timeout has failed; its
+// TestS_11_SilentMember: a member on another server that says nothing new for its idle_timeout has failed; its
 // task is canceled there, and the next attempt begins another one. Without another attempt the step
 // fails, on each binding of the caller.
-func TestS_30_SilentMember(t *testing.T) {
+func TestS_11_SilentMember(t *testing.T) {
 	for _, kind := range []string{"a2a", "grpc"} {
 		for _, attempts := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s %d", kind, attempts), func(t *testing.T) {

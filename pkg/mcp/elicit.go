@@ -37,6 +37,8 @@ const (
 	// continuing is the first version of MCP in which a call ends with its questions, and is made again
 	// with the answers. In earlier versions the server asks while it works on the call.
 	continuing = "2026-07-28"
+	// maxOwn is the maximum number of calls that have a session for themselves at the same time.
+	maxOwn = 32
 	// maxRounds is the maximum number of times that a call is made again with recorded answers.
 	maxRounds = 10
 )
@@ -59,9 +61,10 @@ func (s *Server) options() *mcp.ClientOptions {
 type openCall struct {
 	asks   chan *elicitation
 	cancel context.CancelCauseFunc
-	keep   *time.Timer   // ends the call if the answer takes too long; nil until it asks
-	asked  *elicitation  // the question whose answer is awaited; nil if there is none
-	done   chan struct{} // closed when the call has ended; r and err are set by then
+	keep   *time.Timer     // ends the call if the answer takes too long; nil until it asks
+	asked  *elicitation    // the question whose answer is awaited; nil if there is none
+	live   context.Context // ends with the call or its cancel, before its session is closed; guarded by Server.mu
+	done   chan struct{}   // closed when the call has ended; r and err are set by then
 	r      *mcp.CallToolResult
 	err    error
 }
@@ -81,7 +84,10 @@ type elicitAnswer struct {
 // elicited handles a question that a server asks while it works on a call.
 func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	s.mu.Lock()
-	o := s.busy[req.Session]
+	o, live := s.busy[req.Session], context.Context(nil)
+	if o != nil {
+		live = o.live
+	}
 	s.mu.Unlock()
 	if o == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "questions are only answered during a call of a tool"}
@@ -89,7 +95,7 @@ func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 	e := &elicitation{params: req.Params, answer: make(chan elicitAnswer, 1)}
 	select {
 	case o.asks <- e:
-	case <-o.done:
+	case <-live.Done():
 		return nil, errUnanswered
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -97,7 +103,7 @@ func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 	select {
 	case a := <-e.answer:
 		return a.result, a.err
-	case <-o.done:
+	case <-live.Done():
 		return nil, errUnanswered
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -112,27 +118,40 @@ func (s *Server) acquire(ctx context.Context, o *openCall) (live *mcp.ClientSess
 	if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
 		return live, func() {}, err
 	}
-	if s.occupy(live, o) {
-		return live, func() { s.vacate(live) }, nil
+	ctx, stop := context.WithCancel(ctx)
+	if s.occupy(ctx, live, o) {
+		return live, func() { stop(); s.vacate(live) }, nil
+	}
+	s.mu.Lock()
+	n := len(s.busy)
+	s.mu.Unlock()
+	if n >= maxOwn {
+		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
+			"%d calls of the MCP server of tool %q work or wait for answers of people; try again later", n, s.config.Name)
+		e.Retry, e.Fresh = true, true
+		stop()
+		return nil, nil, e
 	}
 	if live, err = s.connect(ctx); err != nil {
+		stop()
 		return nil, nil, err
 	}
-	s.occupy(live, o)
+	s.occupy(ctx, live, o)
 	return live, func() {
+		stop() // closing waits for the questions of the session
 		s.vacate(live)
 		_ = live.Close() // its call has ended
 	}, nil
 }
 
-// occupy makes a session that of a call. It reports false if another call has it.
-func (s *Server) occupy(live *mcp.ClientSession, o *openCall) bool {
+// occupy makes a session that of a call, until ctx ends. It reports false if another call has it.
+func (s *Server) occupy(ctx context.Context, live *mcp.ClientSession, o *openCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[live] != nil {
 		return false
 	}
-	s.busy[live] = o
+	s.busy[live], o.live = o, ctx
 	return true
 }
 

@@ -49,6 +49,8 @@ func addAsking(s *sdk.Server, which string) {
 				}
 				return &sdk.CallToolResult{InputRequests: all, RequestState: "opaque"}, nil
 			}
+			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // the library goes on waiting for a client that is gone
+			defer stop()
 			said := r.Params.RequestState
 			for i, p := range params {
 				answer, ok := r.Params.InputResponses[fmt.Sprint(i)].(*sdk.ElicitResult)
@@ -210,6 +212,30 @@ func TestElicitationCallsAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestElicitationOfMany: the number of calls that have a session for themselves is bounded.
+func TestElicitationOfMany(t *testing.T) {
+	_, c := serve(t, func(t *testing.T) http.Handler { return handlerOf(t, "old", false) })
+	c.Elicit = &mcp.Elicit{}
+	s := start(t, c)
+	const most = 32
+	var last *person
+	for i := range most {
+		last = begin(t, s, "ask")
+		last.call.Key = fmt.Sprint("key-", i)
+		last.asks()
+	}
+	p := begin(t, s, "ask")
+	_, ask, err := p.next()
+	if e := agent.AsError(err); ask != nil || e == nil || !e.Retry || !e.Fresh || !strings.Contains(e.Message, "32 calls of the MCP server") {
+		t.Fatalf("%v %v", ask, err)
+	}
+	last.answer("3")
+	if r, _, err := last.next(); err != nil {
+		t.Fatal(r, err)
+	}
+	p.asks()
 }
 
 // TestElicitationElsewhere: in another process, the call continues with what is on record, is made

@@ -187,14 +187,17 @@ func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall
 
 // callOnce makes the call once. sent reports whether the server may have received it.
 func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *openCall) (r *mcp.CallToolResult, sent bool, err error) {
-	x := &exchange{}
-	live, release, err := t.server.acquire(observed(ctx, x), o)
-	if err != nil {
-		return nil, true, t.server.unreachable(ctx, err, x.outcome())
+	connecting := &exchange{}
+	live, release, err := t.server.acquire(observed(ctx, connecting), o)
+	var full *agent.Error
+	switch {
+	case errors.As(err, &full):
+		return nil, true, full
+	case err != nil:
+		return nil, true, t.server.unreachable(ctx, err, connecting.outcome())
 	}
 	defer release()
-	*x = exchange{}    // discard what connecting recorded
-	sending := *params // the library adds to the parameters
+	x, sending := &exchange{}, *params // the library adds to the parameters
 	r, err = live.CallTool(observed(ctx, x), &sending)
 	if err == nil {
 		return r, true, nil
