@@ -62,7 +62,7 @@ func (l *Loop) addAcceptances() error {
 func (l *Loop) newAcceptance(m *Member) (*Team, error) {
 	review := *m.Accept
 	review.judgesMember = true
-	review.quotesFeedback = len(l.cfg.Guards.Output)+len(l.cfg.Guards.Result) == 0
+	review.withholdsVerdict = len(l.cfg.Guards.Output)+len(l.cfg.Guards.Result) > 0
 	if review.Threshold == nil {
 		review.Threshold = proto.Float64(1)
 	}
@@ -75,7 +75,7 @@ func (l *Loop) newAcceptance(m *Member) (*Team, error) {
 	}
 	inner := Member{ID: m.ID, Agent: m.Agent, Role: m.Role, Description: m.Description, Timeout: m.Timeout, Retry: m.Retry, History: HistoryConversation}
 	t, err := New(Config{
-		ID: m.ID, Mode: "accept", Scheduler: acceptance{setsTimeouts: l.traits.SetsTimeouts}, Members: []Member{inner},
+		ID: m.ID, Mode: "accept", Scheduler: acceptance{team: l.cfg.ID, setsTimeouts: l.traits.SetsTimeouts}, Members: []Member{inner},
 		// The wrapper hides Staff: a member that is removed between rounds still finishes its delegation.
 		Registry: struct{ Members }{l.cfg.Registry},
 		Limits:   limits, Review: &review, Guards: agent.Guards{Result: l.cfg.Guards.Result}, MemberTools: l.cfg.MemberTools, Upstreams: l.cfg.Upstreams, Log: l.cfg.Log,
@@ -84,6 +84,15 @@ func (l *Loop) newAcceptance(m *Member) (*Team, error) {
 		t.limits.maxSteps = max(t.limits.maxSteps, 2*review.MaxRounds) // the rounds bound it
 	}
 	return t, err
+}
+
+// guardOwner returns the id of the team whose middlewares check messages: the team of the member, if the
+// loop judges the results of a member.
+func (l *Loop) guardOwner() string {
+	if a, ok := l.cfg.Scheduler.(acceptance); ok {
+		return a.team
+	}
+	return l.cfg.ID
 }
 
 // isAcceptance reports whether the loop judges the results of a member.
@@ -96,7 +105,8 @@ func (l *Loop) isAcceptance() bool {
 // to the only member, whose answer or hand-over ends the round.
 type acceptance struct {
 	Base
-	setsTimeouts bool // as in the Traits of the team's scheduler
+	team         string // id of the member's team
+	setsTimeouts bool   // as in the Traits of the team's scheduler
 }
 
 // Traits implements [Scheduler].

@@ -185,11 +185,15 @@ func (p *process) recordDecision(d *choice) error {
 }
 
 // conclude ends the run with a reply that has passed the output middlewares, or with a transfer. If
-// the decision has a failure, the run fails with it, and a reply is recorded as an artifact.
+// the decision has a failure, the run fails with it, and a reply is recorded as an artifact, unless the
+// results of a member are judged.
 func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
 	reply, err := p.checkOutput(ctx, reply)
 	if err != nil || p.replyFailure == nil {
 		return reply, err
+	}
+	if p.isAcceptance() { // readers are not shown rejected results of members
+		return nil, p.replyFailure
 	}
 	if m := reply.GetMessage(); m != nil && !p.artifactRecorded && reply.GetOutcome() != teamv1.Outcome_OUTCOME_EMPTY {
 		a := &a2av1.Artifact{ArtifactId: p.run.ID(p.Scope, "artifact", 1), Name: "result", Parts: m.GetParts(), Metadata: m.GetMetadata()}

@@ -52,9 +52,9 @@ type Review struct {
 	MaxRounds int
 
 	// judgesMember says that the results of one member are judged, which the brief says nothing about:
-	// it describes the result of the whole run. quotesFeedback says that the error of a rejected result
-	// has the judge's feedback, which may quote the result.
-	judgesMember, quotesFeedback bool
+	// it describes the result of the whole run. withholdsVerdict says that errors do not quote what the
+	// judge said, because it may quote a result that guardrails withhold.
+	judgesMember, withholdsVerdict bool
 }
 
 // defaultRevisions is the maximum number of rounds if nothing sets one.
@@ -129,6 +129,7 @@ func gateOf(ctx context.Context, c *Config, req *teamv1.ProcessRequest) *gate {
 	if c.Review != nil {
 		g.Review = *c.Review
 	}
+	g.withholdsVerdict = g.withholdsVerdict || len(c.Guards.Output) > 0
 	if g.judgesMember {
 		brief, g.brief = nil, nil
 	}
@@ -234,7 +235,7 @@ func (g *gate) afterJudgement(s *State, r *review) (choice, error) {
 	case !scored && g.Threshold == nil:
 		return choice{Decision: Decision{Reply: r.result, Joins: r.joins, Reason: "the judge gave no score: " + r.fault()}}, nil
 	case !scored:
-		return g.rejectResult(s, r, "its judge gave no score: "+r.fault()), nil
+		return g.rejectResult(s, r, "its judge gave no score", r.fault()), nil
 	}
 	d := choice{Decision: Decision{Reason: "the score is " + g.scoreText(score), Values: g.values(score)}}
 	switch {
@@ -246,7 +247,11 @@ func (g *gate) afterJudgement(s *State, r *review) (choice, error) {
 		d.Reply, d.Joins = r.result, r.joins
 		d.Reason += fmt.Sprintf(", and there are no more rounds than %d", g.MaxRounds)
 	default:
-		return g.rejectResult(s, r, "the score is "+g.scoreText(score)), nil
+		said := ""
+		if g.judgesMember {
+			said = r.last().Verdict.GetFeedback()
+		}
+		return g.rejectResult(s, r, "the score is "+g.scoreText(score), said), nil
 	}
 	return d, nil
 }
@@ -275,15 +280,16 @@ func (g *gate) values(score float64) *structpb.Struct {
 	return &structpb.Struct{Fields: v}
 }
 
-// rejectResult ends the run with a failure, and keeps the result as an artifact.
-func (g *gate) rejectResult(s *State, r *review, why string) choice {
+// rejectResult ends the run with a failure, and keeps the result as an artifact, unless it is that of a
+// member. said is what the judge said of the result.
+func (g *gate) rejectResult(s *State, r *review, why, said string) choice {
 	err := agent.Errorf(agent.CodeInternal, agent.ReasonQuality,
 		"the result of %q was not good enough after round %d of %d: %s; the result is kept as an artifact; lower the threshold, or allow more rounds", s.Team.ID, s.round(), g.MaxRounds, why)
 	if g.judgesMember {
 		err.Message = fmt.Sprintf("member %q has no accepted result after round %d of %d: %s; say in its instructions what is expected, or allow more rounds (accept.max_rounds)", s.Team.ID, s.round(), g.MaxRounds, why)
 	}
-	if feedback := r.last().Verdict.GetFeedback(); g.quotesFeedback && feedback != "" {
-		err.Message += ". The judge said: " + agent.Excerpt(feedback, maxQuotedFeedback)
+	if said != "" && !g.withholdsVerdict {
+		err.Message += ". The judge said: " + agent.Excerpt(said, maxQuotedFeedback)
 	}
 	if score, ok := r.score(); ok {
 		err = err.With("score", verdict.Number(score))
