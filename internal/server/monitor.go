@@ -82,7 +82,12 @@ func (s monitorService) watchTask(ctx context.Context, req *teamv1.WatchTaskRequ
 		req.After = after
 		return s.config.Monitor.WatchTask(ctx, req)
 	}
-	return stream(ctx, s.Server, "WatchTask", req, open, begin, send)
+	return stream(ctx, s.Server, "WatchTask", req, open, begin, func(r *teamv1.WatchTaskResponse) error {
+		if r.GetSnapshot() != nil {
+			r, _ = Reduce(r, s.config.BaseURL).(*teamv1.WatchTaskResponse)
+		}
+		return send(r)
+	})
 }
 
 // serveWatchTeam serves WatchTeam as server-sent events whose ids are cursors.

@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Reduce returns an answer of A2A, or a notification, in a form that every client can
+// Reduce returns an answer of A2A, a notification, or the snapshot of a watched task in a form that every client can
 // read. If it has more than wire.MaxEvent bytes, its largest parts are replaced by parts
 // with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
 // leaves more than wire.MaxEvent bytes, its largest values of metadata are replaced in the
@@ -81,6 +81,7 @@ type reducer struct {
 
 // partPlace is the location of a part.
 type partPlace struct {
+	base  string // the server's URL; empty if the part cannot be read at one
 	task  string
 	parts []*a2av1.Part
 	i     int
@@ -108,6 +109,9 @@ func (r *reducer) visit(m proto.Message) {
 		}
 	case *teamv1.AnswerQuestionResponse:
 		r.task(m.GetTask())
+	case *teamv1.WatchTaskResponse:
+		r.task(m.GetSnapshot().GetTask())
+		r.trace(m.GetSnapshot().GetTrace().GetStep())
 	case *a2av1.StreamResponse:
 		r.task(m.GetTask())
 		r.message("", m.GetMessage())
@@ -127,6 +131,20 @@ func (r *reducer) task(t *a2av1.Task) {
 	}
 	r.message(t.GetId(), t.GetStatus().GetMessage())
 	r.collect(t.GetId(), t.GetMetadata())
+}
+
+// trace inspects the parts of a step and of those below it. They are not all parts of a task that can be
+// read, so their replacements have no URL.
+func (r *reducer) trace(s *teamv1.TraceStep) {
+	base := r.base
+	r.base = ""
+	for _, parts := range [][]*a2av1.Part{s.GetInput().GetParts(), s.GetReply().GetParts(), s.GetTurn().GetFiles(), s.GetTool().GetFiles()} {
+		r.all(s.GetId(), parts)
+	}
+	r.base = base
+	for _, below := range s.GetSteps() {
+		r.trace(below)
+	}
 }
 
 func (r *reducer) message(task string, m *a2av1.Message) {
@@ -174,7 +192,7 @@ func (r *reducer) all(task string, parts []*a2av1.Part) {
 		r.collect(task, p.GetMetadata())
 		deep := nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())
 		r.deep = r.deep || deep
-		switch at := (partPlace{task, parts, i, 0}); {
+		switch at := (partPlace{r.base, task, parts, i, 0}); {
 		case !r.change || task == "":
 		case deep:
 			r.replace(at, "depth")
@@ -196,15 +214,15 @@ func (r *reducer) replace(at partPlace, reason string) {
 	}
 	media, body := partContent(p)
 	metadata.Fields[a2a.TeamRunURI] = marker(reason, len(body))
-	if r.base == "" {
+	if at.base == "" {
 		at.parts[at.i] = &a2av1.Part{
-			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is omitted: this server has no HTTP address from which it could be read."},
+			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is omitted: there is no HTTP address from which it could be read."},
 			Filename: p.GetFilename(), Metadata: metadata,
 		}
 		return
 	}
 	at.parts[at.i] = &a2av1.Part{
-		Content:  &a2av1.Part_Url{Url: r.url(at.task, p)},
+		Content:  &a2av1.Part_Url{Url: at.base + "/tasks/" + at.task + "/parts/" + PartDigest(p)},
 		Filename: p.GetFilename(), MediaType: media, Metadata: metadata,
 	}
 }
@@ -221,7 +239,7 @@ func (r *reducer) replaceValue(v valuePlace) {
 		v.metadata.Fields[v.name] = with
 		return
 	case r.base != "" && v.task != "":
-		with.GetStructValue().Fields["url"] = structpb.NewStringValue(r.url(v.task, part))
+		with.GetStructValue().Fields["url"] = structpb.NewStringValue(r.base + "/tasks/" + v.task + "/parts/" + PartDigest(part))
 	}
 	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: with}})
 }
@@ -231,11 +249,6 @@ func marker(reason string, size int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(size)),
 	}})
-}
-
-// url returns the URL of the content of a part of a task.
-func (r *reducer) url(task string, p *a2av1.Part) string {
-	return r.base + "/tasks/" + task + "/parts/" + PartDigest(p)
 }
 
 // PartDigest identifies a part among the parts of a task, by its content.
