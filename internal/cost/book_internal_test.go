@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -109,6 +110,21 @@ func TestS_60_Amounts(t *testing.T) {
 	for _, c := range []struct{ hour, day int64 }{{0, 0}, {23, 0}, {24, 24}, {-1, -24}} {
 		if got := DayOf(c.hour); got != c.day {
 			t.Errorf("the day of hour %d begins at %d, want %d", c.hour, got, c.day)
+		}
+	}
+}
+
+// TestS_60_LessSpent: the rest is estimated or claimed only if what was taken from it was not.
+func TestS_60_LessSpent(t *testing.T) {
+	for _, c := range []struct{ a, b, want *teamv1.Spent }{
+		{nil, &teamv1.Spent{CostMicros: 1}, nil},
+		{&teamv1.Spent{CostMicros: 3, Estimated: true}, nil, &teamv1.Spent{CostMicros: 3, Estimated: true}},
+		{&teamv1.Spent{CostMicros: 3, ToolCalls: 2, Estimated: true, Claimed: true}, &teamv1.Spent{CostMicros: 5, ToolCalls: 1, Estimated: true}, &teamv1.Spent{ToolCalls: 1, Claimed: true}},
+		{&teamv1.Spent{CostMicros: 3, Claimed: true}, &teamv1.Spent{CostMicros: 1, Claimed: true}, &teamv1.Spent{CostMicros: 2}},
+		{&teamv1.Spent{CostMicros: 3, Estimated: true}, &teamv1.Spent{CostMicros: 1}, &teamv1.Spent{CostMicros: 2, Estimated: true}},
+	} {
+		if diff := cmp.Diff(c.want, agent.LessSpent(c.a, c.b), protocmp.Transform()); diff != "" {
+			t.Errorf("%v less %v (-want +got):\n%s", c.a, c.b, diff)
 		}
 	}
 }

@@ -7,7 +7,49 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/pkg/agent"
 )
+
+// TestS_60_TeamsOfATrace: what the coordinator of a nested team spends counts for that team, also if it
+// delegates nothing; and a detached task for the team that detached it; in traces as across tasks.
+func TestS_60_TeamsOfATrace(t *testing.T) {
+	decided := func(id string, kind teamv1.Step_Kind) *teamv1.Event_Decided {
+		return &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: id, Kind: kind, Member: "sub"}}}}
+	}
+	for from, want := range map[string]string{"": "desk/sub", "office": "office/desk/sub"} {
+		acc := &teamv1.Accepted{TaskId: "t", Agent: "desk"}
+		if from != "" {
+			acc.Detached = &teamv1.Detached{Team: from}
+		}
+		prepared := &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: agent.NoteTeamPrepared}}
+		r, book, sums := newRun("t", "", journal.Whole), cost.NewBook("acme"), []cost.Sum(nil)
+		for i, ev := range []*teamv1.Event{
+			{Agent: "desk", Kind: &teamv1.Event_Accepted{Accepted: acc}},
+			{Agent: "desk", Kind: prepared},
+			{Agent: "desk", Kind: decided("1", teamv1.Step_KIND_DELEGATE)},
+			{Scope: "1", Agent: "desk/sub", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
+			{Scope: "1", Agent: "desk/sub", Kind: prepared},
+			{Scope: "1", Agent: "desk/sub", Kind: decided("1", teamv1.Step_KIND_MODEL)},
+			{Scope: "1.1", Agent: "desk/sub", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1, Model: "m"}}},
+			{Scope: "1.1", Agent: "desk/sub", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Spent: &teamv1.Spent{CostMicros: 5}}}},
+		} {
+			ev.Seq = int64(i + 1)
+			r.View.Apply(ev)
+			sums = append(sums, book.Apply(ev)...)
+		}
+		teams := map[string]int64{}
+		for _, share := range r.rollup(r.Top, "acme").GetTeams() {
+			if n := share.GetOwn().GetCostMicros(); n > 0 {
+				teams[share.GetPath()] = n
+			}
+		}
+		if len(teams) != 1 || teams[want] != 5 || len(sums) != 1 || sums[0].Team != want {
+			t.Errorf("detached by %q: the trace says %v, across tasks it is %v, want team %s", from, teams, sums, want)
+		}
+	}
+}
 
 // TestS_60_PeriodOfCosts: the period is widened to hours or, for what is long past, to days; and it ends
 // where there is nothing.

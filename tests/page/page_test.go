@@ -401,9 +401,11 @@ func TestS_60_Costs(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.ArrowDown))
 	p.wait("document.querySelector('#costs-team').value === 'newsroom'")
 	p.tabTo(".costs .line button")
-	p.do(chromedp.Evaluate("window.real = window.fetch; window.fetch = () => Promise.reject(new Error('not now')); 0", nil), chromedp.KeyEvent(kb.Enter))
+	value[int](p, "window.real = window.fetch, window.fetch = () => Promise.reject(new Error('not now')), 0")
+	p.do(chromedp.KeyEvent(kb.Enter))
 	p.wait("document.querySelector('.costs [role=alert]') !== null && document.querySelector('.costs table') === null") // no figures that may be of another choice
-	p.do(chromedp.Evaluate("window.fetch = window.real; 0", nil), chromedp.KeyEvent(kb.Enter))
+	value[int](p, "window.fetch = window.real, 0")
+	p.do(chromedp.KeyEvent(kb.Enter))
 	p.tabTo(".costs .sideways")
 	p.healthy(server)
 }
