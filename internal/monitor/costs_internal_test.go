@@ -36,7 +36,7 @@ func TestS_60_TeamsOfATrace(t *testing.T) {
 			{Scope: "1.1", Agent: "desk/sub", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Spent: &teamv1.Spent{CostMicros: 5}}}},
 		} {
 			ev.Seq = int64(i + 1)
-			r.View.Apply(ev)
+			r.Apply(ev)
 			sums = append(sums, book.Apply(ev)...)
 		}
 		teams := map[string]int64{}
