@@ -145,7 +145,10 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 		m, n := rig.Manager(t), 0
 		target := rig.Serve(t, server.Config{Agents: m, Store: store})
 		clients, monitors := rig.Clients(t, target), rig.Monitors(t, target)
-		services, byPath := rig.Services(t, target), map[string]*teamv1.Spent{} // of all tasks
+		services := rig.Services(t, target)
+		of := map[teamv1.CostGroup]map[string]*teamv1.Spent{ // what all tasks have spent by their traces
+			teamv1.CostGroup_COST_GROUP_MEMBER: {}, teamv1.CostGroup_COST_GROUP_TEAM: {}, teamv1.CostGroup_COST_GROUP_MODEL: {},
+		}
 		rapid.Check(t, func(rt *rapid.T) {
 			var made []string
 			name := grower{t: t, rt: rt, m: m, n: &n, of: &made}.tree(3)
@@ -202,14 +205,24 @@ func TestI5_R_003_28_Figures(t *testing.T) {
 				sum := &teamv1.Spent{}
 				for _, share := range tr.GetCost().GetMembers() {
 					sum = agent.AddSpent(sum, share.GetOwn())
-					byPath[share.GetPath()] = agent.AddSpent(&teamv1.Spent{}, agent.AddSpent(byPath[share.GetPath()], share.GetOwn()))
+				}
+				for by, list := range map[teamv1.CostGroup][]*teamv1.Rollup_Share{
+					teamv1.CostGroup_COST_GROUP_MEMBER: tr.GetCost().GetMembers(),
+					teamv1.CostGroup_COST_GROUP_TEAM:   tr.GetCost().GetTeams(),
+					teamv1.CostGroup_COST_GROUP_MODEL:  tr.GetCost().GetModels(),
+				} {
+					for _, share := range list {
+						of[by][share.GetPath()] = agent.AddSpent(&teamv1.Spent{}, agent.AddSpent(of[by][share.GetPath()], share.GetOwn()))
+					}
 				}
 				if want := spentOn(onRecord(rt, store, id), ""); !proto.Equal(sum, want) || !proto.Equal(tr.GetStep().GetSpent(), want) {
 					rt.Fatalf("I5: %s cost %v, by its events %v", id, sum, want)
 				}
 			}
-			if diff := cmp.Diff(byPath, costsBy(rt, services[n%2], teamv1.CostGroup_COST_GROUP_MEMBER, byPath), protocmp.Transform()); diff != "" {
-				rt.Fatalf("I5: the costs of all tasks by agent (-traces +ListCosts):\n%s", diff)
+			for by, sums := range of {
+				if diff := cmp.Diff(sums, costsBy(rt, services[n%2], by, sums), protocmp.Transform()); diff != "" {
+					rt.Fatalf("I5: the costs of all tasks by %v (-traces +ListCosts):\n%s", by, diff)
+				}
 			}
 		})
 	})

@@ -21,7 +21,7 @@ func costsCommand(s *cli.Shell) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&q.By, "by", "member", "member, team, model, account or day")
 	f.StringVar(&q.Since, "since", "", "beginning: a day, a time, or a duration before now (24h, 7d); 30 days before the end if empty")
-	f.StringVar(&q.Until, "until", "", "end, in the same forms; now if empty")
+	f.StringVar(&q.Until, "until", "", "end, in the same forms, a day not included; now if empty")
 	f.StringVar(&q.Team, "team", "", "only costs of this team, and of all below it")
 	f.StringVar(&q.Account, "account", "", "only costs of this account")
 	f.StringVar(&q.Model, "model", "", "only costs of this model")

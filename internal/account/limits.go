@@ -90,15 +90,23 @@ const (
 
 // tooMuchGranted returns the error for an answer that grants a task more than what is left of the day.
 func (l Limits) tooMuchGranted(account string, left, grant agent.Cost, now time.Time) *agent.Error {
-	limit, value, granted, remains, unit := "max_tokens_per_day", strconv.FormatInt(l.PerDay.Tokens, 10), strconv.FormatInt(grant.Tokens, 10), strconv.FormatInt(left.Tokens, 10), "tokens"
+	limit, unit, show := "max_tokens_per_day", " tokens", func(n int64) string { return strconv.FormatInt(n, 10) }
+	value, granted, remains := l.PerDay.Tokens, grant.Tokens, left.Tokens
 	if grant.Tokens <= left.Tokens {
-		limit, value, granted, remains, unit = "max_cost_per_day", agent.Dollars(l.PerDay.Micros), agent.Dollars(grant.Micros), agent.Dollars(left.Micros), "USD"
+		limit, unit, show, value, granted, remains = "max_cost_per_day", " USD", agent.Dollars, l.PerDay.Micros, grant.Micros, left.Micros
 	}
 	reset := l.Reset(now)
+	has, instead := "may spend only "+show(remains)+unit+" more", "grant at most "+show(remains)+unit
+	if remains == 0 {
+		has, instead = "may spend nothing more", "answer \"no\""
+	} else {
+		instead += ", answer \"no\","
+	}
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonAccountLimit,
-		"the answer grants %s %s, and account %q may spend only %s %s more on this day, because its %s is %s; the question stays open: grant less, answer \"no\", or wait for the next day, which begins at %s",
-		granted, unit, account, remains, unit, limit, value, reset.Format(time.RFC3339))
-	return e.With(agent.DetailLimit, limit).With(agent.DetailValue, value).With(agent.DetailSetBy, agent.SetByAccount).
+		"the answer grants %s%s, and account %q %s on this day, because its %s is %s%s; the question stays open: %s or answer again on the next day, which begins at %s",
+		show(granted), unit, account, has, limit, show(value), unit, instead, reset.Format(time.RFC3339))
+	e.Retry, e.RetryAfter = true, max(reset.Sub(now), time.Second)
+	return e.With(agent.DetailLimit, limit).With(agent.DetailValue, show(value)).With(agent.DetailSetBy, agent.SetByAccount).
 		With(DetailAccount, account).With(DetailReset, reset.UTC().Format(time.RFC3339))
 }
 

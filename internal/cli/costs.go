@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
+
+// maxDays is the most days before now that a time may be given as.
+const maxDays = 36_500
 
 // CostsQuery selects costs.
 type CostsQuery struct {
@@ -40,6 +44,9 @@ func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 			continue
 		}
 		at, err := costTime(f.text, now)
+		if errors.Is(err, strconv.ErrRange) {
+			return nil, fmt.Errorf("--%s is %q; it may be at most %dd, and costs are kept for 400 days", f.flag, f.text, maxDays)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("--%s is %q; it must be a day (2026-03-01, in UTC), a time (2026-03-01T15:00:00Z) or a duration before now (24h, 7d)", f.flag, f.text)
 		}
@@ -58,8 +65,11 @@ func costTime(text string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		return now.Add(-time.Duration(n) * 24 * time.Hour), err
+		n, err := strconv.ParseUint(days, 10, 64)
+		if n > maxDays {
+			err = strconv.ErrRange
+		}
+		return now.Add(-time.Duration(min(n, maxDays)) * 24 * time.Hour), err
 	}
 	d, err := time.ParseDuration(text)
 	if err == nil && d < 0 {

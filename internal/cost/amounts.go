@@ -1,6 +1,7 @@
 // Package cost adds up what all runs spend, by hour, account, agent, team and model. A Book computes
 // from the events of a run what each of them adds. Stores write that in the transaction that records
-// the events, and keep the sums when the runs are deleted.
+// the events, and keep the sums when the runs are deleted: that is why they are stored, although they
+// could be computed from journals.
 package cost
 
 import (

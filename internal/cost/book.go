@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -10,11 +11,12 @@ import (
 )
 
 // Book computes what each event of a run adds to the costs. Events must be applied in order, from the
-// first. What all events add is what the end of the run says that it has spent, as long as the run has
-// spent no more than its steps. A Book is not safe for concurrent use.
+// first. What all events add is what the end of the run says that it has spent, unless the steps have spent
+// more than that; then it is what they have spent. A Book is not safe for concurrent use.
 type Book struct {
 	account string
 	agent   string // that the task was sent to
+	from    *teamv1.Detached
 	steps   map[string]*step
 	booked  *teamv1.Spent
 }
@@ -36,7 +38,7 @@ func (b *Book) Apply(ev *teamv1.Event) []Sum {
 	scope := ev.GetScope()
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:
-		b.agent = ev.GetAgent()
+		b.agent, b.from = ev.GetAgent(), k.Accepted.GetDetached()
 	case *teamv1.Event_Noted:
 		if k.Noted.GetCode() == agent.NoteTeamPrepared {
 			b.step(scope, ev.GetAgent()).team = ev.GetAgent()
@@ -77,17 +79,17 @@ func (b *Book) end(ev *teamv1.Event, spent *teamv1.Spent) []Sum {
 	if s.decides || scope == "" {
 		return nil
 	}
-	return b.add(ev, s, rest(spent, s.booked))
+	return b.add(ev, s, agent.LessSpent(spent, s.booked))
 }
 
 // End returns what the end of the run adds. It changes nothing, so that it can be called again.
 func (b *Book) End(ev *teamv1.Event) []Sum {
-	left := rest(ev.GetEnded().GetSpent(), b.booked)
+	left := agent.LessSpent(ev.GetEnded().GetSpent(), b.booked)
 	var sums []Sum
 	for _, scope := range slices.Sorted(maps.Keys(b.steps)) { // interrupted with the run
 		lost := agent.LostOn(b.steps[scope].reserved)
 		if lost != nil && agent.CostOf(left).Covers(agent.CostOf(lost)) && left.GetModelCalls() >= lost.GetModelCalls() {
-			left = rest(left, lost)
+			left = agent.LessSpent(left, lost)
 			sums = b.sum(sums, ev, scope, b.steps[scope], lost)
 		}
 	}
@@ -113,30 +115,31 @@ func (b *Book) sum(to []Sum, ev *teamv1.Event, scope string, s *step, spent *tea
 	return append(to, Sum{Key{Hour: HourOf(ev.GetTime().AsTime()), Account: b.account, Path: s.path, Team: b.teamOf(scope), Model: s.model}, a})
 }
 
-// teamOf returns the path of the team that the step of a scope works for: the nearest above it or, if
-// there is none, the agent of the task.
+// teamOf returns the team that the step of a scope works for: the nearest above it.
 func (b *Book) teamOf(scope string) string {
 	for {
 		if s := b.steps[scope]; s != nil && s.team != "" {
-			return s.team
+			return TeamOf(b.from, b.agent, s.team)
 		}
 		if scope == "" {
-			return b.agent
+			return TeamOf(b.from, b.agent, "")
 		}
 		scope = scope[:max(strings.LastIndexByte(scope, '.'), 0)]
 	}
 }
 
-// rest returns a without b, at least 0.
-func rest(a, b *teamv1.Spent) *teamv1.Spent {
-	less := func(a, b int64) int64 { return max(a-b, 0) }
-	return &teamv1.Spent{
-		InputTokens: less(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: less(a.GetOutputTokens(), b.GetOutputTokens()),
-		CachedInputTokens: less(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: less(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
-		ReasoningTokens: less(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: less(a.GetCostMicros(), b.GetCostMicros()),
-		ModelCalls: less(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: less(a.GetToolCalls(), b.GetToolCalls()),
-		Estimated: a.GetEstimated(), Claimed: a.GetClaimed(),
+// TeamOf returns the team that a cost counts for. path is that of the nearest team above it in its task,
+// empty if there is none. A task that was detached, from says by whom, works for that team, and its
+// teams are below that team. agentID is the agent that the task was sent to, for what belongs to no team.
+func TeamOf(from *teamv1.Detached, agentID, path string) string {
+	above := from.GetTeam()
+	switch {
+	case above == "":
+		return cmp.Or(path, agentID)
+	case path == "":
+		return above
 	}
+	return above + "/" + path
 }
 
 // Merge returns one sum for each key. change, which may be nil, changes the keys.

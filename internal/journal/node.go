@@ -153,23 +153,9 @@ func (n *Node) Spent() *teamv1.Spent {
 func (n *Node) Own() *teamv1.Spent {
 	own := n.Spent()
 	for _, child := range n.Steps {
-		own = less(own, child.Spent())
+		own = agent.LessSpent(own, child.Spent())
 	}
 	return own
-}
-
-// less returns a minus b. b must be part of a.
-func less(a, b *teamv1.Spent) *teamv1.Spent {
-	if b == nil {
-		return a
-	}
-	return &teamv1.Spent{
-		InputTokens: a.GetInputTokens() - b.GetInputTokens(), OutputTokens: a.GetOutputTokens() - b.GetOutputTokens(),
-		CachedInputTokens: a.GetCachedInputTokens() - b.GetCachedInputTokens(), CacheWriteTokens: a.GetCacheWriteTokens() - b.GetCacheWriteTokens(),
-		ReasoningTokens: a.GetReasoningTokens() - b.GetReasoningTokens(), CostMicros: a.GetCostMicros() - b.GetCostMicros(),
-		ModelCalls: a.GetModelCalls() - b.GetModelCalls(), ToolCalls: a.GetToolCalls() - b.GetToolCalls(),
-		Estimated: a.GetEstimated() && !b.GetEstimated(), Claimed: a.GetClaimed() && !b.GetClaimed(),
-	}
 }
 
 // Context returns the context that all agents of the run share: that of the brief, with the changes

@@ -12,6 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Defaults and limits of ListCosts.
@@ -39,8 +40,9 @@ func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (
 	case name == "-", name == who.Account, name == "" && !who.Manages:
 		q.Account = &who.Account
 	case name != "":
-		if _, err := a2a.Manager(ctx); err != nil {
-			return nil, err
+		if !who.Manages {
+			return nil, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+				"account is %q, and this API key sees only the costs of its own account, %q; omit account, or use a key with manage: true in the server's configuration file", name, who.Account)
 		}
 		q.Account = &name
 	}
@@ -56,8 +58,8 @@ func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (
 	return resp, nil
 }
 
-// costQuery returns the query for a request without its account, and the rounded period. The error is
-// INVALID_REQUEST with every fault.
+// costQuery returns the query for a request without its account, and the period that it covers: rounded, and
+// without what is in the future or no longer kept. The error is INVALID_REQUEST with every fault.
 func (m *Monitor) costQuery(req *teamv1.ListCostsRequest) (q cost.Query, since, until time.Time, err error) {
 	var faults []a2a.Violation
 	fault := func(field, what string) { faults = append(faults, a2a.Violation{Field: field, Description: what}) }
@@ -88,6 +90,8 @@ func (m *Monitor) costQuery(req *teamv1.ListCostsRequest) (q cost.Query, since, 
 	if q.Until = cost.HourOf(until.Add(time.Hour - 1)); q.Until < hourly {
 		q.Until = cost.DayOf(q.Until + 23)
 	}
+	oldest, next := cost.DayOf(cost.HourOf(now.Add(-cost.Kept))), cost.HourOf(now)+1 // there is nothing beyond them
+	q.From, q.Until = min(max(q.From, oldest), next), min(max(q.Until, oldest), next)
 	q.ByDay = req.GetGroupBy() == teamv1.CostGroup_COST_GROUP_DAY
 	if req.GetModel() != "" {
 		q.Model = &req.Model

@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -108,10 +109,13 @@ func (r *run) decision(ev *teamv1.Event) *teamv1.TraceDecision {
 // rollup returns the cost of a step by the path of the member that caused it, by team and by model.
 func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	members, teams, models := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
+	named := func(path string) string {
+		return cost.TeamOf(r.Accepted.GetDetached(), r.Accepted.GetAgent(), path)
+	}
 	var walk func(n *journal.Node, team string)
 	walk = func(n *journal.Node, team string) {
-		if isTeamStep(n) {
-			team = n.Path
+		if isTeam(n) {
+			team = named(n.Path)
 		}
 		members[n.Path] = agent.AddSpent(spentOr(members[n.Path]), n.Own())
 		teams[team] = agent.AddSpent(spentOr(teams[team]), n.Own())
@@ -120,7 +124,7 @@ func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 			walk(child, team)
 		}
 	}
-	walk(top, teamOf(top))
+	walk(top, named(teamOf(top)))
 	byModel := shares(models)
 	for _, s := range byModel {
 		s.Total = s.GetOwn() // a name is no path, even if it has a slash
@@ -149,35 +153,25 @@ func addByModel(models map[string]*teamv1.Spent, n *journal.Node) {
 			spent = agent.LostOn(started.GetReserved())
 		}
 		models[model] = agent.AddSpent(spentOr(models[model]), spent)
-		rest = lessSpent(rest, spent)
+		rest = agent.LessSpent(rest, spent)
 	}
 	models[model] = agent.AddSpent(spentOr(models[model]), rest)
 }
 
-// lessSpent returns a without b, at least 0.
-func lessSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	less := func(a, b int64) int64 { return max(a-b, 0) }
-	return &teamv1.Spent{
-		InputTokens: less(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: less(a.GetOutputTokens(), b.GetOutputTokens()),
-		CachedInputTokens: less(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: less(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
-		ReasoningTokens: less(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: less(a.GetCostMicros(), b.GetCostMicros()),
-		ModelCalls: less(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: less(a.GetToolCalls(), b.GetToolCalls()),
-		Estimated: a.GetEstimated(), Claimed: a.GetClaimed(),
-	}
+// isTeam reports whether a step is the work of a team. The costs across tasks go by the same note, see
+// cost.Book.
+func isTeam(n *journal.Node) bool {
+	return slices.ContainsFunc(n.Notes, func(ev *teamv1.Event) bool { return ev.GetNoted().GetCode() == agent.NoteTeamPrepared })
 }
 
-// isTeamStep reports whether a step is the work of a team: the root step, or a step that
-// has delegated steps.
-func isTeamStep(n *journal.Node) bool {
-	return n.Parent == nil || slices.ContainsFunc(n.Steps, (*journal.Node).Delegated)
-}
-
-// teamOf returns the path of the team that a step belongs to.
+// teamOf returns the path of the team that a step belongs to, empty if there is none.
 func teamOf(n *journal.Node) string {
-	for !isTeamStep(n) {
-		n = n.Parent
+	for ; n != nil; n = n.Parent {
+		if isTeam(n) {
+			return n.Path
+		}
 	}
-	return n.Path
+	return ""
 }
 
 // shares converts costs by path to a sorted list. The total of a path includes the paths

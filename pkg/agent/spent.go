@@ -24,6 +24,21 @@ func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
 	}
 }
 
+// LessSpent returns a without b, at least 0. Nil counts as 0, and the result may be a itself, so callers
+// must not modify it. If a and b both include estimates, or claims, those of b are taken to be all.
+func LessSpent(a, b *teamv1.Spent) *teamv1.Spent {
+	if a == nil || b == nil {
+		return a
+	}
+	return &teamv1.Spent{
+		InputTokens: less(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: less(a.GetOutputTokens(), b.GetOutputTokens()),
+		CachedInputTokens: less(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: less(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
+		ReasoningTokens: less(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: less(a.GetCostMicros(), b.GetCostMicros()),
+		ModelCalls: less(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: less(a.GetToolCalls(), b.GetToolCalls()),
+		Estimated: a.GetEstimated() && !b.GetEstimated(), Claimed: a.GetClaimed() && !b.GetClaimed(),
+	}
+}
+
 // LostOn returns what is booked for an attempt with the given reservation if its end is not on
 // record, because its process stopped: the reservation, marked as estimated, if the attempt was a
 // call of a model. It returns nil for other attempts: members and tools continue the same work.
@@ -114,6 +129,24 @@ func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 	total := &teamv1.Spent{}
 	eachSpent(recorded, func(_ string, spent *teamv1.Spent) { total = AddSpent(total, spent) })
 	return total
+}
+
+// SpentOnOpen returns what the attempts of a step that has not ended have spent by the recorded events:
+// those that failed or were interrupted, and the open one. It returns nil if that is nothing, and for a
+// step that has made decisions: its cost is that of the steps below it.
+func SpentOnOpen(recorded []*teamv1.Event, scope string) (spent *teamv1.Spent) {
+	var own []*teamv1.Event
+	for _, ev := range recorded {
+		switch {
+		case ev.GetScope() != scope:
+		case ev.GetDecided() != nil:
+			return nil
+		default:
+			own = append(own, ev)
+		}
+	}
+	eachSpent(own, func(_ string, s *teamv1.Spent) { spent = AddSpent(spent, s) })
+	return spent
 }
 
 // SpentBy returns what BookedOn returns, by the path of the agent that spent it or, for a detached

@@ -194,8 +194,10 @@ func ended(t *a2av1.Task) bool {
 // out usage, on servers that are killed at random moments. What each run says that it has spent is never below
 // what the provider bills, and is the same if the provider has reported everything; the bill is never above the
 // limit of the run; and the costs of all tasks are the sum of these. TEAM_CRASH_BILLED is the number of
-// runs, and TEAM_CRASH_SEED the seed: it decides which runs there are, the faults of each request of a run, and
-// at which requests a server is killed, but not how requests of different runs follow each other.
+// runs, and TEAM_CRASH_SEED the seed: it decides which runs there are, what happens to the first, second and
+// further request of a run, and after how many requests a server is killed. It does not decide how requests follow
+// each other, of different runs or of steps that work at the same time, nor which of them a kill repeats: the same
+// seed makes the same failure likely, not certain.
 func TestS_60_RandomRuns(t *testing.T) {
 	runs := int(number(t, billedVariable, 40))
 	for _, db := range sample.Of(t, stores) {

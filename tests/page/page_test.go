@@ -379,7 +379,7 @@ func TestS_60_Costs(t *testing.T) {
 	if n := value[int](p, rows); n != 2 {
 		t.Errorf("%d agents have spent something, want researcher and writer", n)
 	}
-	calls := value[string](p, "document.querySelector('[data-cost=total] td:nth-of-type(8)').textContent")
+	calls := value[string](p, "document.querySelector('[data-cost=total] td:nth-of-type(9)').textContent")
 	if calls != "2" {
 		t.Errorf("the total has %s model calls, want 2", calls)
 	}
@@ -392,6 +392,8 @@ func TestS_60_Costs(t *testing.T) {
 	}
 	p.do(chromedp.KeyEvent(kb.ArrowDown))
 	p.wait("/^20..-..-..$/.test(" + first + ")")
+	p.shows(".costs caption", "Costs by day (UTC)")
+	p.wait("/UTC$/.test(document.querySelector('.costs [role=status]').textContent)")
 	p.tabTo("#costs-days")
 	p.do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
 	p.wait("document.querySelector('#costs-days').value === '30'")
@@ -399,6 +401,10 @@ func TestS_60_Costs(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.ArrowDown))
 	p.wait("document.querySelector('#costs-team').value === 'newsroom'")
 	p.tabTo(".costs .line button")
+	value[int](p, "window.real = window.fetch, window.fetch = () => Promise.reject(new Error('not now')), 0")
+	p.do(chromedp.KeyEvent(kb.Enter))
+	p.wait("document.querySelector('.costs [role=alert]') !== null && document.querySelector('.costs table') === null") // no figures that may be of another choice
+	value[int](p, "window.fetch = window.real, 0")
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.tabTo(".costs .sideways")
 	p.healthy(server)

@@ -81,6 +81,11 @@ export function minute(time: string): string {
   return new Date(time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
+/** minuteUTC formats a time with its date in UTC, to the minute. */
+export function minuteUTC(time: string): string {
+  return `${new Date(time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" })} UTC`;
+}
+
 /** clock formats the time of day, with the date unless it is today. */
 export function clock(time: string | undefined, now = new Date()): string {
   if (!time) return "";

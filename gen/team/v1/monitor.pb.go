@@ -2679,12 +2679,12 @@ type ListCostsRequest struct {
 	// What the costs are added up by.
 	GroupBy CostGroup `protobuf:"varint,1,opt,name=group_by,json=groupBy,proto3,enum=team.v1.CostGroup" json:"group_by,omitempty"`
 	// Beginning of the period; unset means 30 days before its end. It is rounded down to the hour or, if
-	// it is more than 32 days ago, to the day in UTC.
+	// it is more than 32 days ago, to the day in UTC. Costs are kept for 400 days.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// End of the period; unset means now. It is rounded up in the same way.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// Only costs that arose in the team with this id, or below it. A team that is a member of another one
-	// has the id that it has there.
+	// has the id that it has there. A task that a team has detached is below that team.
 	Team string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	// Only costs of this account; "-" means the caller's own, empty all that the caller may see.
 	Account string `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
@@ -2775,9 +2775,9 @@ type ListCostsResponse struct {
 	Omitted int32 `protobuf:"varint,2,opt,name=omitted,proto3" json:"omitted,omitempty"`
 	// The costs of all groups.
 	Total *CostShare `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
-	// Beginning of the period, as it was rounded.
+	// Beginning of the period that is covered: as it was rounded, and at most 400 days ago.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	// End of the period, as it was rounded.
+	// End of the period that is covered: as it was rounded, and at most the end of this hour.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

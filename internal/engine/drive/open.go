@@ -9,11 +9,15 @@ import (
 )
 
 // closeOpen ends the steps that the agent has left open, because it no longer exists or did not end
-// them, so that every step that has begun has exactly one end. It starts with the deepest steps.
+// them, so that every step that has begun has exactly one end, with what its attempts have cost. It starts
+// with the deepest steps.
 // err is how the run ends, nil if it succeeds.
 func (d *drive) closeOpen(ctx context.Context, err error) error {
 	for _, began := range slices.Backward(d.open()) {
-		end := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_CANCELED} // the run has its answer without this step
+		end := &teamv1.Ended{
+			Outcome: teamv1.Outcome_OUTCOME_CANCELED, // the run has its answer without this step
+			Spent:   agent.SpentOnOpen(d.recorded, began.GetScope()),
+		}
 		if err != nil {
 			end.Outcome, end.Error = outcomeOf(err), agent.AsError(err).Proto()
 		}

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -78,5 +79,52 @@ func TestI1_WhatAnAgentLeavesOpenIsEnded(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestS_60_TheAgentIsGoneAfterAKill: the steps that a killed process had begun count what their attempts
+// have cost, also if their agent was removed before the run went on.
+func TestS_60_TheAgentIsGoneAfterAKill(t *testing.T) {
+	s := newSingle(t, "desk")
+	began := func(scope string, attempt int32) *teamv1.Event {
+		return &teamv1.Event{Scope: scope, Agent: "desk/" + scope, Kind: &teamv1.Event_Started{Started: &teamv1.Started{
+			Attempt: attempt, Model: "m", Reserved: &teamv1.Spent{InputTokens: 90, OutputTokens: 10, CostMicros: 100, ModelCalls: 1},
+		}}}
+	}
+	claim := s.take(t)
+	if _, err := claim.Journal.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	decided := &teamv1.Event{Scope: "1", Agent: "desk/1", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_MODEL}}}}}
+	err := claim.Journal.Append(t.Context(),
+		&teamv1.Event{Agent: "desk", Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: "1", Kind: teamv1.Step_KIND_DELEGATE}, {Id: "2", Kind: teamv1.Step_KIND_MODEL}}}}},
+		&teamv1.Event{Scope: "1", Agent: "desk/1", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}, decided,
+		began("1.1", 1),
+		&teamv1.Event{Scope: "1.1", Agent: "desk/1.1", Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{Spent: &teamv1.Spent{CostMicros: 7, ModelCalls: 1}}}},
+		began("1.1", 2),
+		began("2", 1),
+	)
+	if err == nil {
+		err = claim.Journal.Commit(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.die(t)
+	if park, err := newAgents(t).runner().Drive(t.Context(), s.take(t)); err != nil || !park.Done {
+		t.Fatal(park, err)
+	}
+	wantState(t, s.task(t), failed)
+	got := map[string]int64{}
+	for _, ev := range s.events(t) {
+		if e := ev.GetEnded(); e != nil {
+			got[ev.GetScope()] = e.GetSpent().GetCostMicros()
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"1.1": 107, "1": 0, "2": 100, "": 207}, got); diff != "" {
+		t.Errorf("cost by scope (-want +got):\n%s", diff)
+	}
+	if sums, err := s.Costs(t.Context(), cost.Query{Until: 1 << 40}); err != nil || len(sums) != 2 || sums[0].Spent().GetCostMicros()+sums[1].Spent().GetCostMicros() != 207 {
+		t.Errorf("the costs across tasks are %v, %v, want 207 micros of two steps", sums, err)
 	}
 }

@@ -3,12 +3,16 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/agentteams/team-server/internal/cost"
 )
+
+// costBatch is how many rows are added up in one transaction, so that others can write in between.
+const costBatch = 500
 
 // costKeys are the columns of the key of a cost without the root.
 const costKeys = `hour, account, path, team, model`
@@ -98,32 +102,17 @@ func (s *Store) sumCosts(ctx context.Context, now time.Time) error {
 	hourly := cost.DayOf(cost.HourOf(now.Add(-cost.Hourly)))
 	for _, of := range []struct {
 		rows   string
-		args   []any
+		before int64
 		change func(*cost.Key)
 	}{
-		{`root IN (SELECT DISTINCT root FROM cost WHERE root > '' AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = cost.root AND run.ended IS NULL) LIMIT 500)`, nil, nil},
-		{`root = '' AND hour IN (SELECT DISTINCT hour FROM cost WHERE root = '' AND hour < $1 AND hour % 24 <> 0 LIMIT 24)`, []any{hourly},
-			func(k *cost.Key) { k.Hour = cost.DayOf(k.Hour) }},
+		// The costs of runs are few, because those of ended ones are gone: it is cheaper to look each run up
+		// than to go through all runs that have ended. Runs that were deleted are included.
+		{`root > '' AND hour < $1 AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = cost.root AND run.ended IS NULL)`, math.MaxInt64, nil},
+		{`root = '' AND hour < $1 AND hour % 24 <> 0`, hourly, func(k *cost.Key) { k.Hour = cost.DayOf(k.Hour) }},
 	} {
 		for more := true; more; {
-			err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-				var sums []cost.Sum
-				err := each(ctx, q, func() { sums = nil }, func(rows *sql.Rows) error {
-					sum, err := scanCost(rows)
-					sums = append(sums, sum)
-					return err
-				}, `DELETE FROM cost WHERE `+of.rows+` RETURNING `+costKeys+`, `+costColumns, of.args...)
-				if more = len(sums) > 0; err != nil {
-					return err
-				}
-				for _, sum := range cost.Merge(sums, of.change) { // in order, so that replicas do not deadlock
-					if _, err := q.exec(ctx, addSum, costArgs(sum)...); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
+			var err error
+			if more, err = s.moveCosts(ctx, of.rows, of.before, of.change); err != nil {
 				return err
 			}
 		}
@@ -132,4 +121,28 @@ func (s *Store) sumCosts(ctx context.Context, now time.Time) error {
 		_, err := q.exec(ctx, `DELETE FROM cost WHERE root = '' AND hour < $1`, cost.DayOf(cost.HourOf(now.Add(-cost.Kept))))
 		return err
 	})
+}
+
+// moveCosts adds a batch of costs to the sums of ended runs. change, which may be nil, changes the keys.
+// more reports whether there may be further ones. Replicas leave to each other what they move.
+func (s *Store) moveCosts(ctx context.Context, of string, before int64, change func(*cost.Key)) (more bool, err error) {
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		var sums []cost.Sum
+		err := each(ctx, q, func() { sums = nil }, func(rows *sql.Rows) error {
+			sum, err := scanCost(rows)
+			sums = append(sums, sum)
+			return err
+		}, `WITH c AS MATERIALIZED (SELECT root, `+costKeys+` FROM cost WHERE `+of+` ORDER BY root, `+costKeys+` LIMIT $2`+s.db.skip()+`)
+DELETE FROM cost WHERE (root, `+costKeys+`) IN (SELECT root, `+costKeys+` FROM c) RETURNING `+costKeys+`, `+costColumns, before, int64(costBatch))
+		if more = len(sums) == costBatch; err != nil {
+			return err
+		}
+		for _, sum := range cost.Merge(sums, change) { // in order, so that replicas do not deadlock
+			if _, err := q.exec(ctx, addSum, costArgs(sum)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return more, err
 }

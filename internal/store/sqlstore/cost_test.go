@@ -88,6 +88,56 @@ func TestS_60_CostsOfDeletedRuns(t *testing.T) {
 	}
 }
 
+// TestS_60_SweepWithoutCosts: old runs are deleted even if costs cannot be added up, and the error is
+// reported. Their costs are added up when that is possible again.
+func TestS_60_SweepWithoutCosts(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("S-60 "+name, func(t *testing.T) {
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever, Retention: 24 * time.Hour})
+			for i := range 3 {
+				finish(t, s, id(i), paid("1", "a/b", 10))
+			}
+			now = now.Add(25 * time.Hour)
+			s.Exec(t.Context(), t, `ALTER TABLE cost RENAME TO cost_gone`)
+			if err := s.Sweep(t.Context()); err == nil {
+				t.Error("a sweep that cannot add up costs reports no error")
+			}
+			if n := s.Count(t.Context(), t, "run"); n != 0 {
+				t.Errorf("%d runs are left", n)
+			}
+			s.Exec(t.Context(), t, `ALTER TABLE cost_gone RENAME TO cost`)
+			wantCosts(t, s, "after the runs were deleted", 30, 3)
+			sweep(t, s)
+			wantCosts(t, s, "after a sweep", 30, 1)
+		})
+	}
+}
+
+// TestS_60_ManyCosts: costs that are more than one transaction adds up lose nothing.
+func TestS_60_ManyCosts(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run("S-60 "+name, func(t *testing.T) {
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever})
+			for i := range 3 {
+				var steps []*teamv1.Event
+				for j := range 250 {
+					steps = append(steps, paid(fmt.Sprint(j+1), fmt.Sprint("a/", j), 1))
+				}
+				finish(t, s, id(i), steps...)
+				now = now.Add(time.Hour)
+			}
+			wantCosts(t, s, "before a sweep", 750, 750)
+			sweep(t, s)
+			wantCosts(t, s, "after a sweep", 750, 750)
+			now = now.Add(cost.Hourly + 24*time.Hour)
+			sweep(t, s)
+			wantCosts(t, s, "a month later", 750, 250)
+		})
+	}
+}
+
 // TestPostgres_S_60_SweepsTogether: replicas that add up the costs at the same time, while runs go on,
 // count each cost once.
 func TestPostgres_S_60_SweepsTogether(t *testing.T) {

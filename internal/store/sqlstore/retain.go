@@ -50,7 +50,9 @@ func (s *Store) retain(ctx context.Context) {
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
 // that belongs to them; conversations to which nothing was added for as long; streamed text of runs
 // that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
-// accounts and costs for days long past. It adds up the costs of ended runs. It also releases what ended runs still hold of their accounts.
+// accounts and costs for days long past. It adds up the costs of ended runs; if that fails, the rest is
+// done all the same. It also releases what ended runs still hold of their accounts, before these runs
+// are deleted.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
@@ -58,9 +60,11 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	now := s.Now()
-	if err := s.sumCosts(ctx, now); err != nil {
-		return err
-	}
+	return errors.Join(s.deleteOld(ctx, now), s.sumCosts(ctx, now))
+}
+
+// deleteOld deletes what Sweep deletes, except costs.
+func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 	for _, sweep := range []struct {
 		old    string
 		before time.Time

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func costs(t *testing.T, open Open) {
 		if got[0].Key != (cost.Key{Account: "acme", Path: "a/b", Team: "a", Model: "m"}) || cmp.Diff(want[:8], got[0].Amounts[:8]) != "" {
 			t.Fatalf("%v, want %v", got, want)
 		}
-		if part := got[0].Estimated(); part.GetCostMicros() < 5000 || part.GetCostMicros() > 5010 {
+		if part := got[0].Estimated(); part.GetCostMicros() != 5000 {
 			t.Fatalf("the estimated part is %v", part)
 		}
 	})
@@ -133,6 +134,38 @@ func costs(t *testing.T, open Open) {
 			sumAt(first, "acme", "a/b", "m", used(1)), sumAt(first, "acme", "a/b", "n", used(2)), sumAt(next, "acme", "a/b", "m", used(4)))
 	})
 	costsOfAccounts(t, open)
+	costsLongPast(t, open)
+}
+
+// costsLongPast tests what is kept of costs that are long past.
+func costsLongPast(t *testing.T, open Open) {
+	t.Run("S-60 costs are kept by the hour, then by the day, and then deleted", func(t *testing.T) {
+		r := newRig(t, open)
+		r.append(r.run("one"), begun("1", "a/b", "m"), paid("1", "a/b", used(1)), finished(used(1)))
+		tidy := func(id string, after time.Duration) {
+			t.Helper()
+			r.clock.Move(after)
+			r.append(r.run(id), begun("1", "a/c", "m"), paid("1", "a/c", used(1)), finished(used(1))) // stores in memory delete when they add
+			if s, ok := r.Store.(interface{ Sweep(context.Context) error }); ok {
+				if err := s.Sweep(r.ctx()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		first := cost.DayOf(noonHour)
+		hour, midnight := cost.Query{From: noonHour, Until: noonHour + 1}, cost.Query{From: first, Until: first + 1}
+		tidy("two", cost.Hourly-24*time.Hour)
+		r.costs(hour, sumAt(0, "acme", "a/b", "m", used(1)))
+		r.costs(midnight)
+		tidy("three", 48*time.Hour)
+		r.costs(hour)
+		r.costs(midnight, sumAt(0, "acme", "a/b", "m", used(1)))
+		byDay := noonDay
+		byDay.ByDay = true
+		r.costs(byDay, sumAt(first, "acme", "a/b", "m", used(1)))
+		tidy("four", cost.Kept-cost.Hourly)
+		r.costs(noonDay)
+	})
 }
 
 // costsOfAccounts tests whose costs are whose.

@@ -22,6 +22,7 @@ export interface Spent {
   modelCalls?: string;
   toolCalls?: string;
   cachedInputTokens?: string;
+  cacheWriteTokens?: string;
   reasoningTokens?: string;
 }
 

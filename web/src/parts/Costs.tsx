@@ -1,12 +1,20 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../api/client";
 import type { Costs as Answer, CostShare, TeamSnapshot } from "../api/types";
-import { about, count, dollars, minute } from "../text";
+import { about, count, dollars, minute, minuteUTC } from "../text";
 import { Empty } from "./Empty";
 
-const groups = { MEMBER: "agent", TEAM: "team", MODEL: "model", ACCOUNT: "account", DAY: "day" };
+const groups = { MEMBER: "agent", TEAM: "team", MODEL: "model", ACCOUNT: "account", DAY: "day (UTC)" };
 const periods = { 1: "24 hours", 7: "7 days", 30: "30 days", 400: "400 days" };
 const none: Partial<Record<string, string>> = { MODEL: "no model of this server" }; // the name of a group without one
+
+const hourly = 32; // days for which the server keeps costs by the hour, and not by the day in UTC
+
+/** period says which period an answer covers; one by day in UTC. */
+const period = ({ since, until }: Answer, utc: boolean) => {
+  const text = utc ? minuteUTC : minute;
+  return `${text(since)} to ${text(until)}`;
+};
 
 /** Costs shows what tasks have spent, of all teams or of one. It is read when it is opened, and when a choice changes. */
 export function Costs({ client, team, base }: { client: Client; team: TeamSnapshot; base: string }) {
@@ -15,7 +23,7 @@ export function Costs({ client, team, base }: { client: Client; team: TeamSnapsh
   const [days, setDays] = useState(1);
   const [only, setOnly] = useState("");
   const [reads, setReads] = useState(0);
-  const [shown, setShown] = useState<{ by: string; costs: Answer } | null>(null);
+  const [shown, setShown] = useState<{ by: string; days: number; costs: Answer } | null>(null);
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   useEffect(() => {
@@ -27,10 +35,14 @@ export function Costs({ client, team, base }: { client: Client; team: TeamSnapsh
       .then(
         (costs) => {
           if (stale) return;
-          setShown({ by, costs });
+          setShown({ by, days, costs });
           setError("");
         },
-        (e: unknown) => stale || setError(e instanceof Error ? e.message : String(e)),
+        (e: unknown) => {
+          if (stale) return;
+          setShown(null); // what is shown is of another choice, key or time
+          setError(e instanceof Error ? e.message : String(e));
+        },
       )
       .finally(() => stale || setBusy(false));
     return () => {
@@ -72,7 +84,7 @@ export function Costs({ client, team, base }: { client: Client; team: TeamSnapsh
           Refresh
         </button>
         <span class="dim" role="status">
-          {busy ? "Reading…" : shown && `${minute(shown.costs.since)} to ${minute(shown.costs.until)}`}
+          {busy ? "Reading…" : shown && period(shown.costs, shown.by === "DAY" || shown.days > hourly)}
         </span>
       </div>
       {error && <p role="alert">{error}</p>}
@@ -90,9 +102,10 @@ function Table({ by, costs, shares }: { by: string; costs: Answer; shares: CostS
   return (
     <div class="sideways" tabIndex={0} role="region" aria-label={`costs by ${name}`}>
       <table>
+        <caption>Costs by {name}</caption>
         <thead>
           <tr>
-            {[name, "cost", "of it estimated", "of it claimed", "input", "cached", "output", "reasoning", "model calls", "tool calls"].map((title) => (
+            {[name, "cost", "of it estimated", "of it claimed", "input", "cached", "cache writes", "output", "reasoning", "model calls", "tool calls"].map((title) => (
               <th key={title} scope="col">
                 {title}
               </th>
@@ -105,7 +118,7 @@ function Table({ by, costs, shares }: { by: string; costs: Answer; shares: CostS
           ))}
           {costs.omitted && (
             <tr>
-              <th scope="row" colSpan={10} class="dim">
+              <th scope="row" colSpan={11} class="dim">
                 and {count(costs.omitted)} more with lower costs
               </th>
             </tr>
@@ -127,6 +140,7 @@ function Row({ share: { spent, estimated, claimed }, name }: { share: CostShare;
     claimed ? dollars(claimed) : "",
     `${mark}${count(spent?.inputTokens)}`,
     count(spent?.cachedInputTokens),
+    count(spent?.cacheWriteTokens),
     `${mark}${count(spent?.outputTokens)}`,
     count(spent?.reasoningTokens),
     count(spent?.modelCalls),

@@ -30,7 +30,9 @@ CREATE TABLE cost (
     PRIMARY KEY (root, hour, account, path, team, model)
 );
 CREATE INDEX cost_hour ON cost (hour);
+CREATE INDEX cost_account ON cost (account, hour);
 
 -- +goose Down
+DROP INDEX cost_account;
 DROP INDEX cost_hour;
 DROP TABLE cost;
