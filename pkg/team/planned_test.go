@@ -371,7 +371,7 @@ func TestS_62_Failures(t *testing.T) {
 		has(t, lastSaid(lead.all()[1]), `the plan: has no step of member "critic", whose work is required; add one without when`)
 
 		partial := func(_ *workflow.PlannedConfig, c *team.Config) { c.ReportErrors = true }
-		lead = leads(t, plans(do("x", "a", "one"), do("y", "critic", "look"), `{"id":"z","member":"critic","task":"look","after":["x"]}`), says("claims"))
+		lead = leads(t, plans(do("y", "critic", "look"), do("x", "a", "one"), do("z", "critic", "look again", "x")), says("claims"))
 		reg := d.critics("fail", "fine")
 		reg["a"] = d.says("a", func(string) (string, error) { return "one", nil })
 		r = watch(t.Context(), plannedBy(t, lead, reg, required, revisable(0), partial, func(_ *workflow.PlannedConfig, c *team.Config) { c.Limits.MaxParallel = proto.Int32(1) }), "tides")
