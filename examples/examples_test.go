@@ -108,7 +108,7 @@ func TestExamples(t *testing.T) {
 		{
 			name: "planned, approved", folder: "planned", team: "briefing", text: "tides", answers: []string{"reject: check them", "approve"},
 			want: "The briefing: tides",
-			said: []string{`-> people   "the plan needs approval: facts (researcher); brief (writer) after facts"`, "1. facts (researcher): Find facts", "answered  reject: check them", "check (analyst) after facts", "answered  approve", "a person approved the plan"},
+			said: []string{`-> people   "the plan needs approval: facts (researcher); brief (writer) after facts"`, `1. facts (researcher): "Find facts`, "answered  reject: check them", "check (analyst) after facts", "answered  approve", "a person approved the plan"},
 		},
 		{
 			name: "nested", folder: "nested", team: "house", text: "tides",

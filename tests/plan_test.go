@@ -77,7 +77,7 @@ func TestS_62_ApprovalOfAPlanOverTheWire(t *testing.T) {
 				if q.GetKind() != teamv1.Asked_KIND_APPROVAL || r.GetBy() != "desk" || !slices.Equal(r.GetPlan().GetMembers(), []string{"a", "b"}) || r.GetHash() != agent.HashOf(r.GetArguments()) {
 					t.Fatal(q)
 				}
-				if text := agent.Text(q.GetMessage()); !strings.Contains(text, "1. facts (a): find {{input}}\n2. text (b) after facts: write") {
+				if text := agent.Text(q.GetMessage()); !strings.Contains(text, `1. facts (a): "find {{input}}"`+"\n"+`2. text (b) after facts: "write"`) {
 					t.Error(text)
 				}
 				bad := func(i int, req *a2av1.SendMessageRequest, want string) {

@@ -174,6 +174,8 @@ func TestFaults(t *testing.T) {
 		{"S-62 a workflow of nothing", strings.Replace(planned("model: m"), "{plan: {model: m}}", "{steps: []}", 1),
 			`team.yaml:7:15 a workflow needs exactly one of steps and plan`},
 		{"S-62 a required member of a plan", strings.Replace(planned("model: m"), "{agent: writer}", "{agent: writer, required: true}", 1), ""},
+		{"S-62 more required members than steps", strings.Replace(planned("model: m, max_steps: 1"), "[{agent: writer}]", "[{agent: writer, required: true}, {agent: writer, id: w2, required: true}]", 1),
+			`team.yaml:6:82 plan: more members are required than the 1 steps that a plan may have (plan.max_steps)`},
 		{"a refused step shows its expressions", flow("{id: a, agent: writer, when: inptu == 'x', human: {question: Why}}"),
 			`team.yaml:5:26 a step needs exactly one of agent, human and parallel; team.yaml:5:55 step "a": no such variable "inptu"`},
 		{"a quorum of nobody", flow("{id: a, agent: writer, join: QUORUM, quorum: 1}"), `team.yaml:5:55 step "a": has no effect, because no step comes before it`},

@@ -75,7 +75,7 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 // Planned returns the scheduler configuration of a workflow team whose model plans the steps.
 func Planned(t *teamv1.TeamConfig) workflow.PlannedConfig {
 	p := t.GetWorkflow().GetPlan()
-	c := workflow.PlannedConfig{Instructions: p.GetInstructions(), MaxSteps: int(p.GetMaxSteps()), Limits: t.GetLimits()}
+	c := workflow.PlannedConfig{Instructions: p.GetInstructions(), Members: Members(t), MaxSteps: int(p.GetMaxSteps()), Limits: t.GetLimits()}
 	if p.MaxRevisions != nil { //nolint:protogetter // 0 is a number of revisions
 		n := int(p.GetMaxRevisions())
 		c.MaxRevisions = &n

@@ -70,7 +70,7 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 	if err != nil {
 		return nil, err
 	}
-	if r.GetPlan() != nil && strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if r.GetPlan() != nil && hasSteps(text) {
 		text = wordEdit + ":" + text
 	}
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), ":")
@@ -104,6 +104,16 @@ func ReadApproval(r *teamv1.ApprovalRequest, m *a2av1.Message) (*teamv1.Approval
 		return &teamv1.Approval{Decision: teamv1.Approval_DECISION_APPROVE, Arguments: arguments}, nil
 	}
 	return nil, errors.New("is not a decision; " + expectedDecision(r))
+}
+
+// hasSteps reports whether a text is a JSON object with the key steps, as a plan is.
+func hasSteps(text string) bool {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &object) != nil {
+		return false
+	}
+	_, ok := object["steps"]
+	return ok
 }
 
 // decisionOf returns the data of an answer to an approval: its word, its reason and its arguments as

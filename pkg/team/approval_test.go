@@ -308,7 +308,10 @@ func TestS_62_AnswersAboutPlans(t *testing.T) {
 		{data(map[string]any{"decision": "approve all"}), 0, "", "is not a decision"},
 		{data(map[string]any{"decision": "approve", "arguments": plan}), 0, "", `has arguments, which only the decision "edit" may have`},
 		{data(map[string]any{"plan": plan}), 0, "", "is not a decision"},
-		{agent.NewMessage("{"), 0, "", "not a JSON object"},
+		{agent.NewMessage("{"), 0, "", "is not a decision"},
+		{agent.NewMessage(`{"decision": "reject"}`), 0, "", "is not a decision; answer"},
+		{agent.NewMessage(`{"why": "steps"}`), 0, "", "is not a decision; answer"},
+		{agent.NewMessage("edit: {"), 0, "", "not a JSON object"},
 	} {
 		a, err := agent.ReadApproval(r, c.m)
 		if c.err != "" {

@@ -56,7 +56,7 @@ type visit struct{ step, member, text string }
 
 func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 	f := &fold{loop: l, texts: journal.TextsOf(root, req.GetRecorded())}
-	f.Team = l.cfg
+	f.Team, f.MaxParallel = l.cfg, l.limits.maxParallel
 	f.Root = root
 	f.Transfers = req.GetTransfers()
 	f.Scope = req.GetScope()

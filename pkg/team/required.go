@@ -29,12 +29,12 @@ func (s *State) requiredFailure(d *Decision) *agent.Error {
 	var short shortfalls
 	called := map[string]bool{}
 	all := s.All()
-	for _, st := range all {
-		if !s.requires(st) || st.isNoWork() {
+	for i, st := range all {
+		if !s.requires(st) || s.isNoWork(st) {
 			continue
 		}
 		called[st.Step.GetMember()] = true
-		if why := st.shortfall(d); why != "" && !slices.ContainsFunc(all, func(later *StepState) bool { return later.makesUpFor(st, d, s.Plan != nil) }) {
+		if why := st.shortfall(d); why != "" && !s.madeUpFor(all, i, d) {
 			short.add(st.workName(), st.Step.GetMember(), why)
 			short.tasks = append(short.tasks, s.TaskID(st))
 		}
@@ -54,9 +54,32 @@ func (s *State) requires(st *StepState) bool {
 		slices.ContainsFunc(s.Team.Members, func(m Member) bool { return m.Required && MemberID(&m) == st.Step.GetMember() })
 }
 
+// Owes reports whether the work of a required member is not done so far: no step of it has succeeded,
+// or one has failed that no later step makes up for. It is false for other members.
+func (s *State) Owes(member string) bool {
+	called, all := false, s.All()
+	if !slices.ContainsFunc(s.Team.Members, func(m Member) bool { return m.Required && MemberID(&m) == member }) {
+		return false
+	}
+	for i, st := range all {
+		if !st.ByMember() || st.Step.GetMember() != member || s.isNoWork(st) {
+			continue
+		}
+		called = true
+		if st.shortfall(&Decision{}) != "" && !s.madeUpFor(all, i, &Decision{}) {
+			return true
+		}
+	}
+	return !called
+}
+
 // isNoWork reports whether a step does not count as work: it was skipped because its condition was
-// not true, or refused because it repeats a message that its member was given before.
-func (st *StepState) isNoWork() bool {
+// not true, refused because it repeats a message that its member was given before, or canceled before
+// it began so that it can be planned again.
+func (s *State) isNoWork(st *StepState) bool {
+	if s.Plan != nil && st.Dropped && st.Began.IsZero() {
+		return true
+	}
 	if st.Outcome == teamv1.Outcome_OUTCOME_SKIPPED {
 		return st.Err == nil || st.Err.Reason == ""
 	}
@@ -101,13 +124,25 @@ func describe(err *agent.Error) string {
 	return fmt.Sprintf(" (%s): %s", err.Reason, agent.Quote(err.Message))
 }
 
+// madeUpFor reports whether a step after all[i] has done the work that all[i] has not done.
+func (s *State) madeUpFor(all []*StepState, i int, d *Decision) bool {
+	replanned := false
+	for _, later := range all[i+1:] {
+		// In a planned run only the leader takes turns while steps are left to run: to plan them anew.
+		replanned = replanned || s.Plan != nil && later.Step.GetKind() == teamv1.Step_KIND_MODEL
+		if later.makesUpFor(all[i], d, replanned) {
+			return true
+		}
+	}
+	return false
+}
+
 // makesUpFor reports whether st has done the work that an earlier step has not done. This is so if
-// st succeeded, is a step of the same member and, in a workflow, the same step of the file, and was
-// decided after the earlier one had ended. If the run is planned, a later plan may have another step
-// for the same work.
-func (st *StepState) makesUpFor(earlier *StepState, d *Decision, planned bool) bool {
+// st succeeded, is a step of the same member and, in a workflow, the same step, and was decided after
+// the earlier one had ended. If the run was planned anew between the two, the step may be another one.
+func (st *StepState) makesUpFor(earlier *StepState, d *Decision, replanned bool) bool {
 	return earlier.Done && st.EndedBefore > earlier.EndIndex && st.Step.GetMember() == earlier.Step.GetMember() &&
-		(planned || st.workName() == earlier.workName()) && st.shortfall(d) == ""
+		(replanned || st.workName() == earlier.workName()) && st.shortfall(d) == ""
 }
 
 // workName names the work of a step for people: its member and, in a workflow, the step.

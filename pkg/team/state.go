@@ -48,6 +48,8 @@ type State struct {
 	Rounds int
 	// Plan is that of the last decision with one in the current round of revision; nil if none had.
 	Plan *structpb.Struct
+	// MaxParallel is how many steps of members run at the same time.
+	MaxParallel int
 	// Received are the follow-up messages of the user, oldest first.
 	Received []*a2av1.Message
 	// Posted are the messages of others that model turns were shown, oldest first; see

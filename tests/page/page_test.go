@@ -256,7 +256,7 @@ func TestS_62_PlanOnThePage(t *testing.T) {
 	p, server := open(t, 1280, 900), serve(t)
 	p.goTo(server + "/#team=briefing")
 	p.say("Tides")
-	p.shows(".questions form label", `1. facts (writer): Find facts on {{input}}`)
+	p.shows(".questions form label", `1. facts (writer): "Find facts on {{input}}"`)
 	p.clickOn(".questions summary", "change the plan")
 	p.do(chromedp.SetValue(chromedp.CSS(".questions textarea"), `{"steps": [{"id": "facts", "member": "nobody", "task": "Find"}]}`))
 	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), " "))

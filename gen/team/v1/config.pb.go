@@ -3125,8 +3125,8 @@ type PlanConfig struct {
 	// How often the model may revise the plan: after people have rejected it, and after a step has
 	// failed; 1.
 	MaxRevisions *int32 `protobuf:"varint,4,opt,name=max_revisions,json=maxRevisions,proto3,oneof" json:"max_revisions,omitempty"`
-	// Maximum number of steps of a plan, without those that have ended; 20, or limits.max_steps if that
-	// is less.
+	// Maximum number of steps of a plan, without those that have finished; 20, or limits.max_steps if
+	// that is less. At most as many members may be required.
 	MaxSteps      *int32 `protobuf:"varint,5,opt,name=max_steps,json=maxSteps,proto3,oneof" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2018,7 +2018,8 @@ type Decided struct {
 	// Or: ask the user.
 	Ask *v1.Message `protobuf:"bytes,4,opt,name=ask,proto3" json:"ask,omitempty"`
 	// The plan that begins, which does not change from here on: {"steps": [{"id", "member", "task",
-	// "after", "when"}]}. A later decision may replace it; steps that have ended are part of both.
+	// "after", "when"}]}. A later decision may replace it; steps that have finished are part of
+	// both.
 	Plan *structpb.Struct `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Reason, in the words of a rule or a model.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3627,8 +3628,9 @@ type PlanRules struct {
 	Required []string `protobuf:"bytes,2,rep,name=required,proto3" json:"required,omitempty"`
 	// Maximum number of steps, without those in finished.
 	MaxSteps int32 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Steps of the plan before that have ended, in the same form. They stay part of the plan, and other
-	// steps may follow them.
+	// Steps of the plan before that have finished, in the same form: they have succeeded, have returned
+	// nothing, or were skipped by their "when". They stay part of the plan, and other steps may follow
+	// them.
 	Finished      *structpb.Struct `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

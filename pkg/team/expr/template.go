@@ -39,6 +39,7 @@ const (
 var (
 	stepPlaceholder    = regexp.MustCompile(`^steps\.([^\s.{}]+)\.text$`)
 	contextPlaceholder = regexp.MustCompile(`^context\.([^\s{}]+)$`)
+	plannedPlaceholder = regexp.MustCompile(`\{\{\s*(?:input|steps\.([^\s.{}]+)\.text)\s*\}\}`)
 	briefPlaceholder   = regexp.MustCompile(`^brief\.(task_description|expected_output)$`)
 )
 
@@ -65,6 +66,28 @@ func CompileTemplate(text string, stepIDs []string) (*Template, error) {
 		t.pieces = append(t.pieces, p)
 		at += end + 2
 	}
+	return t, nil
+}
+
+// CompilePlanned compiles a text that a model or a person has written as a task of a plan. Only
+// {{input}} and {{steps.ID.text}} with one of stepIDs are placeholders; everything else is literal
+// text. The error is always nil.
+func CompilePlanned(text string, stepIDs []string) (*Template, error) {
+	t := &Template{}
+	rest := 0 // offset of the text that is not part of t yet
+	for _, at := range plannedPlaceholder.FindAllStringSubmatchIndex(text, -1) {
+		p := piece{kind: pieceInput, offset: at[0]}
+		if at[2] >= 0 {
+			p.kind, p.text = pieceStep, text[at[2]:at[3]]
+			if !slices.Contains(stepIDs, p.text) {
+				continue
+			}
+		}
+		t.literal(text[rest:at[0]])
+		t.pieces = append(t.pieces, p)
+		rest = at[1]
+	}
+	t.literal(text[rest:])
 	return t, nil
 }
 

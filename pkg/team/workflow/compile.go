@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
@@ -49,7 +50,7 @@ func (n *node) subject() string {
 	if n.ID == "" {
 		return n.path
 	}
-	return fmt.Sprintf("step %q", n.ID)
+	return fmt.Sprintf("step %q", agent.Quote(n.ID))
 }
 
 var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
@@ -57,16 +58,24 @@ var stepID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$`)
 // compiler turns the steps of a configuration into nodes.
 type compiler struct {
 	*Workflow
-	faults team.Faults
-	groups map[string][]string // ids of the steps in a group, by the group's id
-	paths  map[string]string   // path of the first step or group with an id
+	planned bool // the steps are those of a plan
+	faults  team.Faults
+	groups  map[string][]string // ids of the steps in a group, by the group's id
+	paths   map[string]string   // path of the first step or group with an id
 }
 
 // New returns a workflow. The error joins a *team.Fault for each fault of the configuration:
 // invalid and unknown ids, cycles, invalid conditions and templates, and references to steps that
 // may not have run.
 func New(c Config) (*Workflow, error) {
-	p := &compiler{Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
+	w, faults := compile(c, false)
+	return w, faults.Err()
+}
+
+// compile returns a workflow, or its faults. In the tasks of a plan only the placeholders of the
+// message and of results have a meaning, and of its faults it finds only the first ones.
+func compile(c Config, planned bool) (*Workflow, team.Faults) {
+	p := &compiler{planned: planned, Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
 	if len(c.Steps) == 0 {
 		p.faults.Addf("steps", "workflow", "has no steps; add one")
 	}
@@ -75,22 +84,28 @@ func New(c Config) (*Workflow, error) {
 	if cycle := p.order(); cycle != nil {
 		p.faults.Addf(p.nodes[p.index[cycle[0]]].path+".after", "workflow",
 			"steps form a cycle: %s; break it by removing one after", strings.Join(cycle, " -> "))
-		return nil, p.faults.Err()
+		return nil, p.faults
 	}
 	var err error
 	if p.lang, err = expr.ForSteps(p.ids()); err != nil {
-		return nil, err
+		return nil, team.Faults{err}
 	}
 	for _, n := range p.nodes {
+		if p.full() {
+			break
+		}
 		p.check(n)
 		p.compile(n)
 	}
 	p.lookBack()
-	if err := p.faults.Err(); err != nil {
-		return nil, err
+	if len(p.faults) > 0 {
+		return nil, p.faults
 	}
 	return p.Workflow, nil
 }
+
+// full reports whether no more faults are of use: those of a plan are not shown in full.
+func (p *compiler) full() bool { return p.planned && len(p.faults) > maxFaults }
 
 // flatten adds a node for each step and replaces groups by their steps. It returns the ids of the
 // steps. Steps without After use that of from, which is nil outside of groups.
@@ -177,14 +192,14 @@ func (p *compiler) link() {
 
 // unknownAfter adds the fault of an unknown id in after, once for each path.
 func (p *compiler) unknownAfter(n *node, place, id string, reported map[string]bool) {
-	if reported[place] {
+	if reported[place] || p.full() {
 		return
 	}
 	reported[place] = true
 	known := slices.DeleteFunc(slices.Sorted(maps.Keys(p.paths)), func(other string) bool {
 		return p.paths[other] == n.path || strings.HasPrefix(p.paths[other], n.path+".")
 	})
-	p.faults.Add(place, n.subject(), expr.Unknown(0, id, known, "runs after %q, which is not a step", id))
+	p.faults.Add(place, n.subject(), expr.Unknown(0, id, known, "runs after %q, which is not a step", agent.Quote(id)))
 }
 
 // order computes waves and ancestors. It returns the ids of a cycle if there is one, with the first
@@ -324,7 +339,11 @@ func (p *compiler) condition(n *node, field, source string, own bool) *expr.Expr
 
 // template compiles a template; nil if it has faults.
 func (p *compiler) template(n *node, field, source string) *expr.Template {
-	t, err := expr.CompileTemplate(source, p.ids())
+	read := expr.CompileTemplate
+	if p.planned {
+		read = expr.CompilePlanned
+	}
+	t, err := read(source, p.ids())
 	if err != nil {
 		p.faults.Add(n.path+field, n.subject(), err)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,8 +21,15 @@ import (
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
-// maxPlan is the maximum length of a plan as JSON, in bytes.
-const maxPlan = 256 << 10
+// Limits of plans.
+const (
+	maxPlan    = 256 << 10 // bytes of a plan as JSON
+	maxFaults  = 20        // faults that an error about a plan has
+	maxFault   = 500       // bytes of each of these faults
+	maxSummary = 1000      // bytes of a list of steps on one line
+	maxTask    = 500       // bytes of a task in a question
+	maxShown   = 16000     // bytes of the steps in a question
+)
 
 // planForm shows how a plan is written.
 const planForm = `{"steps": [{"id": "…", "member": "…", "task": "…", "after": ["…"]}]}`
@@ -44,12 +52,12 @@ type planSteps struct {
 // plan is a plan that complies with its rules.
 type plan struct {
 	planSteps           // the steps to run
-	all       planSteps // those that have ended before, and the steps to run
+	all       planSteps // those that have finished before, and the steps to run
 	flow      *Workflow // of all
 }
 
 // CheckPlan returns an error if a plan, which is JSON, does not comply with the rules. The error names
-// every fault, in words for the model or the person who wrote the plan.
+// its faults, at most maxFaults of them, in words for the model or the person who wrote the plan.
 func CheckPlan(rules *teamv1.PlanRules, text string) error {
 	_, err := readPlan(rules, text)
 	return err
@@ -59,22 +67,46 @@ func CheckPlan(rules *teamv1.PlanRules, text string) error {
 func readPlan(rules *teamv1.PlanRules, text string) (*plan, error) {
 	p := &plan{all: stepsOf(rules.GetFinished())}
 	var faults team.Faults
-	if err := p.parse(text, &faults); err != nil {
+	if err := p.parse(rules, text, &faults); err != nil {
 		return nil, err
 	}
 	p.check(rules, &faults)
 	p.all.Steps = append(p.all.Steps, p.Steps...)
-	flow, err := p.all.compile()
-	if err = errors.Join(faults.Err(), err); err != nil {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	flow, more := p.all.compile()
+	if err := shown(append(faults, more...)); err != nil {
+		return nil, err
 	}
 	p.flow = flow
 	return p, nil
 }
 
+// shown returns faults as one error on one line, as far as they are of use; nil if there are none.
+func shown(faults team.Faults) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, fault := range faults[:min(len(faults), maxFaults)] {
+		texts = append(texts, cut(strings.ReplaceAll(fault.Error(), "\n", "; "), maxFault))
+	}
+	if len(faults) > maxFaults {
+		texts = append(texts, "and more")
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// cut returns the first n bytes of a text, and an ellipsis if that is not all of it.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return agent.Excerpt(text, n) + "…"
+}
+
 // parse reads the steps. It adds the faults of single steps to faults, and returns an error if the
-// text is no list of steps at all. The list may be empty if steps have ended before.
-func (p *plan) parse(text string, faults *team.Faults) error {
+// text is no list of steps at all, or has more than are allowed. The list may be empty if steps have
+// finished before.
+func (p *plan) parse(rules *teamv1.PlanRules, text string, faults *team.Faults) error {
 	if len(text) > maxPlan {
 		return fmt.Errorf("the plan has %d bytes, but at most %d are allowed", len(text), maxPlan)
 	}
@@ -91,6 +123,9 @@ func (p *plan) parse(text string, faults *team.Faults) error {
 	}
 	if _, ok := top["steps"]; !ok || len(list)+len(p.all.Steps) == 0 {
 		return errors.New("the plan has no steps; add one")
+	}
+	if len(list) > int(rules.GetMaxSteps()) {
+		return fmt.Errorf("the plan has %d steps, but at most %d are allowed", len(list), rules.GetMaxSteps())
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		if name != "steps" {
@@ -136,8 +171,8 @@ func (r *stepReader) text(name string) (text string) {
 	return strings.TrimSpace(text)
 }
 
-// list returns a field that is a list of strings. It accepts a single string, because models write
-// those.
+// list returns a field that is a list of strings, without repetitions. It accepts a single string,
+// because models write those.
 func (r *stepReader) list(name string) (list []string) {
 	raw, ok := r.fields[name]
 	var one string
@@ -148,14 +183,17 @@ func (r *stepReader) list(name string) (list []string) {
 	default:
 		r.faults.Addf("", r.subject, "%s must be a list of strings, got %s", name, prompt.Kind(raw))
 	}
-	return list
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(text string) bool {
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
 }
 
 // check adds the faults that the compilation of the steps does not find.
 func (p *plan) check(rules *teamv1.PlanRules, faults *team.Faults) {
-	if n := len(p.Steps); n > int(rules.GetMaxSteps()) {
-		faults.Addf("", "the plan", "has %d steps, but at most %d are allowed", n, rules.GetMaxSteps())
-	}
+	most := len(p.all.Steps) + int(rules.GetMaxSteps())
 	known := slices.Sorted(slices.Values(rules.GetMembers()))
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -169,8 +207,12 @@ func (p *plan) check(rules *teamv1.PlanRules, faults *team.Faults) {
 		if s.Task == "" {
 			faults.Addf("", subject, "has no task; write what the member is to do")
 		}
-		if slices.ContainsFunc(p.all.Steps, func(ended planStep) bool { return ended.ID == s.ID }) {
-			faults.Addf("", subject, "has the id of a step that has ended; give it another one")
+		if slices.ContainsFunc(p.all.Steps, func(finished planStep) bool { return finished.ID == s.ID }) {
+			faults.Addf("", subject, "has the id of a step that has finished; give it another one")
+		}
+		if n := len(s.After); n > most {
+			faults.Addf("", subject, "runs after %d steps, but there are at most %d; name only those whose results it needs", n, most)
+			s.After = nil
 		}
 	}
 	for _, id := range rules.GetRequired() {
@@ -180,13 +222,13 @@ func (p *plan) check(rules *teamv1.PlanRules, faults *team.Faults) {
 	}
 }
 
-// compile returns the workflow of the steps.
-func (p *planSteps) compile() (*Workflow, error) {
+// compile returns the workflow of the steps, or the first of their faults.
+func (p *planSteps) compile() (*Workflow, team.Faults) {
 	c := Config{Steps: make([]Step, len(p.Steps))}
 	for i, s := range p.Steps {
 		c.Steps[i] = Step{ID: s.ID, Member: cmp.Or(s.Member, "?"), Task: s.Task, Results: true, After: s.After, When: s.When}
 	}
-	return New(c)
+	return compile(c, true)
 }
 
 // json returns the steps as JSON for people, a line for each.
@@ -220,35 +262,49 @@ func stepsOf(record *structpb.Struct) (p planSteps) {
 	return p
 }
 
-// String lists the steps on one line.
+// String lists the steps on one line. A long list is cut.
 func (p *planSteps) String() string {
 	if len(p.Steps) == 0 {
 		return "no more steps"
 	}
 	steps := make([]string, len(p.Steps))
-	for i, s := range p.Steps {
-		steps[i] = s.ID + " (" + s.Member + ")"
-		if len(s.After) > 0 {
-			steps[i] += " after " + strings.Join(s.After, ", ")
-		}
-		if s.When != "" {
-			steps[i] += " if " + s.When
-		}
+	for i := range p.Steps {
+		steps[i] = p.Steps[i].String()
 	}
-	return strings.Join(steps, "; ")
+	return cut(strings.Join(steps, "; "), maxSummary)
 }
 
-// lines lists the steps with their tasks, a line for each.
-func (p *planSteps) lines() string {
+// String returns the step without its task, on one line.
+func (s *planStep) String() string {
+	text := s.ID + " (" + s.Member + ")"
+	if len(s.After) > 0 {
+		text += " after " + strings.Join(s.After, ", ")
+	}
+	if s.When != "" {
+		text += " if " + strconv.Quote(s.When)
+	}
+	return text
+}
+
+// lines lists the steps with their tasks, a line for each. What is cut ends with an ellipsis; whole
+// reports whether nothing is.
+func (p *planSteps) lines() (text string, whole bool) {
 	if len(p.Steps) == 0 {
-		return "no more steps\n"
+		return "no more steps\n", true
 	}
 	var b strings.Builder
-	for i, s := range p.Steps {
-		one := planSteps{Steps: []planStep{s}}
-		fmt.Fprintf(&b, "%d. %s: %s\n", i+1, one.String(), s.Task)
+	whole = true
+	for i := range p.Steps {
+		step, task := p.Steps[i].String(), p.Steps[i].Task
+		line := fmt.Sprintf("%d. %s: %s\n", i+1, cut(step, maxSummary), strconv.Quote(cut(task, maxTask)))
+		if b.Len()+len(line) > maxShown {
+			fmt.Fprintf(&b, "… and %d more steps\n", len(p.Steps)-i)
+			return b.String(), false
+		}
+		whole = whole && len(step) <= maxSummary && len(task) <= maxTask
+		b.WriteString(line)
 	}
-	return b.String()
+	return b.String(), whole
 }
 
 // maxFlows is the maximum number of workflows that flows keeps.
@@ -271,9 +327,9 @@ func (f *flows) of(record *structpb.Struct) (*Workflow, error) {
 	if w := f.kept[key]; w != nil {
 		return w, nil
 	}
-	w, err := steps.compile()
-	if err != nil {
-		return nil, err
+	w, faults := steps.compile()
+	if len(faults) > 0 {
+		return nil, shown(faults)
 	}
 	if f.kept == nil {
 		f.kept = map[string]*Workflow{}

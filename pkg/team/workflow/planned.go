@@ -19,8 +19,10 @@ import (
 type PlannedConfig struct {
 	// Instructions for the model. The prompt adds the members and how to plan.
 	Instructions string
-	// MaxSteps is the maximum number of steps of a plan, without those that have ended; 0 means 20, or
-	// limits.max_steps if that is less.
+	// Members of the team. At most MaxSteps of them may be required.
+	Members []team.Member
+	// MaxSteps is the maximum number of steps of a plan, without those that have finished; 0 means 20,
+	// or limits.max_steps if that is less.
 	MaxSteps int
 	// MaxRevisions is the maximum number of times that the model revises the plan in a run; nil means 1.
 	MaxRevisions *int
@@ -55,8 +57,8 @@ const planAttempts = 2
 // results.
 //
 // The leader revises the plan at most MaxRevisions times: if people reject it, and if a step fails. Steps
-// that have ended stay part of the plan; the others are planned anew, once nothing runs any more. If no
-// revision is left, a plan that people reject fails the run, and a failed step does what it does in a
+// that have finished, because they succeeded, returned nothing, or were skipped by their condition, stay
+// part of the plan; the others are planned anew, once nothing runs any more. If no revision is left, a plan that people reject fails the run, and a failed step does what it does in a
 // Workflow.
 //
 // It requires a Model in [team.Config]. Safe for concurrent use.
@@ -88,6 +90,15 @@ func NewPlanned(c PlannedConfig) (*Planned, error) {
 		fs.Addf("plan.max_steps", "plan", "max_steps is %d; it must be at least 1, or left out for %d", p.maxSteps, defaultPlanSteps)
 	case p.maxSteps > limit:
 		fs.Addf("plan.max_steps", "plan", "max_steps is %d, but a run has at most %d steps (limits.max_steps of the team); lower it, or raise the limit", p.maxSteps, limit)
+	}
+	required := 0
+	for i := range c.Members {
+		if !c.Members[i].Required {
+			continue
+		}
+		if required++; required == p.maxSteps+1 {
+			fs.Addf(fmt.Sprintf("members[%d].required", i), "plan", "more members are required than the %d steps that a plan may have (plan.max_steps); raise it, or require fewer", p.maxSteps)
+		}
 	}
 	if p.maxRevisions < 0 {
 		fs.Addf("plan.max_revisions", "plan", "max_revisions is %d; it must be 0 or more", p.maxRevisions)
@@ -169,10 +180,10 @@ func (p *Planned) afterPlan(s *team.State) (team.Decision, error) {
 	made, err := readTurn(rules, turns[len(turns)-1].Turn)
 	switch {
 	case err != nil && len(turns) < planAttempts:
-		return turn(correctTurn, "the plan is faulty, and the leader is asked once more: "+err.Error(), ""), nil
+		return turn(correctTurn, "the plan is faulty, and the leader is asked once more: "+agent.Quote(err.Error()), ""), nil
 	case err != nil:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError,
-			"team %q: the leader made no valid plan in %d attempts: %s; say in its instructions how to plan, or give it another model", s.Team.ID, len(turns), err)
+			"team %q: the leader made no valid plan in %d attempts: %s; say in its instructions how to plan, or give it another model", s.Team.ID, len(turns), agent.Quote(err.Error()))
 	case p.approve != nil:
 		return p.ask(s, rules, made), nil
 	}
@@ -185,10 +196,18 @@ func (p *Planned) afterPlan(s *team.State) (team.Decision, error) {
 
 // readTurn parses the plan of a turn: a call of the tool, or a JSON object as text.
 func readTurn(rules *teamv1.PlanRules, t *teamv1.Turn) (*plan, error) {
+	var found []*teamv1.ToolCall
 	for _, call := range t.GetToolCalls() {
 		if call.GetName() == planTool {
-			return readPlan(rules, call.GetArguments())
+			found = append(found, call)
 		}
+	}
+	switch len(found) {
+	case 0:
+	case 1:
+		return readPlan(rules, found[0].GetArguments())
+	default:
+		return nil, fmt.Errorf("%s was called %d times; call %s once, with all steps", planTool, len(found), planTool)
 	}
 	text := t.GetText()
 	if from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}'); from >= 0 && from < to {
@@ -203,9 +222,7 @@ func (p *Planned) rules(s *team.State) (*teamv1.PlanRules, error) {
 	for _, m := range s.Enabled() {
 		id := team.MemberID(m)
 		r.Members = append(r.Members, id)
-		if m.Required && !slices.ContainsFunc(s.All(), func(st *team.StepState) bool {
-			return st.ByMember() && st.Step.GetMember() == id && st.Outcome == teamv1.Outcome_OUTCOME_SUCCEEDED
-		}) {
+		if s.Owes(id) {
 			r.Required = append(r.Required, id)
 		}
 	}
@@ -216,14 +233,14 @@ func (p *Planned) rules(s *team.State) (*teamv1.PlanRules, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ended planSteps
+	var finished planSteps
 	for i, step := range stepsOf(s.Plan).Steps {
 		if v.status[i] == done || v.status[i] == skipped {
-			ended.Steps = append(ended.Steps, step)
+			finished.Steps = append(finished.Steps, step)
 		}
 	}
-	if len(ended.Steps) > 0 {
-		r.Finished = ended.record()
+	if len(finished.Steps) > 0 {
+		r.Finished = finished.record()
 	}
 	return r, nil
 }
@@ -243,15 +260,15 @@ func ofPlan(s *team.State) []*team.StepState {
 	at := lastOwn(s)
 	var steps []*team.StepState
 	for i, st := range s.Steps {
-		if st.ByMember() && (i > at || hasEnded(st)) {
+		if st.ByMember() && (i > at || hasFinished(st)) {
 			steps = append(steps, st)
 		}
 	}
 	return steps
 }
 
-// hasEnded reports whether a step has ended and does not have to be planned again.
-func hasEnded(st *team.StepState) bool {
+// hasFinished reports whether a step has ended and does not have to be planned again.
+func hasFinished(st *team.StepState) bool {
 	switch st.Outcome {
 	case teamv1.Outcome_OUTCOME_SUCCEEDED, teamv1.Outcome_OUTCOME_EMPTY:
 		return st.Done
@@ -266,15 +283,16 @@ func hasEnded(st *team.StepState) bool {
 // ask returns the question whether a plan is approved.
 func (p *Planned) ask(s *team.State, rules *teamv1.PlanRules, made *plan) team.Decision {
 	text := made.json()
+	lines, whole := made.lines()
 	var b strings.Builder
-	fmt.Fprintf(&b, "The team %q wants to run this plan:\n%s", s.Path, agent.Excerpt(made.lines(), maxShown))
-	if ended := stepsOf(rules.GetFinished()); len(ended.Steps) > 0 {
-		fmt.Fprintf(&b, "These steps have ended and stay as they are: %s\n", ended.String())
+	fmt.Fprintf(&b, "The team %q wants to run this plan:\n%s", s.Path, lines)
+	if !whole {
+		fmt.Fprintf(&b, "What ends with … is cut. The approval of this question has the whole plan: %d bytes of JSON, SHA-256 %s\n", len(text), agent.HashOf(text))
 	}
-	fmt.Fprintf(&b, `Answer "approve", "reject: REASON", or "edit: " and the plan as changed. The plan as JSON:`+"\n%s", agent.Excerpt(text, maxShown))
-	if len(text) > maxShown {
-		fmt.Fprintf(&b, "\n… (the first %d of %d bytes; SHA-256 %s)", maxShown, len(text), agent.HashOf(text))
+	if finished := stepsOf(rules.GetFinished()); len(finished.Steps) > 0 {
+		fmt.Fprintf(&b, "These steps have finished and stay as they are: %s\n", finished.String())
 	}
+	b.WriteString(`Answer "approve", "reject: REASON", or "edit: " and all steps as changed, as JSON: ` + planForm)
 	step := &teamv1.Step{Kind: teamv1.Step_KIND_HUMAN, Name: approval, Ask: &teamv1.Ask{
 		Question: b.String(), Options: []string{agent.WordApprove, agent.WordReject}, Roles: p.approve.Roles,
 		Approval: &teamv1.ApprovalRequest{By: s.Path, Arguments: text, Hash: agent.HashOf(text), Plan: rules},
@@ -285,21 +303,21 @@ func (p *Planned) ask(s *team.State, rules *teamv1.PlanRules, made *plan) team.D
 	return team.Decision{Steps: []*teamv1.Step{step}, Reason: "the plan needs approval: " + made.String()}
 }
 
-// maxShown is the maximum number of bytes of a plan that a question shows in each form. All of it is
-// in its ApprovalRequest.
-const maxShown = 8000
-
 // afterQuestion returns the decision after people have decided about a plan, or have not in time.
 func (p *Planned) afterQuestion(s *team.State, st *team.StepState) (team.Decision, error) {
 	request := st.Step.GetAsk().GetApproval()
 	why := "a person rejected it"
 	switch d := st.Approval.GetDecision(); {
-	case st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED:
+	case st.Outcome == teamv1.Outcome_OUTCOME_TIMED_OUT:
 		return p.rejected(s, "it was not approved in time")
+	case st.Outcome == teamv1.Outcome_OUTCOME_CANCELED:
+		return p.rejected(s, "the question about it was canceled")
+	case st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED:
+		return p.rejected(s, "people could not be asked about it")
 	case d == teamv1.Approval_DECISION_APPROVE || d == teamv1.Approval_DECISION_APPROVE_ALL:
 		made, err := readPlan(request.GetPlan(), cmp.Or(st.Approval.GetArguments(), request.GetArguments()))
 		if err != nil { // the server that took the answer did not check it
-			return team.Decision{}, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "team %q: the plan that was approved is faulty: %s", s.Team.ID, err)
+			return team.Decision{}, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "team %q: the plan that was approved is faulty: %s", s.Team.ID, agent.Quote(err.Error()))
 		}
 		reason := "a person approved the plan"
 		if st.Approval.GetArguments() != "" {
@@ -312,14 +330,14 @@ func (p *Planned) afterQuestion(s *team.State, st *team.StepState) (team.Decisio
 	if p.revisions(s) == 0 {
 		return p.rejected(s, why)
 	}
-	return turn(reviseTurn, "the plan is revised: "+why, "The plan did not begin, because "+why+". Plan again."), nil
+	return turn(reviseTurn, "the plan is revised: "+agent.Quote(why), "The plan did not begin, because "+why+". Plan again."), nil
 }
 
 // rejected returns the decision that ends a run whose plan was not approved. The results that the run
 // has are kept as an artifact.
 func (p *Planned) rejected(s *team.State, why string) (team.Decision, error) {
 	err := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonApprovalRejected,
-		"the plan of team %q did not begin, because %s; send the message again, with what the plan has to observe", s.Team.ID, why)
+		"the plan of team %q did not begin, because %s; send the message again, with what the plan has to observe", s.Team.ID, agent.Quote(why))
 	var results []*team.StepState
 	for _, st := range ofPlan(s) {
 		if st.Message != nil {
@@ -329,7 +347,7 @@ func (p *Planned) rejected(s *team.State, why string) (team.Decision, error) {
 	if len(results) == 0 {
 		return team.Decision{}, err
 	}
-	return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Failure: err, Reason: "the plan is not approved: " + why}, nil
+	return team.Decision{Reply: team.Joined(results), Joins: team.JoinedIDs(results), Failure: err, Reason: "the plan is not approved: " + agent.Quote(why)}, nil
 }
 
 // revisions returns how often the leader may still revise the plan.
@@ -371,10 +389,11 @@ func (p *Planned) run(s *team.State) (team.Decision, error) {
 	failure := v.failure()
 	if failure != nil && p.revisions(s) > 0 {
 		if len(s.Open()) > 0 {
-			return team.Decision{}, nil // the other steps may still end
+			return hold(s, failure), nil
 		}
-		why := fmt.Sprintf("step %s failed: %s", failure.Step.GetName(), failure.Failure().Message)
-		return turn(reviseTurn, "the plan is revised: "+why, "The plan cannot go on, because "+why+". Plan the rest again."), nil
+		name, text := failure.Step.GetName(), agent.Quote(failure.Failure().Message)
+		return turn(reviseTurn, "the plan is revised: step "+name+" failed: "+text,
+			fmt.Sprintf("The plan cannot go on, because step %s failed, with the error %q. Plan the rest again.", name, text)), nil
 	}
 	if failure != nil && !s.Team.ReportErrors {
 		return team.Decision{}, failure.Failure()
@@ -393,6 +412,30 @@ func (p *Planned) run(s *team.State) (team.Decision, error) {
 		}
 	}
 	return turn(answerTurn, "every step has ended", ""), nil
+}
+
+// hold returns the decision after a failure while steps are open. Those that run may end. Those that
+// have not begun, because they wait for one of the s.MaxParallel places or for approval, are canceled,
+// so that they are planned again.
+func hold(s *team.State, failure *team.StepState) team.Decision {
+	var d team.Decision
+	places := s.MaxParallel
+	for _, st := range s.Steps {
+		if !st.ByMember() || st.Done && st != failure {
+			continue
+		}
+		asks := st.Parked() // takes no place
+		if !asks {
+			places-- // the failed step had one, too
+		}
+		if (asks || places < 0) && st.Began.IsZero() && !st.Done && !st.Dropped && st.Step.GetRefusal() == nil {
+			d.Cancel = append(d.Cancel, st.Step.GetId())
+		}
+	}
+	if len(d.Cancel) > 0 {
+		d.Reason = fmt.Sprintf("step %s failed: the steps that have not begun are planned again", failure.Step.GetName())
+	}
+	return d
 }
 
 // failure returns the first step that failed itself; nil if there is none.

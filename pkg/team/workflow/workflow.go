@@ -197,7 +197,7 @@ func (v *view) advance(d *decided, i int, n *node) error {
 func (v *view) begin(d *decided, n *node) error {
 	reason := n.ID
 	if len(n.After) > 0 {
-		reason += " after " + strings.Join(n.After, ", ")
+		reason += " after " + agent.Quote(strings.Join(n.After, ", "))
 	}
 	if n.when == nil {
 		d.add(v.start(n, v.input(n)), reason, nil)
@@ -208,10 +208,10 @@ func (v *view) begin(d *decided, n *node) error {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "step %q: when: %s", n.ID, err).Because(err)
 	}
 	if matched {
-		d.add(v.start(n, v.input(n)), reason+": "+n.When, values)
+		d.add(v.start(n, v.input(n)), reason+": "+agent.Quote(n.When), values)
 		return nil
 	}
-	d.add(skip(n, "", "when is not true: "+agent.Quote(n.When)), n.ID+" skipped, not true: "+n.When, values)
+	d.add(skip(n, "", "when is not true: "+agent.Quote(n.When)), n.ID+" skipped, not true: "+agent.Quote(n.When), values)
 	return nil
 }
 
