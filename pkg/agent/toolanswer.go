@@ -662,7 +662,7 @@ func (f *formField) checkNumber(v any) error {
 	return nil
 }
 
-// maxDigits is the maximum number of characters of a number.
+// maxDigits is the maximum number of characters of a number that is no integer of 64 bits.
 const maxDigits = 100
 
 // held returns a number as a value that encodes to the same number: an int64, uint64 or float64. ok is

@@ -183,7 +183,7 @@ func (r *replaying) ProcessStream(_ *teamv1.ProcessStreamRequest, s grpc.ServerS
 // TestReplayIsNoNews: events without sequence numbers that a peer sends again do not end its silence.
 func TestReplayIsNoNews(t *testing.T) {
 	peer := &replaying{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
