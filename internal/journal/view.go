@@ -150,7 +150,9 @@ func (v *View) apply(n *Node, ev *teamv1.Event) {
 	case *teamv1.Event_Spawned:
 		n.Spawned = k.Spawned
 	case *teamv1.Event_Bound:
-		n.Bound = k.Bound
+		if k.Bound.GetTaskId() != "" {
+			n.Bound = k.Bound
+		}
 	case *teamv1.Event_Ended:
 		v.end(n, ev, k.Ended)
 	}

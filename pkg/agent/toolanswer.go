@@ -16,7 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -30,13 +33,20 @@ const (
 	WordDone    = "done"
 )
 
-// maxFields is the maximum number of fields that a tool may ask for in one question.
-const maxFields = 50
+// Limits of what a tool may ask in one question.
+const (
+	maxFields    = 50
+	maxValues    = 500 // that a field may have, if they are listed
+	maxFieldName = 100 // bytes
+	maxSchema    = 64 << 10
+	maxToolURL   = 2 << 10
+)
 
 // ToolForm describes the fields that a tool asks for.
 type ToolForm struct {
-	fields   []formField // required ones first, each group in alphabetical order
-	accepted string      // the word that accepts a question without fields
+	schema   *jsonschema.Resolved // what an answer must match; nil without a schema
+	fields   []formField          // required ones first, each group in alphabetical order
+	accepted string               // the word that accepts a question without fields
 }
 
 // formField is a field of a form: a string, a number, a truth value, or a list of strings.
@@ -83,7 +93,13 @@ type titledValue struct {
 // ParseToolForm returns the form of a question. The error says why people cannot be asked it.
 func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
 	if q.GetUrl() != "" {
+		if len(q.GetUrl()) > maxToolURL {
+			return nil, fmt.Errorf("the url has %d bytes; at most %d are allowed", len(q.GetUrl()), maxToolURL)
+		}
 		u, err := url.Parse(q.GetUrl())
+		if err == nil && u.User != nil {
+			return nil, errors.New("the url has a user name or password before its host, which may deceive people")
+		}
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			return nil, errors.New("the url is not an http or https address")
 		}
@@ -92,6 +108,9 @@ func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
 	f := &ToolForm{accepted: WordAccept}
 	if q.GetSchema() == "" {
 		return f, nil
+	}
+	if len(q.GetSchema()) > maxSchema {
+		return nil, fmt.Errorf("the requested schema has %d bytes; at most %d are allowed", len(q.GetSchema()), maxSchema)
 	}
 	var schema struct {
 		Type       string                     `json:"type"`
@@ -106,6 +125,9 @@ func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
 		return nil, fmt.Errorf("the requested schema has the type %q; it must be object", schema.Type)
 	case len(schema.Properties) > maxFields:
 		return nil, fmt.Errorf("the requested schema has %d fields; at most %d are allowed", len(schema.Properties), maxFields)
+	}
+	if err := f.resolve(q.GetSchema()); err != nil {
+		return nil, err
 	}
 	for name, raw := range schema.Properties {
 		field, err := parseField(name, raw)
@@ -129,8 +151,24 @@ func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
 	return f, nil
 }
 
+// resolve reads the schema with the library that checks the answers once more before they are sent.
+func (f *ToolForm) resolve(text string) error {
+	schema := &jsonschema.Schema{}
+	err := json.Unmarshal([]byte(text), schema)
+	if err == nil {
+		f.schema, err = schema.Resolve(&jsonschema.ResolveOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxDescription))
+	}
+	return nil
+}
+
 func parseField(name string, raw json.RawMessage) (formField, error) {
 	f := formField{name: name}
+	if len(name) > maxFieldName {
+		return f, fmt.Errorf("the requested schema has a field whose name has %d bytes; at most %d are allowed", len(name), maxFieldName)
+	}
 	if err := json.Unmarshal(raw, &f.fieldSchema); err != nil {
 		return f, fmt.Errorf("field %q of the requested schema is not the schema of a string, number, integer, boolean or list of strings", name)
 	}
@@ -146,6 +184,9 @@ func parseField(name string, raw json.RawMessage) (formField, error) {
 		values, names, titled = f.Items.Enum, f.Items.EnumNames, slices.Concat(f.Items.AnyOf, f.Items.OneOf)
 	default:
 		return f, fmt.Errorf("field %q of the requested schema has the type %q; it must be string, number, integer, boolean or array", name, f.Type)
+	}
+	if n := len(values) + len(titled); n > maxValues {
+		return f, fmt.Errorf("field %q of the requested schema lists %d values; at most %d are allowed", name, n, maxValues)
 	}
 	for i, v := range values {
 		c := choice{value: v}
@@ -168,7 +209,7 @@ const maxChoices = 20
 
 // Options returns answers that people can choose from. It returns nil if answers have to be written.
 func (f *ToolForm) Options() []string {
-	options := []string{WordDecline, WordCancel}
+	options := slices.DeleteFunc([]string{WordDecline, WordCancel}, f.hasValue)
 	switch {
 	case len(f.fields) == 0:
 		return append([]string{f.accepted}, options...)
@@ -186,34 +227,81 @@ func (f *ToolForm) Options() []string {
 	return nil
 }
 
+// hasValue reports whether a text is exactly a value that the only field may have.
+func (f *ToolForm) hasValue(text string) bool {
+	return len(f.fields) == 1 && f.fields[0].Type == "string" && f.fields[0].lists(text)
+}
+
+// lists reports whether v is one of the values that a field may have.
+func (f *formField) lists(v string) bool {
+	return slices.ContainsFunc(f.choices, func(c choice) bool { return c.value == v })
+}
+
+// Quoted returns a text of a tool for people: each line begins with "> ", so that it cannot pass for
+// ours, and the text is cut after n bytes, with a mark.
+func Quoted(text string, n int) string {
+	cut := Excerpt(text, n)
+	quoted := "> " + strings.ReplaceAll(printable(cut), "\n", "\n> ")
+	if len(cut) < len(text) {
+		quoted += fmt.Sprintf("\n[cut: %d more bytes]", len(text)-len(cut))
+	}
+	return quoted
+}
+
+// printable returns a text with all line ends as "\n", and without characters that change the order in
+// which others are shown, or are not shown.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r', r == '\v', r == '\f', r == '\u0085', r == '\u2028', r == '\u2029':
+			return '\n'
+		case r == '\n', r == '\t':
+			return r
+		case unicode.IsControl(r), r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e', r == '\u200f':
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
 // Describe returns the text for people that lists the fields and says how to answer.
 func (f *ToolForm) Describe() string {
 	var b strings.Builder
 	for i := range f.fields {
 		field := &f.fields[i]
-		fmt.Fprintf(&b, "- %s (%s)", field.name, field.kind())
+		fmt.Fprintf(&b, "- %q (%s)", field.name, field.kind())
 		if text := cmp.Or(field.Description, field.Title); text != "" {
-			b.WriteString(": " + Excerpt(text, maxDescription))
+			cut := Excerpt(text, maxDescription)
+			b.WriteString(": " + strconv.Quote(cut))
+			if len(cut) < len(text) {
+				fmt.Fprintf(&b, " [cut: %d more bytes]", len(text)-len(cut))
+			}
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString(f.expected() + ".")
+	b.WriteString("A" + f.expected()[1:] + ".")
 	return b.String()
 }
 
 // maxDescription is the maximum number of bytes of the description of a field in a question.
 const maxDescription = 500
 
-// expected says what an answer may be.
+// expected says what an answer may be: "answer with …".
 func (f *ToolForm) expected() string {
-	otherwise := `or "decline" or "cancel"`
+	word := func(w string) string {
+		if f.hasValue(w) {
+			return fmt.Sprintf(`{"action": %q}`, w)
+		}
+		return strconv.Quote(w)
+	}
+	otherwise := "or " + word(WordDecline) + " or " + word(WordCancel)
 	switch {
 	case len(f.fields) == 0:
-		return fmt.Sprintf(`Answer with "%s", %s`, f.accepted, otherwise)
+		return fmt.Sprintf("answer with %q, %s", f.accepted, otherwise)
 	case len(f.fields) == 1:
-		return fmt.Sprintf("Answer with the value of %s, with a JSON object such as %s, %s", f.fields[0].name, f.sample(), otherwise)
+		return fmt.Sprintf("answer with the value of %q, with a JSON object such as %s, %s", f.fields[0].name, f.sample(), otherwise)
 	}
-	return fmt.Sprintf("Answer with a JSON object such as %s, %s", f.sample(), otherwise)
+	return fmt.Sprintf("answer with a JSON object such as %s, %s", f.sample(), otherwise)
 }
 
 // sample returns an answer as an example.
@@ -263,19 +351,19 @@ func (f *formField) kind() string {
 	}
 	bounds := func(what string, least, most *int) {
 		if least != nil && *least > 0 {
-			words = append(words, fmt.Sprintf("at least %d %s", *least, what))
+			words = append(words, "at least "+counted(*least, what))
 		}
 		if most != nil {
-			words = append(words, fmt.Sprintf("at most %d %s", *most, what))
+			words = append(words, "at most "+counted(*most, what))
 		}
 	}
-	bounds("characters", f.MinLength, f.MaxLength)
-	bounds("entries", f.MinItems, f.MaxItems)
+	bounds("character", f.MinLength, f.MaxLength)
+	bounds("entry", f.MinItems, f.MaxItems)
 	for _, l := range f.limits() {
 		words = append(words, l.text())
 	}
 	if f.Default != nil && string(f.Default) != "null" {
-		words = append(words, "default "+string(f.Default))
+		words = append(words, "default "+f.shownDefault())
 	}
 	if f.required {
 		words = append(words, "required")
@@ -285,13 +373,31 @@ func (f *formField) kind() string {
 	return strings.Join(words, ", ")
 }
 
+// shownDefault returns the default value as JSON in one line.
+func (f *formField) shownDefault() string {
+	v, _ := decode(string(f.Default))
+	text, err := json.Marshal(v)
+	if cut := Excerpt(string(text), maxDescription); err == nil && len(cut) < len(text) {
+		return cut + fmt.Sprintf(" [cut: %d more bytes]", len(text)-len(cut))
+	}
+	return string(text)
+}
+
+// counted returns a number of characters or entries.
+func counted(n int, what string) string {
+	if n != 1 {
+		what = map[string]string{"character": "characters", "entry": "entries"}[what]
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // listed names the values that a field may have.
 func (f *formField) listed() string {
 	names := make([]string, len(f.choices))
 	for i, c := range f.choices {
 		names[i] = strconv.Quote(c.value)
 		if c.title != "" && c.title != c.value {
-			names[i] += " (" + c.title + ")"
+			names[i] += " (" + strconv.Quote(c.title) + ")"
 		}
 	}
 	return "one of " + strings.Join(names, ", ")
@@ -342,10 +448,14 @@ func ReadToolAnswer(q *teamv1.ToolQuestion, m *a2av1.Message) (*teamv1.ToolAnswe
 		return f.readWord(text)
 	}
 	if word, content, ok := f.action(object); ok {
-		if word != WordAccept {
+		switch word {
+		case WordAccept:
+			object = content
+		case WordDecline, WordCancel:
+			return f.readReserved(word)
+		default:
 			return f.readWord(word)
 		}
-		object = content
 	}
 	return f.accept(object)
 }
@@ -368,8 +478,17 @@ func (f *ToolForm) action(object map[string]any) (word string, content map[strin
 	return strings.ToLower(strings.TrimSpace(word)), content, true
 }
 
-// readWord returns what a text that is not an object says.
+// readWord returns what a text that is not an object says. Exact values of the only field take
+// precedence over the words that answer without one.
 func (f *ToolForm) readWord(text string) (*teamv1.ToolAnswer, error) {
+	if f.hasValue(text) {
+		return f.accept(map[string]any{f.fields[0].name: text})
+	}
+	return f.readReserved(text)
+}
+
+// readReserved is readWord for a text that is no exact value.
+func (f *ToolForm) readReserved(text string) (*teamv1.ToolAnswer, error) {
 	switch word := strings.ToLower(text); {
 	case word == WordDecline:
 		return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_DECLINE}, nil
@@ -393,7 +512,7 @@ func (f *ToolForm) readWord(text string) (*teamv1.ToolAnswer, error) {
 func (f *formField) fromText(text string) (any, error) {
 	switch f.Type {
 	case "string":
-		for _, c := range f.choices {
+		for _, c := range f.choices { // exact values have been read
 			if strings.EqualFold(text, c.title) && c.title != "" {
 				return c.value, nil
 			}
@@ -452,6 +571,11 @@ func (f *ToolForm) accept(object map[string]any) (*teamv1.ToolAnswer, error) {
 			return nil, fmt.Errorf("has no value for the field %q, which is required; %s", field.name, f.expected())
 		}
 	}
+	if f.schema != nil {
+		if err := f.schema.Validate(heldFields(content)); err != nil {
+			return nil, fmt.Errorf("does not match the requested schema: %s", Excerpt(err.Error(), maxDescription))
+		}
+	}
 	return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_ACCEPT, Content: encode(content)}, nil
 }
 
@@ -478,12 +602,12 @@ func (f *formField) check(v any) error {
 func (f *formField) checkText(s string) error {
 	n := utf8.RuneCountInString(s)
 	switch {
-	case len(f.choices) > 0 && !slices.ContainsFunc(f.choices, func(c choice) bool { return c.value == s }):
+	case len(f.choices) > 0 && !f.lists(s):
 		return f.fault("must be %s", f.listed())
 	case f.MinLength != nil && n < *f.MinLength:
-		return f.fault("must have at least %d characters", *f.MinLength)
+		return f.fault("must have at least %s", counted(*f.MinLength, "character"))
 	case f.MaxLength != nil && n > *f.MaxLength:
-		return f.fault("must have at most %d characters", *f.MaxLength)
+		return f.fault("must have at most %s", counted(*f.MaxLength, "character"))
 	case f.pattern != nil && !f.pattern.MatchString(s):
 		return f.fault("must match the pattern %s", f.Pattern)
 	}
@@ -512,6 +636,9 @@ func (f *formField) checkNumber(v any) error {
 	var n big.Float
 	switch v := v.(type) {
 	case json.Number:
+		if _, ok := held(v); !ok {
+			return f.fault("must be a number that fits into 64 bits without losing digits")
+		}
 		if _, ok := n.SetString(v.String()); !ok {
 			return f.fault("must be a number")
 		}
@@ -535,22 +662,64 @@ func (f *formField) checkNumber(v any) error {
 	return nil
 }
 
+// maxDigits is the maximum number of characters of a number that is no integer of 64 bits.
+const maxDigits = 100
+
+// held returns a number as a value that encodes to the same number: an int64, uint64 or float64. ok is
+// false if there is none.
+func held(n json.Number) (v any, ok bool) {
+	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+		return i, true
+	}
+	if u, err := strconv.ParseUint(n.String(), 10, 64); err == nil {
+		return u, true
+	}
+	x, err := n.Float64()
+	mantissa, _, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	if err != nil || len(n) > maxDigits || x == 0 && strings.ContainsAny(mantissa, "123456789") {
+		return nil, false
+	}
+	var exact, shown big.Rat
+	_, isNumber := exact.SetString(n.String())
+	_, _ = shown.SetString(strconv.FormatFloat(x, 'g', -1, 64))
+	return x, isNumber && exact.Cmp(&shown) == 0
+}
+
+// ToolContent returns the fields of an accepted answer. Numbers are int64, uint64 or float64.
+func ToolContent(a *teamv1.ToolAnswer) map[string]any {
+	v, _ := decode(a.GetContent())
+	object, _ := v.(map[string]any)
+	return heldFields(object)
+}
+
+// heldFields returns an object with its numbers as held returns them.
+func heldFields(object map[string]any) map[string]any {
+	c := make(map[string]any, len(object))
+	for name, v := range object {
+		if n, ok := v.(json.Number); ok {
+			v, _ = held(n) // the field was checked
+		}
+		c[name] = v
+	}
+	return c
+}
+
 func (f *formField) checkList(v any) error {
 	list, ok := v.([]any)
 	switch {
 	case !ok:
 		return f.fault("must be a list of strings")
 	case f.MinItems != nil && len(list) < *f.MinItems:
-		return f.fault("must have at least %d entries", *f.MinItems)
+		return f.fault("must have at least %s", counted(*f.MinItems, "entry"))
 	case f.MaxItems != nil && len(list) > *f.MaxItems:
-		return f.fault("must have at most %d entries", *f.MaxItems)
+		return f.fault("must have at most %s", counted(*f.MaxItems, "entry"))
 	}
 	for _, entry := range list {
 		s, ok := entry.(string)
 		switch {
 		case !ok:
 			return f.fault("must be a list of strings")
-		case len(f.choices) > 0 && !slices.ContainsFunc(f.choices, func(c choice) bool { return c.value == s }):
+		case len(f.choices) > 0 && !f.lists(s):
 			return f.fault("must have only entries that are %s", f.listed())
 		}
 	}

@@ -54,6 +54,8 @@ type ToolAsk struct {
 type AnsweredTool struct {
 	Question *teamv1.ToolQuestion
 	State    []byte
-	// Answer is what people answered. If they did not answer in time, its action is CANCEL.
-	Answer *teamv1.ToolAnswer
+	// Answer is what people answered. If they did not answer in time, Expired is set and the action is
+	// CANCEL; the tool may use that only to continue the call that asked.
+	Answer  *teamv1.ToolAnswer
+	Expired bool
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -39,8 +40,11 @@ const (
 	continuing = "2026-07-28"
 	// maxOwn is the maximum number of calls that have a session for themselves at the same time.
 	maxOwn = 32
-	// maxRounds is the maximum number of times that a call is made again with recorded answers.
+	// maxRounds is the maximum number of times that a call is made again without a new answer.
 	maxRounds = 10
+	// maxState is the maximum size of the state that a call wants back with the answers, and maxRound
+	// that of all questions of a call that has ended with them, with the state.
+	maxState, maxRound = 64 << 10, 256 << 10
 )
 
 // errUnanswered is the cause of a call that was ended because its answer is not awaited any longer.
@@ -64,6 +68,9 @@ type openCall struct {
 	keep   *time.Timer     // ends the call if the answer takes too long; nil until it asks
 	asked  *elicitation    // the question whose answer is awaited; nil if there is none
 	live   context.Context // ends with the call or its cancel, before its session is closed; guarded by Server.mu
+	used   map[int]bool    // indices of the recorded answers that the call has been given
+	again  bool            // it may be made again if it is ended
+	since  time.Time       // when it began to wait for its answer; guarded by Server.mu
 	done   chan struct{}   // closed when the call has ended; r and err are set by then
 	r      *mcp.CallToolResult
 	err    error
@@ -112,47 +119,110 @@ func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 
 // acquire returns a session for a call. A server that asks while it works on a call does not say which
 // call a question belongs to, so each of its calls has a session for itself: the shared one, or if
-// that is in use a new one, which ends with the call. The caller must call release after the call.
-func (s *Server) acquire(ctx context.Context, o *openCall) (live *mcp.ClientSession, release func(), err error) {
-	live, err = s.session(ctx)
-	if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
-		return live, func() {}, err
+// that is in use a new one, which ends with the call. The caller must call release after the call, and
+// say whether the server has answered it. The questions of a call that ended otherwise may still
+// arrive, so its session is not used again.
+func (s *Server) acquire(ctx context.Context, o *openCall) (live *mcp.ClientSession, release func(answered bool), err error) {
+	for {
+		live, err = s.session(ctx)
+		if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
+			return live, func(bool) {}, err
+		}
+		own, stop := context.WithCancel(ctx)
+		switch got, oldest := s.occupy(own, live, o); {
+		case got == shared:
+			return live, func(answered bool) {
+				stop()
+				if !answered {
+					s.drop(live)
+				}
+				s.vacate(live)
+			}, nil
+		case got == alone:
+			if live, err = s.connectFor(own, o); err != nil {
+				stop()
+				return nil, nil, err
+			}
+			return live, func(bool) {
+				stop() // closing waits for the questions of the session
+				s.vacate(live)
+				_ = live.Close() // its call has ended
+			}, nil
+		case oldest != nil:
+			stop()
+			oldest.cancel(errUnanswered)
+			select {
+			case <-oldest.done:
+			case <-ctx.Done():
+				return nil, nil, context.Cause(ctx)
+			}
+		case got == full:
+			stop()
+			e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
+				"%d calls of the MCP server of tool %q work or wait for answers of people; try again later", maxOwn, s.config.Name)
+			e.Retry, e.Fresh = true, true
+			return nil, nil, e
+		default: // the shared session has ended meanwhile
+			stop()
+		}
 	}
-	ctx, stop := context.WithCancel(ctx)
-	if s.occupy(ctx, live, o) {
-		return live, func() { stop(); s.vacate(live) }, nil
-	}
-	s.mu.Lock()
-	n := len(s.busy)
-	s.mu.Unlock()
-	if n >= maxOwn {
-		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
-			"%d calls of the MCP server of tool %q work or wait for answers of people; try again later", n, s.config.Name)
-		e.Retry, e.Fresh = true, true
-		stop()
-		return nil, nil, e
-	}
-	if live, err = s.connect(ctx); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	s.occupy(ctx, live, o)
-	return live, func() {
-		stop() // closing waits for the questions of the session
-		s.vacate(live)
-		_ = live.Close() // its call has ended
-	}, nil
 }
 
-// occupy makes a session that of a call, until ctx ends. It reports false if another call has it.
-func (s *Server) occupy(ctx context.Context, live *mcp.ClientSession, o *openCall) bool {
+// place is where a call that needs a session for itself gets one.
+type place int
+
+const (
+	again  place = iota // the shared session has changed
+	shared              // the shared session
+	alone               // a new session
+	full                // no more sessions are allowed
+)
+
+// occupy returns the place for a call, and reserves it until ctx ends. If there is none but a call that
+// is kept open for its answer may be made again, it returns the oldest such call, which must be ended.
+func (s *Server) occupy(ctx context.Context, live *mcp.ClientSession, o *openCall) (place, *openCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[live] != nil {
-		return false
+	switch {
+	case s.live != live:
+		return again, nil
+	case len(s.busy)+s.connecting >= maxOwn:
+		return full, s.oldest()
+	case s.busy[live] == nil:
+		s.busy[live], o.live = o, ctx
+		return shared, nil
 	}
-	s.busy[live], o.live = o, ctx
-	return true
+	s.connecting++
+	return alone, nil
+}
+
+// oldest takes the oldest of the calls that are kept open and may be made again; nil if there is none.
+// The caller holds mu.
+func (s *Server) oldest() *openCall {
+	var first *openCall
+	var of string
+	for key, o := range s.open {
+		if o.again && (first == nil || o.since.Before(first.since)) {
+			first, of = o, key
+		}
+	}
+	if first != nil {
+		first.keep.Stop()
+		delete(s.open, of)
+	}
+	return first
+}
+
+// connectFor makes the session for which occupy has reserved the place.
+func (s *Server) connectFor(ctx context.Context, o *openCall) (*mcp.ClientSession, error) {
+	live, err := s.connect(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connecting--
+	if err == nil {
+		s.busy[live], o.live = o, ctx
+	}
+	return live, err
 }
 
 func (s *Server) vacate(live *mcp.ClientSession) {
@@ -161,15 +231,20 @@ func (s *Server) vacate(live *mcp.ClientSession) {
 	delete(s.busy, live)
 }
 
-// keepOpen keeps a call open until take is called with its key.
-func (s *Server) keepOpen(key string, o *openCall, d time.Duration) {
+// keepOpen keeps a call open until take is called with its key, and reports whether it does: not after
+// the end of ctx, because the call may have been released already.
+func (s *Server) keepOpen(ctx context.Context, key string, o *openCall, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return
+	if ctx.Err() != nil {
+		return false
 	}
-	s.open[key] = o
+	if s.closed {
+		return true // the call ends, and people may answer later
+	}
+	s.open[key], o.since = o, time.Now()
 	o.keep = time.AfterFunc(d, func() { s.endOpen(key, o) })
+	return true
 }
 
 // take returns the call with a key that is kept open, nil if there is none. The caller then waits for
@@ -228,6 +303,7 @@ func (t *tool) CallAsking(ctx context.Context, c agent.ToolCall) (*teamv1.ToolRe
 		return a.resume(ctx, state)
 	}
 	if o := t.server.take(c.Key); o != nil {
+		a.used = o.used
 		a.used[last] = true
 		o.asked.answer <- elicitAnswer{result: resultOf(c.Answers[last].Answer)}
 		return a.wait(ctx, o)
@@ -246,7 +322,7 @@ type asking struct {
 	call   agent.ToolCall
 	params *mcp.CallToolParams
 	used   map[int]bool // indices of the recorded answers that the server has been given
-	rounds int
+	rounds int          // how often the call was made again without a new answer
 }
 
 // begin makes the call, and waits for its result or question.
@@ -263,7 +339,7 @@ func (a *asking) begin(ctx context.Context) (*teamv1.ToolResult, *agent.ToolAsk,
 		done()
 		return nil, nil, err
 	}
-	o := &openCall{asks: make(chan *elicitation), done: make(chan struct{})}
+	o := &openCall{asks: make(chan *elicitation), done: make(chan struct{}), used: a.used, again: a.call.Repeatable}
 	life, o.cancel = context.WithCancelCause(life)
 	params := a.params
 	go func() {
@@ -281,6 +357,10 @@ func (a *asking) wait(ctx context.Context, o *openCall) (*teamv1.ToolResult, *ag
 	for {
 		select {
 		case e := <-o.asks:
+			if ctx.Err() != nil {
+				o.cancel(context.Cause(ctx))
+				return nil, nil, context.Cause(ctx)
+			}
 			q, err := a.tool.question(e.params)
 			if err != nil {
 				e.answer <- elicitAnswer{err: err}
@@ -290,7 +370,8 @@ func (a *asking) wait(ctx context.Context, o *openCall) (*teamv1.ToolResult, *ag
 				e.answer <- elicitAnswer{result: resultOf(answer)}
 				continue
 			}
-			return nil, a.keepOpen(o, e, q), nil
+			ask, err := a.keepOpen(ctx, o, e, q)
+			return nil, ask, err
 		case <-o.done:
 			return a.ended(ctx, o)
 		case <-ctx.Done():
@@ -302,7 +383,7 @@ func (a *asking) wait(ctx context.Context, o *openCall) (*teamv1.ToolResult, *ag
 
 // keepOpen keeps a call open that has asked q, and returns the question for people. A call that may
 // not be repeated must get its answer while it is open.
-func (a *asking) keepOpen(o *openCall, e *elicitation, q *teamv1.ToolQuestion) *agent.ToolAsk {
+func (a *asking) keepOpen(ctx context.Context, o *openCall, e *elicitation, q *teamv1.ToolQuestion) (*agent.ToolAsk, error) {
 	o.asked = e
 	c := a.tool.server.config.Elicit
 	ask := &agent.ToolAsk{Question: q, Approvers: c.Approvers}
@@ -313,8 +394,11 @@ func (a *asking) keepOpen(o *openCall, e *elicitation, q *teamv1.ToolQuestion) *
 		}
 		keep += keepMargin
 	}
-	a.tool.server.keepOpen(a.call.Key, o, keep)
-	return ask
+	if !a.tool.server.keepOpen(ctx, a.call.Key, o, keep) {
+		o.cancel(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+	return ask, nil
 }
 
 // ended returns the result of a call that has ended, or the questions that it ended with.
@@ -375,9 +459,17 @@ func (a *asking) resume(ctx context.Context, state []byte) (*teamv1.ToolResult, 
 
 // next asks the first question of a round that has no answer. If all have one, it makes the call again.
 func (a *asking) next(ctx context.Context, r round) (*teamv1.ToolResult, *agent.ToolAsk, error) {
-	if a.rounds++; a.rounds > maxRounds {
-		return failed("%s asked the same questions %d times, although they were answered", a.tool.spec.Name, maxRounds), nil, nil
+	if len(r.State) > maxState {
+		return failed("%s asks for answers with a state of %d bytes; at most %d are allowed", a.tool.spec.Name, len(r.State), maxState), nil, nil
 	}
+	state, err := json.Marshal(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(state) > maxRound {
+		return failed("%s asks questions of %d bytes at once; at most %d are allowed", a.tool.spec.Name, len(state), maxRound), nil, nil
+	}
+	known := len(a.used)
 	answers := mcp.InputResponseMap{}
 	for _, id := range slices.Sorted(maps.Keys(r.Requests)) {
 		p, ok := r.Requests[id].(*mcp.ElicitParams)
@@ -390,16 +482,17 @@ func (a *asking) next(ctx context.Context, r round) (*teamv1.ToolResult, *agent.
 		}
 		answer := a.recorded(q)
 		if answer == nil {
-			state, err := json.Marshal(r)
-			if err != nil {
-				return nil, nil, err
-			}
 			return nil, &agent.ToolAsk{Question: q, State: state, Approvers: a.tool.server.config.Elicit.Approvers}, nil
 		}
 		if r.Anew && answer.GetAction() != teamv1.ToolAnswer_ACTION_ACCEPT {
 			return failed("%s was not called, because a person did not agree to open the address that it needs", a.tool.spec.Name), nil, nil
 		}
 		answers[id] = resultOf(answer)
+	}
+	if len(a.used) == known {
+		if a.rounds++; a.rounds > maxRounds {
+			return failed("%s wanted to be called again %d times without asking anything", a.tool.spec.Name, maxRounds), nil, nil
+		}
 	}
 	again := *a.params
 	again.InputResponses, again.RequestState = nil, ""
@@ -410,9 +503,17 @@ func (a *asking) next(ctx context.Context, r round) (*teamv1.ToolResult, *agent.
 	return a.begin(ctx)
 }
 
-// recorded returns the recorded answer to a question, nil if there is none. Each answer is used once.
+// recorded returns the recorded answer to a question, nil if there is none. Each answer is used once. That
+// a question has expired counts only while the call that asked it continues.
 func (a *asking) recorded(q *teamv1.ToolQuestion) *teamv1.ToolAnswer {
+	last := len(a.call.Answers) - 1
 	for i, known := range a.call.Answers {
+		if known.Expired {
+			current := i == last || known.State != nil && bytes.Equal(known.State, a.call.Answers[last].State)
+			if !a.call.Continue || !current {
+				continue
+			}
+		}
 		if !a.used[i] && known.Question.GetHash() == q.GetHash() {
 			a.used[i] = true
 			return known.Answer
@@ -445,9 +546,7 @@ func (t *tool) question(p *mcp.ElicitParams) (*teamv1.ToolQuestion, error) {
 func resultOf(a *teamv1.ToolAnswer) *mcp.ElicitResult {
 	switch a.GetAction() {
 	case teamv1.ToolAnswer_ACTION_ACCEPT:
-		r := &mcp.ElicitResult{Action: "accept"}
-		_ = json.Unmarshal([]byte(a.GetContent()), &r.Content) // it was encoded by ReadToolAnswer
-		return r
+		return &mcp.ElicitResult{Action: "accept", Content: agent.ToolContent(a)}
 	case teamv1.ToolAnswer_ACTION_DECLINE:
 		return &mcp.ElicitResult{Action: "decline"}
 	case teamv1.ToolAnswer_ACTION_CANCEL, teamv1.ToolAnswer_ACTION_UNSPECIFIED:

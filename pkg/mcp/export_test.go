@@ -6,3 +6,10 @@ func (s *Server) Kept() int {
 	defer s.mu.Unlock()
 	return len(s.open)
 }
+
+// Busy returns the number of sessions that a call has for itself.
+func (s *Server) Busy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.busy)
+}

@@ -87,6 +87,8 @@ type Server struct {
 	open   map[string]*openCall             // calls that wait for an answer, by key; guarded by mu
 	closed bool                             // guarded by mu
 	wg     sync.WaitGroup                   // goroutines that watch sessions
+
+	connecting int // sessions for one call that are being made; guarded by mu
 }
 
 var _ agent.ToolSet = (*Server)(nil)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -196,9 +197,12 @@ func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *open
 	case err != nil:
 		return nil, true, t.server.unreachable(ctx, err, connecting.outcome())
 	}
-	defer release()
+	answered := false
+	defer func() { release(answered) }()
 	x, sending := &exchange{}, *params // the library adds to the parameters
 	r, err = live.CallTool(observed(ctx, x), &sending)
+	var refused *jsonrpc.Error
+	answered = err == nil || ctx.Err() == nil && x.outcome() == (outcome{}) && errors.As(err, &refused)
 	if err == nil {
 		return r, true, nil
 	}

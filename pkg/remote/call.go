@@ -186,6 +186,7 @@ func own(m *a2av1.Message) *a2av1.Message {
 // because they are not needed to resume.
 type past struct {
 	bound     *teamv1.Bound
+	silent    bool                        // the task was canceled because the peer was silent
 	artifacts int                         // number of Artifact events since bound
 	progress  map[string]bool             // ids of progress messages
 	asked     []*teamv1.Asked             // in order
@@ -209,6 +210,11 @@ func readPast(req *teamv1.ProcessRequest) past {
 func (p *past) fold(e *teamv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *teamv1.Event_Bound:
+		if k.Bound.GetSilent() {
+			p.silent = true
+			return
+		}
+		p.silent = p.silent && (p.bound == nil || p.bound.GetTaskId() == k.Bound.GetTaskId())
 		p.bound, p.artifacts, p.answers = k.Bound, 0, nil
 	case *teamv1.Event_Artifact:
 		p.artifacts++

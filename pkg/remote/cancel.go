@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -34,17 +35,25 @@ func (c *call) over(err error) bool {
 
 // end handles the end of ctx and returns the error of the call. After a cancel it calls stop to
 // cancel the peer's task, with the timeout wait. After a limit was exceeded it does so only briefly
-// and ignores the result; after a peer was silent for too long it does so briefly too. task returns the id of the peer's task, empty if it is not known.
-func (c *call) end(id string, wait time.Duration, task func() string, stop func(ctx context.Context) withdrawn) error {
+// and ignores the result; after a peer was silent for too long it does so briefly too. task returns
+// the peer's task, nil if it is not known.
+func (c *call) end(id string, wait time.Duration, task func() *teamv1.Bound, stop func(ctx context.Context) withdrawn) error {
 	c.settled = true
 	cause := context.Cause(c.ctx)
 	c.late = outOfTime(cause)
 	switch silent := c.silent(cause); {
-	case silent && !c.sent && task() == "":
+	case silent && !c.sent && task() == nil:
 		return c.tooSilent(withdrawn{none: true})
-	case !c.late && !silent && !errors.Is(cause, agent.ErrCanceled), !c.sent && task() == "": // or nothing was sent
+	case !c.late && !silent && !errors.Is(cause, agent.ErrCanceled), !c.sent && task() == nil: // or nothing was sent
 		return cause
 	case silent:
+		b := proto.CloneOf(task())
+		if b == nil {
+			b = &teamv1.Bound{}
+		}
+		if err := c.noteSilence(b); err != nil {
+			return err
+		}
 		wait = min(wait, silentWait)
 	case c.late:
 		wait = min(wait, lateWait)
@@ -58,7 +67,7 @@ func (c *call) end(id string, wait time.Duration, task func() string, stop func(
 	case c.silent(cause):
 		return c.tooSilent(w)
 	}
-	return c.canceled(id, task(), w)
+	return c.canceled(id, task().GetTaskId(), w)
 }
 
 // outOfTime reports whether a call ended because it exceeded a limit, so that it is not continued
@@ -115,11 +124,11 @@ func (p *process) ended(next nextID) error {
 	})
 }
 
-// task returns the id of the peer's task, empty while it is not known.
-func (p *process) task() string { return p.bound.GetTaskId() }
+// task returns the peer's task, nil while it is not known.
+func (p *process) task() *teamv1.Bound { return p.bound }
 
-// task returns the id of the peer's task, empty while it is not known.
-func (x *exchange) task() string { return x.bound.GetTaskId() }
+// task returns the peer's task, nil while it is not known.
+func (x *exchange) task() *teamv1.Bound { return x.bound }
 
 // nextID reads one more response, for at most pause, and returns the id of the peer's task in it,
 // empty if it has none. The error is errIdle if no response arrives.

@@ -21,13 +21,14 @@ func (p *process) take(resp *teamv1.ProcessStreamResponse) (done bool, err error
 		return false, err
 	}
 	e := resp.GetEvent()
-	if e.GetSeq() != 0 {
+	switch {
+	case e.GetSeq() != 0:
 		if e.GetSeq() <= p.cursor {
 			return false, nil
 		}
 		p.cursor = e.GetSeq()
-	}
-	if e != nil {
+		p.heard()
+	case e != nil && p.silence.timer != nil && p.replays.news(e):
 		p.heard()
 	}
 	switch k := e.GetKind().(type) {
@@ -298,6 +299,9 @@ func (p *process) final(e *teamv1.Ended) (*a2av1.Message, error) {
 // unsuccessful returns the error of a task that did not succeed. Its outcome is known, so a retry
 // begins a new task.
 func (p *process) unsuccessful(e *teamv1.Ended) error {
+	if p.past.silent && e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
+		return p.afterSilence(p.agent.cfg.ID, claimed(e.GetSpent()))
+	}
 	err := agent.FromProto(e.GetError())
 	if err == nil {
 		err = agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "agent %q ended: %s", p.agent.cfg.ID, outcomeWord(e.GetOutcome()))

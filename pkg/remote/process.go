@@ -29,6 +29,7 @@ type process struct {
 	since   int                // events forwarded since the cursor was recorded
 	answers []*teamv1.Answered // answers to send
 	newest  *teamv1.Answered   // the last answer sent
+	replays replays
 
 	asked   map[string]*teamv1.Asked // by the peer's id of the question
 	replies map[int64]*a2av1.Message // messages of the peer, by its sequence numbers
@@ -85,6 +86,9 @@ func (p *process) work() error {
 
 // failed converts an error of the peer for our caller.
 func (p *process) failed(err error) error {
+	if p.past.silent && codeOf(err) == codes.Aborted && agent.AsError(failure(p.agent.cfg.ID, err)).Reason == agent.ReasonCanceled {
+		return p.afterSilence(p.agent.cfg.ID, nil)
+	}
 	if isLost(err) && p.bound != nil {
 		return lost(p.agent.cfg.ID, err)
 	}
@@ -93,7 +97,7 @@ func (p *process) failed(err error) error {
 
 // forget starts over with the new task that the peer has begun for the same key.
 func (p *process) forget() {
-	p.bound, p.cursor, p.skip, p.answers, p.newest, p.met = nil, 0, 0, nil, nil, false
+	p.bound, p.cursor, p.skip, p.answers, p.newest, p.met, p.past.silent = nil, 0, 0, nil, nil, false, false
 }
 
 // attend sends all answers but the last one, opens the stream with the last one and follows it.
@@ -137,6 +141,7 @@ func (p *process) open() *events {
 	}
 	depth, after := req.GetDepth(), p.cursor
 	p.sent = true
+	p.replays.open()
 	return read(p.ctx, received(func(ctx context.Context) (grpc.ServerStreamingClient[teamv1.ProcessStreamResponse], error) {
 		return p.agent.client.ProcessStream(p.agent.outgoing(ctx, depth), &teamv1.ProcessStreamRequest{Request: req, After: after})
 	}))

@@ -1,13 +1,19 @@
 package remote_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
@@ -110,5 +116,90 @@ func TestKeepAliveIsNoNews(t *testing.T) {
 	err = newJournal("hello").play(t.Context(), a)
 	if e := agent.AsError(err); e == nil || e.Reason != agent.ReasonUnavailable || !e.Retry || e.Fresh {
 		t.Errorf("error %#v", err) // it is not known whether the peer has begun a task
+	}
+}
+
+// TestSilentPeerThatConfirmsLate: a peer ends its task only after the cancel was given up. The next
+// attempt finds it canceled and is repeated with another task.
+func TestSilentPeerThatConfirmsLate(t *testing.T) {
+	for _, w := range ways() {
+		if w.unary {
+			continue // the test does not learn the id of its task
+		}
+		t.Run(w.name, func(t *testing.T) {
+			w.cfg.NoCancel = true
+			f, a := w.limited(t, fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}, 150*time.Millisecond)
+			j := newJournal("hello")
+			if e := agent.AsError(j.play(t.Context(), a)); e == nil || !e.Retry || e.Fresh {
+				t.Fatalf("error %#v", e)
+			}
+			b := last(j, (*teamv1.Event).GetBound)
+			if !b.GetSilent() {
+				t.Fatalf("the cancel is not on record: %v", b)
+			}
+			if err := f.Cancel(t.Context(), b.GetTaskId()); err != nil {
+				t.Fatal(err)
+			}
+			e := agent.AsError(j.play(t.Context(), a))
+			if e == nil || e.Reason != agent.ReasonUnavailable || !e.Retry || !e.Fresh || !strings.Contains(e.Message, "its task has been canceled") {
+				t.Errorf("error %#v", e)
+			}
+		})
+	}
+}
+
+// TestFirstReadIsNoNews: reading a task for the first time does not prolong the silence.
+func TestFirstReadIsNoNews(t *testing.T) {
+	f := fakeagent.New(t, fakeagent.Config{Bindings: []string{remote.BindingREST}, NoStream: true, Default: fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}})
+	const limit = 2 * time.Second
+	a := newA2A(t, f, func(c *remote.A2AConfig) { c.IdleTimeout, c.PollEvery = limit, time.Minute })
+	began := time.Now()
+	if e := agent.AsError(newJournal("hello").play(t.Context(), a)); e == nil || !strings.Contains(e.Message, "idle_timeout") {
+		t.Errorf("error %#v", e)
+	}
+	if d := time.Since(began); d < limit || d > limit*14/10 {
+		t.Errorf("it took %v, want %v", d, limit)
+	}
+}
+
+// replaying is a peer without a journal: each stream begins with the same events.
+type replaying struct {
+	teamv1.UnimplementedAgentServiceServer
+	streams atomic.Int32
+}
+
+func (r *replaying) ProcessStream(_ *teamv1.ProcessStreamRequest, s grpc.ServerStreamingServer[teamv1.ProcessStreamResponse]) error {
+	r.streams.Add(1)
+	for _, text := range []string{"a", "a", "b"} {
+		e := &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "x", Text: text}}}
+		if err := s.Send(&teamv1.ProcessStreamResponse{TaskId: "t", Event: e}); err != nil {
+			return err
+		}
+	}
+	<-s.Context().Done()
+	return nil
+}
+
+// TestReplayIsNoNews: events without sequence numbers that a peer sends again do not end its silence.
+func TestReplayIsNoNews(t *testing.T) {
+	peer := &replaying{}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	teamv1.RegisterAgentServiceServer(s, peer)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	a, err := remote.New(remote.Config{ID: "far", Address: l.Addr().String(), CancelWait: 100 * time.Millisecond, IdleTimeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	e := agent.AsError(newJournal("hello").play(ctx, a))
+	if e == nil || !strings.Contains(e.Message, "idle_timeout") || peer.streams.Load() < 2 {
+		t.Errorf("%d streams, error %#v", peer.streams.Load(), e)
 	}
 }

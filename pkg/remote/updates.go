@@ -229,6 +229,9 @@ func (x *exchange) last() (*a2av1.Message, error) {
 // unsuccessful returns the error of a task that did not succeed: the one in its metadata, or one
 // with its status text. Its outcome is known, so a retry begins a new task.
 func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) error {
+	if x.past.silent && s.GetState() == a2av1.TaskState_TASK_STATE_CANCELED {
+		return x.afterSilence(x.agent.cfg.ID, claimed(teamRunOf(metadata).GetSpent()))
+	}
 	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
 		e.Message, e.Fresh, e.Spent = clip(e.Message), true, claimed(teamRunOf(metadata).GetSpent())
 		return e

@@ -3220,7 +3220,11 @@ type Bound struct {
 	// Its context id.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Position up to which its events were read.
-	Cursor        int64 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor int64 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The peer was silent for longer than idle_timeout, and its task is about to be canceled for that. If
+	// that task then turns out to be canceled, the next attempt begins another one. task_id is empty
+	// if the task is not known.
+	Silent        bool `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3281,6 +3285,13 @@ func (x *Bound) GetCursor() int64 {
 		return x.Cursor
 	}
 	return 0
+}
+
+func (x *Bound) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
 }
 
 // Asked is a question to people.
@@ -5747,13 +5758,14 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x12\n" +
-	"\x04team\x18\a \x01(\tR\x04team\"k\n" +
+	"\x04team\x18\a \x01(\tR\x04team\"\x83\x01\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\"\xfa\x03\n" +
+	"\x06cursor\x18\x04 \x01(\x03R\x06cursor\x12\x16\n" +
+	"\x06silent\x18\x05 \x01(\bR\x06silent\"\xfa\x03\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12'\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x13.team.v1.Asked.KindR\x04kind\x12,\n" +

@@ -28,7 +28,7 @@ func (p *Past) applyToolAnswer(q *teamv1.Asked, a *teamv1.Answered) {
 	if answer == nil {
 		answer = &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_CANCEL}
 	}
-	p.ToolAnswers = append(slices.Clip(p.ToolAnswers), agent.AnsweredTool{Question: q.GetToolQuestion(), State: q.GetToolState(), Answer: answer})
+	p.ToolAnswers = append(slices.Clip(p.ToolAnswers), agent.AnsweredTool{Question: q.GetToolQuestion(), State: q.GetToolState(), Answer: answer, Expired: a.GetToolAnswer() == nil})
 	p.Answered = true
 }
 
@@ -44,7 +44,7 @@ func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	if err != nil {
 		return toolFailed("%s asked a question that cannot be shown to people: %s", w.Step.GetName(), err)
 	}
-	text := fmt.Sprintf("%s called by %q asks: %s\n", w.Step.GetName(), w.by.Path, agent.Excerpt(q.GetMessage(), maxToolText))
+	text := fmt.Sprintf("%s called by %q asks:\n%s\n", w.Step.GetName(), w.by.Path, agent.Quoted(q.GetMessage(), maxToolText))
 	if q.GetServer() != "" {
 		text = fmt.Sprintf("The MCP server %q, whose tool ", q.GetServer()) + text
 	} else {
