@@ -13,7 +13,8 @@ import (
 )
 
 // TestS_60_TeamsOfATrace: what the coordinator of a nested team spends counts for that team, also if it
-// delegates nothing; and a detached task for the team that detached it; in traces as across tasks.
+// delegates nothing, in traces as across tasks. Across tasks, a detached task counts for the team that
+// detached it.
 func TestS_60_TeamsOfATrace(t *testing.T) {
 	decided := func(id string, kind teamv1.Step_Kind) *teamv1.Event_Decided {
 		return &teamv1.Event_Decided{Decided: &teamv1.Decided{Steps: []*teamv1.Step{{Id: id, Kind: kind, Member: "sub"}}}}
@@ -45,8 +46,8 @@ func TestS_60_TeamsOfATrace(t *testing.T) {
 				teams[share.GetPath()] = n
 			}
 		}
-		if len(teams) != 1 || teams[want] != 5 || len(sums) != 1 || sums[0].Team != want {
-			t.Errorf("detached by %q: the trace says %v, across tasks it is %v, want team %s", from, teams, sums, want)
+		if len(teams) != 1 || teams["desk/sub"] != 5 || len(sums) != 1 || sums[0].Team != want {
+			t.Errorf("detached by %q: the trace says %v, want desk/sub; across tasks it is %v, want %s", from, teams, sums, want)
 		}
 	}
 }

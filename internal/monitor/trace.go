@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -109,22 +110,21 @@ func (r *run) decision(ev *teamv1.Event) *teamv1.TraceDecision {
 // rollup returns the cost of a step by the path of the member that caused it, by team and by model.
 func (r *run) rollup(top *journal.Node, account string) *teamv1.Rollup {
 	members, teams, models := map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}, map[string]*teamv1.Spent{}
-	named := func(path string) string {
-		return cost.TeamOf(r.Accepted.GetDetached(), r.Accepted.GetAgent(), path)
-	}
 	var walk func(n *journal.Node, team string)
 	walk = func(n *journal.Node, team string) {
 		if isTeam(n) {
-			team = named(n.Path)
+			team = n.Path
 		}
 		members[n.Path] = agent.AddSpent(spentOr(members[n.Path]), n.Own())
-		teams[team] = agent.AddSpent(spentOr(teams[team]), n.Own())
+		if teams[team] != nil || delegates(n) || !isZero(n.Own()) { // a team that has done nothing yet is not listed
+			teams[team] = agent.AddSpent(spentOr(teams[team]), n.Own())
+		}
 		addByModel(models, n)
 		for _, child := range n.Steps {
 			walk(child, team)
 		}
 	}
-	walk(top, named(teamOf(top)))
+	walk(top, teamOf(top))
 	byModel := shares(models)
 	for _, s := range byModel {
 		s.Total = s.GetOwn() // a name is no path, even if it has a slash
@@ -158,20 +158,26 @@ func addByModel(models map[string]*teamv1.Spent, n *journal.Node) {
 	models[model] = agent.AddSpent(spentOr(models[model]), rest)
 }
 
-// isTeam reports whether a step is the work of a team. The costs across tasks go by the same note, see
-// cost.Book.
+// isTeam reports whether a step is the work of a team. The costs across tasks go by the note alone, see
+// cost.Book; journals of earlier versions may lack it.
 func isTeam(n *journal.Node) bool {
-	return slices.ContainsFunc(n.Notes, func(ev *teamv1.Event) bool { return ev.GetNoted().GetCode() == agent.NoteTeamPrepared })
+	return delegates(n) || slices.ContainsFunc(n.Notes, func(ev *teamv1.Event) bool { return ev.GetNoted().GetCode() == agent.NoteTeamPrepared })
 }
 
-// teamOf returns the path of the team that a step belongs to, empty if there is none.
+// delegates reports whether a step is the root step, or has delegated steps.
+func delegates(n *journal.Node) bool {
+	return n.Parent == nil || slices.ContainsFunc(n.Steps, (*journal.Node).Delegated)
+}
+
+// isZero reports whether nothing was spent.
+func isZero(s *teamv1.Spent) bool { return s == nil || proto.Equal(s, &teamv1.Spent{}) }
+
+// teamOf returns the path of the team that a step belongs to.
 func teamOf(n *journal.Node) string {
-	for ; n != nil; n = n.Parent {
-		if isTeam(n) {
-			return n.Path
-		}
+	for !isTeam(n) {
+		n = n.Parent
 	}
-	return ""
+	return n.Path
 }
 
 // shares converts costs by path to a sorted list. The total of a path includes the paths
