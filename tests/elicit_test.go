@@ -28,12 +28,13 @@ const askerVariable = "TEAM_TEST_ASKER"
 
 // runAsker serves the tool on standard input and output.
 func runAsker() {
-	_ = askingBank(os.Getenv(askerVariable), os.Getenv("PAID")).Run(context.Background(), &sdk.StdioTransport{})
+	_ = askingBank(os.Getenv(askerVariable), os.Getenv("PAID"), nil).Run(context.Background(), &sdk.StdioTransport{})
 }
 
 // askingBank is an MCP server with the tool pay, which asks for an amount, a currency and, if the amount is
-// large, a confirmation. It adds a line to the file paid for each payment.
-func askingBank(version, paid string) *sdk.Server {
+// large, a confirmation. It adds a line to the file paid for each payment. When stop is closed, it waits
+// for no answer any more.
+func askingBank(version, paid string, stop <-chan struct{}) *sdk.Server {
 	o := &sdk.ServerOptions{}
 	if version == "old" {
 		o.SupportedProtocolVersions = []string{"2025-11-25", "2025-06-18"}
@@ -49,6 +50,15 @@ func askingBank(version, paid string) *sdk.Server {
 		state := r.Params.RequestState // amounts that were confirmed
 		ask := func(p *sdk.ElicitParams) (*sdk.ElicitResult, *sdk.CallToolResult, error) {
 			if version == "old" {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				go func() { // the SDK goes on waiting for a client that is gone
+					select {
+					case <-stop:
+						cancel()
+					case <-ctx.Done():
+					}
+				}()
 				answer, err := r.Session.Elicit(ctx, p)
 				return answer, nil, err
 			}
@@ -106,9 +116,11 @@ func askerTool(t *testing.T, over, version string) (tool, paid string) {
 		}
 		return fmt.Sprintf("command: [%q], env: {%s: %s, PAID: %q}", self, askerVariable, version, paid), paid
 	}
-	s := askingBank(version, paid)
+	stop := make(chan struct{})
+	s := askingBank(version, paid, stop)
 	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: version == "new"}))
 	t.Cleanup(func() {
+		close(stop)
 		for session := range s.Sessions() {
 			_ = session.Close()
 		}
