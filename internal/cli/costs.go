@@ -120,7 +120,7 @@ func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
 	return err
 }
 
-// costPart formats a part of a cost; "-" if there is none.
+// costPart formats a part of a cost. It returns "-" for nil.
 func costPart(sp *teamv1.Spent) string {
 	if sp == nil {
 		return "-"

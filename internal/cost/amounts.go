@@ -102,7 +102,7 @@ func (a Amounts) Spent() *teamv1.Spent {
 	}
 }
 
-// Estimated returns the part of the amounts that was estimated, nil if there is none.
+// Estimated returns the part of the amounts that was estimated. It returns nil if nothing was.
 func (a Amounts) Estimated() *teamv1.Spent {
 	s := a.part(estimated)
 	if s != nil {
@@ -111,7 +111,8 @@ func (a Amounts) Estimated() *teamv1.Spent {
 	return s
 }
 
-// Claimed returns the part of the amounts that other servers have reported, nil if there is none.
+// Claimed returns the part of the amounts that other servers have reported. It returns nil if they have
+// reported nothing.
 func (a Amounts) Claimed() *teamv1.Spent {
 	s := a.part(claimed)
 	if s != nil {

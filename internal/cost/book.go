@@ -25,7 +25,7 @@ type Book struct {
 type step struct {
 	path, model string
 	decides     bool          // the work is done by steps below it
-	team        string        // path of the team that it is; empty if it is none
+	team        string        // path of the team, if the step is the work of a team
 	reserved    *teamv1.Spent // of the open attempt
 	booked      *teamv1.Spent // for its attempts so far
 }
@@ -128,9 +128,10 @@ func (b *Book) teamOf(scope string) string {
 	}
 }
 
-// TeamOf returns the team that a cost counts for. path is that of the nearest team above it in its task,
-// empty if there is none. A task that was detached, from says by whom, works for that team, and its
-// teams are below that team. agentID is the agent that the task was sent to, for what belongs to no team.
+// TeamOf returns the path of the team that a cost counts for. path is that of the nearest team above the
+// cost in its task; it is empty if the cost arose outside of teams, and then counts for agentID, the agent
+// that the task was sent to. The costs of a detached task count for the team that detached it, which from
+// names, and for the teams below that.
 func TeamOf(from *teamv1.Detached, agentID, path string) string {
 	above := from.GetTeam()
 	switch {

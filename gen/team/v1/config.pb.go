@@ -3111,7 +3111,7 @@ func (x *WorkflowConfig) GetPlan() *PlanConfig {
 	return nil
 }
 
-// PlanConfig has a model plan the steps of a workflow once, when a run begins. The plan is checked,
+// PlanConfig lets a model plan the steps of a workflow once, when a run begins. The plan is checked,
 // recorded, and then run without the model, which writes the answer at the end.
 type PlanConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

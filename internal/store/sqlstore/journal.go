@@ -20,8 +20,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// lazily is how long appended events that nobody commits are collected before they are written. A
-// streamed piece of text becomes visible this much later.
+// lazily is how long appended events are collected before they are written, unless a commit writes them
+// earlier. A streamed piece of text becomes visible this much later.
 const lazily = 5 * time.Millisecond
 
 // journal is the access of one claim to its run. Appended events wait in memory until a commit, and
@@ -320,7 +320,8 @@ func (j *journal) later() {
 	j.timer.Reset(lazily)
 }
 
-// take returns the pending events as one change, nil if there are none. It implements source.
+// take returns the pending events as one change. It returns nil if no event is pending. It implements
+// source.
 func (j *journal) take() *op {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -63,8 +63,8 @@ type asker struct {
 	seq int64
 }
 
-// questions reads a page. last is the position after which the next page begins, or empty if there
-// is none. The questions themselves are read from the journals, because a row holds only their
+// questions reads a page. last is the position after which the next page begins; it is empty on the
+// last page. The questions themselves are read from the journals, because a row holds only their
 // position.
 func (s *Store) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
 	text, args := selectQuestions(f)
