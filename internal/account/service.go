@@ -20,7 +20,7 @@ var validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
 // SetAccountLimits implements the RPC.
 func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountLimitsRequest) (*teamv1.SetAccountLimitsResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest
 		name = who.Account
 	}
 	if !ok || name != who.Account {
-		if _, err := a2a.Manager(ctx); err != nil {
+		if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +98,7 @@ func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest
 
 // ListAccounts implements the RPC. A page token is the last account of the page before.
 func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsRequest) (*teamv1.ListAccountsResponse, error) {
-	if _, err := a2a.Manager(ctx); err != nil {
+	if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
 		return nil, err
 	}
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())

@@ -76,7 +76,7 @@ func newRig(t *testing.T) *rig {
 	halts := agent.NewHalts()
 	k := halt.NewKeeper(s, halts, "this", func() {}, zap.NewNop())
 	return &rig{
-		T: t, store: s, halts: halts, keeper: k, ctx: a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Manages: true}),
+		T: t, store: s, halts: halts, keeper: k, ctx: a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission}),
 		service: halt.NewService(halt.Config{Store: s, Keeper: k, Tasks: nothing{}, Clock: time.Now}),
 	}
 }

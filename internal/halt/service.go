@@ -66,7 +66,7 @@ func NewService(c Config) *Service {
 
 // Halt implements HaltService.
 func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.HaltResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionHalt)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (s *Service) stopped(ctx context.Context, t Task, by *teamv1.Halt) (*teamv1
 
 // Resume implements HaltService.
 func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv1.ResumeResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionHalt)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 
 // ListHalts implements HaltService.
 func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*teamv1.ListHaltsResponse, error) {
-	if _, err := a2a.Manager(ctx); err != nil {
+	if _, err := a2a.Require(ctx, a2a.PermissionHalt); err != nil {
 		return nil, err
 	}
 	snap, err := s.c.Store.Halts(ctx)

@@ -14,7 +14,7 @@ import (
 
 // RegisterAgent implements RegistryService.
 func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionManage)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRe
 
 // UpdateAgent implements RegistryService.
 func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionManage)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 
 // UnregisterAgent implements RegistryService.
 func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
-	if _, err := a2a.Manager(ctx); err != nil {
+	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
 		return nil, err
 	}
 	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), req.GetEtag(), m.agentEntry))

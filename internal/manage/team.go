@@ -20,7 +20,7 @@ import (
 
 // CreateTeam implements TeamService.
 func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionManage)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
 
 // UpdateTeam implements TeamService.
 func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
-	who, err := a2a.Manager(ctx)
+	who, err := a2a.Require(ctx, a2a.PermissionManage)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 
 // DeleteTeam implements TeamService.
 func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
-	if _, err := a2a.Manager(ctx); err != nil {
+	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
 		return nil, err
 	}
 	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
@@ -86,7 +86,7 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 // Deletable returns the error that DeleteTeam would return, or nil, without deleting the team. It
 // does not check whether the team has active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
-	if _, err := a2a.Manager(ctx); err != nil {
+	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
 		return err
 	}
 	c := remove(req.GetTeamId(), req.GetEtag(), m.teamEntry)

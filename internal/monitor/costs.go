@@ -37,12 +37,12 @@ func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (
 		return nil, err
 	}
 	switch name := req.GetAccount(); {
-	case name == "-", name == who.Account, name == "" && !who.Manages:
+	case name == "-", name == who.Account, name == "" && !who.May(a2a.PermissionAdmin):
 		q.Account = &who.Account
 	case name != "":
-		if !who.Manages {
+		if !who.May(a2a.PermissionAdmin) {
 			return nil, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-				"account is %q, and this API key sees only the costs of its own account, %q; omit account, or use a key with manage: true in the server's configuration file", name, who.Account)
+				"account is %q, and this API key sees only the costs of its own account, %q; omit account, or use a caller with the permission ADMIN", name, who.Account)
 		}
 		q.Account = &name
 	}

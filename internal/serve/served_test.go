@@ -13,7 +13,7 @@ import (
 // ann may manage teams.
 func ann(t *testing.T) context.Context {
 	t.Helper()
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Manages: true})
+	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission})
 }
 
 func yaml(text string) *teamv1.CreateTeamRequest {

@@ -88,9 +88,23 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	var keys []server.APIKey
 	for _, k := range s.GetAuth().GetApiKeys() {
-		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Manage: k.GetManage(), Roles: k.GetRoles()})
+		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Permissions: permissionsOf(k), Roles: k.GetRoles()})
 	}
 	return keys
+}
+
+// permissionsOf returns the permissions of a key.
+func permissionsOf(k *teamv1.ApiKey) a2a.Permissions {
+	var p a2a.Permissions
+	for _, one := range k.GetPermissions() {
+		known, _ := a2a.ParsePermission(one.String()) // the enum has the same names
+		p |= known
+	}
+	p = cmp.Or(p, a2a.DefaultPermissions)
+	if k.GetManage() {
+		p |= a2a.PermissionManage | a2a.PermissionHalt
+	}
+	return p
 }
 
 // noPush reports whether the configuration turns push notifications off.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -24,8 +25,8 @@ type APIKey struct {
 	// SHA256 is the SHA-256 hash of the key in 64 hexadecimal digits. The key itself is not
 	// stored.
 	SHA256 string
-	// Manage allows the principal to create, change and delete teams and agents.
-	Manage bool
+	// Permissions says what the principal may do; 0 means a2a.DefaultPermissions.
+	Permissions a2a.Permissions
 	// Roles are the roles of the principal. It may answer the questions that tasks of its
 	// account ask one of these roles.
 	Roles []string
@@ -66,7 +67,7 @@ func newKeyring(keys []APIKey, log *zap.Logger) (*keyring, error) {
 		if account == "" {
 			account = "default"
 		}
-		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name, Manages: key.Manage, Roles: key.Roles}})
+		k.entries = append(k.entries, keyEntry{sum, a2a.Caller{Account: account, Principal: key.Name, Permissions: cmp.Or(key.Permissions, a2a.DefaultPermissions), Roles: key.Roles}})
 	}
 	return k, nil
 }
@@ -81,7 +82,7 @@ func (k *keyring) identify(authorization []string, from netip.Addr) (a2a.Caller,
 		return a2a.Caller{}, unauthenticated("more than one authorization header")
 	}
 	if !k.enabled() {
-		return a2a.Caller{Account: "local", Principal: "local", Manages: true, EveryRole: true}, nil
+		return a2a.Caller{Account: "local", Principal: "local", Permissions: a2a.EveryPermission, EveryRole: true}, nil
 	}
 	if len(authorization) == 0 {
 		return a2a.Caller{}, unauthenticated("this server requires an API key; send the header authorization: Bearer KEY")

@@ -14,8 +14,8 @@ type Caller struct {
 	Account string
 	// Principal is the user or program within the account.
 	Principal string
-	// Manages permits to create, change and delete teams and agents.
-	Manages bool
+	// Permissions says what the caller may do.
+	Permissions Permissions
 	// Roles lists the caller's roles. The caller may answer questions that tasks of its account
 	// address to them.
 	Roles []string
@@ -37,15 +37,23 @@ func (c Caller) Has(roles []string) bool {
 	return c.EveryRole && len(roles) > 0 || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
 }
 
-// Manager returns the caller of ctx, who must be permitted to manage teams and accounts. The error is
+// May reports whether the caller has all of the given permissions.
+func (c Caller) May(p Permissions) bool { return c.Permissions&p == p }
+
+// Require returns the caller of ctx, who must have the given permissions. The error is
 // UNAUTHENTICATED or PERMISSION_DENIED.
-func Manager(ctx context.Context) (Caller, error) {
+func Require(ctx context.Context, p Permissions) (Caller, error) {
 	who, err := caller(ctx)
-	if err == nil && !who.Manages {
-		err = agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-			"this API key may not manage teams; use a key with manage: true in the server's configuration file")
+	if err == nil && !who.May(p) {
+		err = Denied(p &^ who.Permissions)
 	}
 	return who, err
+}
+
+// Denied returns the error for a caller that lacks permissions: PERMISSION_DENIED.
+func Denied(lacks Permissions) *agent.Error {
+	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+		"this call needs the permission %s, which the caller does not have; ask the operator of this server for it", lacks)
 }
 
 type (

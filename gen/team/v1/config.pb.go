@@ -483,6 +483,75 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
 }
 
+// Value is the word in the file.
+type Permission_Value int32
+
+const (
+	// Not set: READ, CALL and ANSWER.
+	Permission_DEFAULT_PERMISSION Permission_Value = 0
+	// Reads tasks, teams, agents and costs.
+	Permission_READ Permission_Value = 1
+	// Sends messages, and cancels, pauses and resumes its own tasks.
+	Permission_CALL Permission_Value = 2
+	// Answers the questions of tasks.
+	Permission_ANSWER Permission_Value = 3
+	// Creates, changes and deletes teams and agents.
+	Permission_MANAGE Permission_Value = 4
+	// Halts work and resumes it.
+	Permission_HALT Permission_Value = 5
+	// Sets limits of accounts, halts beyond its account, manages keys, and reads the audit log.
+	Permission_ADMIN Permission_Value = 6
+)
+
+// Enum value maps for Permission_Value.
+var (
+	Permission_Value_name = map[int32]string{
+		0: "DEFAULT_PERMISSION",
+		1: "READ",
+		2: "CALL",
+		3: "ANSWER",
+		4: "MANAGE",
+		5: "HALT",
+		6: "ADMIN",
+	}
+	Permission_Value_value = map[string]int32{
+		"DEFAULT_PERMISSION": 0,
+		"READ":               1,
+		"CALL":               2,
+		"ANSWER":             3,
+		"MANAGE":             4,
+		"HALT":               5,
+		"ADMIN":              6,
+	}
+)
+
+func (x Permission_Value) Enum() *Permission_Value {
+	p := new(Permission_Value)
+	*p = x
+	return p
+}
+
+func (x Permission_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+}
+
+func (Permission_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[8]
+}
+
+func (x Permission_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Permission_Value.Descriptor instead.
+func (Permission_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+}
+
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4909,10 +4978,12 @@ type ApiKey struct {
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
 	// SHA-256 of the key, in hex. Required.
 	Sha256 string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// The key may create, change and delete teams and agents; false.
+	// The same as adding MANAGE and HALT to permissions; false.
 	Manage bool `protobuf:"varint,4,opt,name=manage,proto3" json:"manage,omitempty"`
 	// Roles of the key. It may answer questions to these roles in tasks of its account.
-	Roles         []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
+	Roles []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
+	// What the key may do; READ, CALL and ANSWER.
+	Permissions   []Permission_Value `protobuf:"varint,6,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4982,6 +5053,51 @@ func (x *ApiKey) GetRoles() []string {
 	return nil
 }
 
+func (x *ApiKey) GetPermissions() []Permission_Value {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+// Permission is something that a caller may do. Except for ADMIN, a permission ends at the account of
+// the caller.
+type Permission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Permission) Reset() {
+	*x = Permission{}
+	mi := &file_team_v1_config_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Permission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Permission) ProtoMessage() {}
+
+func (x *Permission) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Permission.ProtoReflect.Descriptor instead.
+func (*Permission) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+}
+
 // OidcConfig is an OpenID Connect issuer.
 type OidcConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4995,7 +5111,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +5123,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5020,7 +5136,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5660,7 +5776,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\xac\x06\n" +
+	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x8c\b\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
@@ -5671,7 +5787,21 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06manage\x18\x04 \x01(\bR\x06manage\x12\xff\x01\n" +
 	"\x05roles\x18\x05 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
 	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"@\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xdd\x01\n" +
+	"\vpermissions\x18\x06 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9f\x01\xbaH\x9b\x01\x92\x01\x97\x01\"\x94\x01\xba\x01\x90\x01\n" +
+	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"n\n" +
+	"\n" +
+	"Permission\"`\n" +
+	"\x05Value\x12\x16\n" +
+	"\x12DEFAULT_PERMISSION\x10\x00\x12\b\n" +
+	"\x04READ\x10\x01\x12\b\n" +
+	"\x04CALL\x10\x02\x12\n" +
+	"\n" +
+	"\x06ANSWER\x10\x03\x12\n" +
+	"\n" +
+	"\x06MANAGE\x10\x04\x12\b\n" +
+	"\x04HALT\x10\x05\x12\t\n" +
+	"\x05ADMIN\x10\x06\"@\n" +
 	"\n" +
 	"OidcConfig\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1a\n" +
@@ -5689,8 +5819,8 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5700,179 +5830,182 @@ var file_team_v1_config_proto_goTypes = []any{
 	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
 	(ToolStyle_Value)(0),        // 6: team.v1.ToolStyle.Value
 	(StreamClose_Value)(0),      // 7: team.v1.StreamClose.Value
-	(*ServerConfig)(nil),        // 8: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 9: team.v1.ModelConfig
-	(*Price)(nil),               // 10: team.v1.Price
-	(*ToolConfig)(nil),          // 11: team.v1.ToolConfig
-	(*ApproveTools)(nil),        // 12: team.v1.ApproveTools
-	(*ApproveMember)(nil),       // 13: team.v1.ApproveMember
-	(*McpTool)(nil),             // 14: team.v1.McpTool
-	(*Elicit)(nil),              // 15: team.v1.Elicit
-	(*ToolEffect)(nil),          // 16: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 17: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 18: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 19: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 20: team.v1.Guardrails
-	(*Guardrail)(nil),           // 21: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 22: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 23: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 24: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 25: team.v1.A2aAgent
-	(*Binding)(nil),             // 26: team.v1.Binding
-	(*TlsConfig)(nil),           // 27: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 28: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 29: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 30: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 31: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 32: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 33: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 34: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 35: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 36: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 37: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),          // 38: team.v1.PlanConfig
-	(*ApprovePlan)(nil),         // 39: team.v1.ApprovePlan
-	(*OnMemberError)(nil),       // 40: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 41: team.v1.WorkflowStep
-	(*Join)(nil),                // 42: team.v1.Join
-	(*RepeatConfig)(nil),        // 43: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 44: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 45: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 46: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 47: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 48: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 49: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 50: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 51: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 52: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 53: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 54: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 55: team.v1.CardSettings
-	(*PushSettings)(nil),        // 56: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 57: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 58: team.v1.SigningKey
-	(*Definition)(nil),          // 59: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 60: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 61: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 62: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 63: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 64: team.v1.ApiKey
-	(*OidcConfig)(nil),          // 65: team.v1.OidcConfig
-	nil,                         // 66: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 67: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 68: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 69: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 70: team.v1.McpTool.EnvEntry
-	nil,                         // 71: team.v1.McpTool.EffectsEntry
-	nil,                         // 72: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 73: team.v1.Definition.ScriptsEntry
-	nil,                         // 74: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 75: google.protobuf.Duration
-	(*Skill)(nil),               // 76: team.v1.Skill
-	(*Limits)(nil),              // 77: team.v1.Limits
-	(*Retry)(nil),               // 78: team.v1.Retry
-	(OnLimit_Value)(0),          // 79: team.v1.OnLimit.Value
+	(Permission_Value)(0),       // 8: team.v1.Permission.Value
+	(*ServerConfig)(nil),        // 9: team.v1.ServerConfig
+	(*ModelConfig)(nil),         // 10: team.v1.ModelConfig
+	(*Price)(nil),               // 11: team.v1.Price
+	(*ToolConfig)(nil),          // 12: team.v1.ToolConfig
+	(*ApproveTools)(nil),        // 13: team.v1.ApproveTools
+	(*ApproveMember)(nil),       // 14: team.v1.ApproveMember
+	(*McpTool)(nil),             // 15: team.v1.McpTool
+	(*Elicit)(nil),              // 16: team.v1.Elicit
+	(*ToolEffect)(nil),          // 17: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 18: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),    // 19: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 20: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 21: team.v1.Guardrails
+	(*Guardrail)(nil),           // 22: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 23: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 24: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 25: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 26: team.v1.A2aAgent
+	(*Binding)(nil),             // 27: team.v1.Binding
+	(*TlsConfig)(nil),           // 28: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 29: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 30: team.v1.TeamConfig
+	(*ReviewConfig)(nil),        // 31: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 32: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 33: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 34: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 35: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 36: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 37: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 38: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),          // 39: team.v1.PlanConfig
+	(*ApprovePlan)(nil),         // 40: team.v1.ApprovePlan
+	(*OnMemberError)(nil),       // 41: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 42: team.v1.WorkflowStep
+	(*Join)(nil),                // 43: team.v1.Join
+	(*RepeatConfig)(nil),        // 44: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 45: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 46: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 47: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 48: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 49: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 50: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 51: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 52: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 53: team.v1.ServerSettings
+	(*AccountLimits)(nil),       // 54: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 55: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 56: team.v1.CardSettings
+	(*PushSettings)(nil),        // 57: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 58: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 59: team.v1.SigningKey
+	(*Definition)(nil),          // 60: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 61: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 62: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 63: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 64: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 65: team.v1.ApiKey
+	(*Permission)(nil),          // 66: team.v1.Permission
+	(*OidcConfig)(nil),          // 67: team.v1.OidcConfig
+	nil,                         // 68: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 69: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 70: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 71: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 72: team.v1.McpTool.EnvEntry
+	nil,                         // 73: team.v1.McpTool.EffectsEntry
+	nil,                         // 74: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 75: team.v1.Definition.ScriptsEntry
+	nil,                         // 76: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 77: google.protobuf.Duration
+	(*Skill)(nil),               // 78: team.v1.Skill
+	(*Limits)(nil),              // 79: team.v1.Limits
+	(*Retry)(nil),               // 80: team.v1.Retry
+	(OnLimit_Value)(0),          // 81: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	66, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	67, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	68, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	69, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	52, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	10, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	75, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	14, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	12, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	75, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	75, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	70, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	71, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	15, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	75, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	75, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	76, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	77, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	22, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	24, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	25, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	20, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	18, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	19, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	76, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	21, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	21, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	21, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	21, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	23, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	27, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	28, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	75, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	68, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	69, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	70, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	71, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	53, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	77, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	15, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	13, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	77, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	77, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	72, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	73, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	16, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	77, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	77, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	78, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	79, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	23, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	25, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	26, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	21, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	19, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	20, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	78, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	22, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	22, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	22, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	22, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	24, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	28, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	29, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	77, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	28, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	75, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	32, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	34, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	37, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	45, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	51, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	48, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	49, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	20, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	19, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	30, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	77, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	31, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	75, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	78, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	29, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	77, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	33, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	35, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	38, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	46, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	52, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	49, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	50, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	21, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	20, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	31, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	79, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	32, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	77, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	80, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	13, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	30, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	35, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	36, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	41, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	14, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	31, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	36, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	37, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	42, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	38, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	39, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	75, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	39, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	40, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	77, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	43, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	44, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	41, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	75, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	78, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	46, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	44, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	45, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	42, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	77, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	80, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	47, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	79, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	81, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	76, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	63, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	60, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	75, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	56, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	57, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	61, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	54, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	55, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	72, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	58, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	8,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	73, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	74, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	78, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	64, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	61, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	77, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	57, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	58, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	62, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	55, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	56, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	74, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	59, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	75, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	76, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
 	7,  // 85: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	64, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	65, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 88: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	11, // 89: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	17, // 90: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	29, // 91: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 92: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	53, // 93: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	94, // [94:94] is the sub-list for method output_type
-	94, // [94:94] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	65, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	67, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	8,  // 88: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	10, // 89: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 90: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	18, // 91: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	30, // 92: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 93: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	54, // 94: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	95, // [95:95] is the sub-list for method output_type
+	95, // [95:95] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -5911,8 +6044,8 @@ func file_team_v1_config_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   67,
+			NumEnums:      9,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
