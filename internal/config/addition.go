@@ -21,6 +21,10 @@ type Addition struct {
 	Name string
 	// Data is the YAML text.
 	Data []byte
+	// Account is the account to which the addition belongs. Of what the file defines, it may use only
+	// what is marked with api, and no agent or team that some callers of the account may not use. ""
+	// means that the addition may use everything.
+	Account string
 }
 
 // With parses the same file again with the given additions, which replace those c was loaded with.

@@ -24,6 +24,7 @@ type checker struct {
 
 func (k *checker) check() {
 	k.ids()
+	k.access()
 	k.fallbacks()
 	k.files()
 	k.addresses()
@@ -73,7 +74,7 @@ func (k *checker) reserved(id string, path ...any) {
 // another fault in the file may be the reason.
 func (k *checker) known(id, subject string, path ...any) bool {
 	if k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil {
-		return true
+		return k.usable("agents", id, path...)
 	}
 	if k.isDamaged("agents") || k.isDamaged("teams") || k.isDamaged(path...) {
 		return false
@@ -99,7 +100,11 @@ func (k *checker) suggestAgent(id string) string {
 
 // model reports a model name that is not defined.
 func (k *checker) model(name, subject string, path ...any) {
-	if name == "" || k.Server.GetModels()[name] != nil || k.isDamaged("models") || k.isDamaged(path...) {
+	switch {
+	case name == "" || k.isDamaged("models") || k.isDamaged(path...):
+		return
+	case k.Server.GetModels()[name] != nil:
+		k.usable("models", name, path...)
 		return
 	}
 	n, _ := k.at(path...)

@@ -56,15 +56,15 @@ func (c *Config) closure(id string) *teamv1.Definition {
 		case d.Config.Agents[next] != nil || d.Config.Teams[next] != nil:
 			continue
 		case a != nil:
-			d.Config.Agents[next] = a
+			d.Config.Agents[next] = withoutAccess(a)
 			if c.Addition(next) == "" {
-				d.Config.Agents[next] = withoutConnection(a)
+				d.Config.Agents[next] = withoutConnection(d.Config.Agents[next])
 			}
 			c.collectModel(d, a.GetModel())
 			c.collectTools(d, a.GetTools())
 			c.collectSchemas(d, schemasOf(a.GetGuardrails(), a.GetOutputSchema()))
 		case t != nil:
-			d.Config.Teams[next] = t
+			d.Config.Teams[next] = withoutAccess(t)
 			c.collectModel(d, t.GetSupervisor().GetRouter().GetModel())
 			c.collectModel(d, leaderModel(t))
 			c.collectTools(d, Leader(t).GetTools())

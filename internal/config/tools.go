@@ -19,6 +19,8 @@ func (k *checker) toolNames(names []string, subject string, path ...any) {
 				cmp.Or(suggest(name, sorted(k.Server.GetTools())), "no tools are defined; add it under tools"))
 		case slices.Contains(names[:i], name):
 			k.fault(n, fmt.Sprintf("%s has tool %q twice", subject, name), "remove one of them")
+		default:
+			k.usable("tools", name, append(slices.Clone(path), i)...)
 		}
 	}
 }

@@ -32,8 +32,11 @@ const (
 // Names are the teams, agents and models that a server has. Implementations are safe for concurrent
 // use.
 type Names interface {
-	// HaltNames returns the names of a kind of subject, and whether the server knows all of them.
-	HaltNames(kind teamv1.HaltKind) (names []string, all bool)
+	// HaltNames returns the names of a kind of subject that the caller of ctx may see, and whether the
+	// server knows all of them.
+	HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []string, all bool)
+	// InAccount reports whether an account has made a team or agent by the API.
+	InAccount(account, id string) bool
 }
 
 // Config configures a Service. All fields but Names and Log are required.
@@ -66,11 +69,14 @@ func NewService(c Config) *Service {
 
 // Halt implements HaltService.
 func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.HaltResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionHalt)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.check(req); err != nil {
+	if err := s.check(ctx, req); err != nil {
+		return nil, err
+	}
+	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -96,7 +102,7 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 }
 
 // check returns INVALID_REQUEST with everything that is wrong with a request.
-func (s *Service) check(req *teamv1.HaltRequest) error {
+func (s *Service) check(ctx context.Context, req *teamv1.HaltRequest) error {
 	var faults a2a.Faults
 	checkSubject(&faults, req.GetKind(), req.GetName())
 	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
@@ -111,10 +117,24 @@ func (s *Service) check(req *teamv1.HaltRequest) error {
 	if s.c.Names == nil || req.GetAllowUnknown() {
 		return nil
 	}
-	if names, all := s.c.Names.HaltNames(req.GetKind()); all && !slices.Contains(names, req.GetName()) {
+	if names, all := s.c.Names.HaltNames(ctx, req.GetKind()); all && !slices.Contains(names, req.GetName()) {
 		faults.Add("name", "%.64q is unknown; use one of %s, or set allowUnknown", req.GetName(), cmp.Or(strings.Join(names, ", "), "none"))
 	}
 	return faults.Err()
+}
+
+// mayHalt returns PERMISSION_DENIED if a caller may not halt a subject. Callers who may not administer
+// the server may halt their own account, and the teams and agents that it has made.
+func (s *Service) mayHalt(who a2a.Caller, kind teamv1.HaltKind, name string) error {
+	switch {
+	case who.May(a2a.PermissionAdmin), kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account:
+		return nil
+	case kind == teamv1.HaltKind_HALT_KIND_TEAM || kind == teamv1.HaltKind_HALT_KIND_AGENT:
+		if s.c.Names != nil && s.c.Names.InAccount(who.Account, name) {
+			return nil
+		}
+	}
+	return a2a.Denied(a2a.PermissionAdmin)
 }
 
 // checkSubject adds the faults of a kind and a name.
@@ -224,13 +244,16 @@ func (s *Service) stopped(ctx context.Context, t Task, by *teamv1.Halt) (*teamv1
 
 // Resume implements HaltService.
 func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv1.ResumeResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionHalt)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var faults a2a.Faults
 	checkSubject(&faults, req.GetKind(), req.GetName())
 	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
 		return nil, err
 	}
 	h, err := s.c.Store.EndHalt(ctx, req.GetKind(), req.GetName())
@@ -249,12 +272,16 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 
 // ListHalts implements HaltService.
 func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*teamv1.ListHaltsResponse, error) {
-	if _, err := a2a.Require(ctx, a2a.PermissionHalt); err != nil {
+	who, err := a2a.Authenticated(ctx)
+	if err != nil {
 		return nil, err
 	}
 	snap, err := s.c.Store.Halts(ctx)
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}
-	return &teamv1.ListHaltsResponse{Halts: snap.Halts}, nil
+	halts := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool {
+		return h.GetKind() != teamv1.HaltKind_HALT_KIND_SERVER && s.mayHalt(who, h.GetKind(), h.GetName()) != nil
+	})
+	return &teamv1.ListHaltsResponse{Halts: halts}, nil
 }

@@ -14,7 +14,7 @@ import (
 
 // RegisterAgent implements RegistryService.
 func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionManage)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRe
 
 // UpdateAgent implements RegistryService.
 func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionManage)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 	if err != nil {
 		return nil, err
 	}
-	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.agentEntry)); err != nil {
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), agentEntry)); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
@@ -54,10 +54,11 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 
 // UnregisterAgent implements RegistryService.
 func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
-	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
+	who, err := a2a.Authenticated(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), req.GetEtag(), m.agentEntry))
+	return &teamv1.UnregisterAgentResponse{}, m.change(ctx, remove(req.GetAgentId(), who, req.GetEtag(), agentEntry))
 }
 
 // GetAgent implements RegistryService.
@@ -71,7 +72,7 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	def := m.c.Live.Definition()
 	var ids []string
 	for id := range def.Used {
-		if req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id]) {
+		if m.sees(ctx, id) && (req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id])) {
 			ids = append(ids, id)
 		}
 	}
@@ -94,17 +95,20 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 	return resp, nil
 }
 
-// agentEntry returns the catalog entry of an agent, or the reason why the agent cannot be changed.
-func (m *Manager) agentEntry(s *state, id string) (*entry, error) {
+// agentEntry returns the catalog entry of an agent, or the reason why the caller cannot change the
+// agent.
+func agentEntry(s *state, id string, who a2a.Caller) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
+	case e != nil && !changes(e, who), with != "" && !changes(s.entries[with], who):
+		return nil, agentNotFound(id)
 	case e != nil && !e.team():
 		return e, nil
-	case e != nil || s.file.Server.GetTeams()[id] != nil:
+	case e != nil, s.file.Server.GetTeams()[id] != nil && s.readable(id, who):
 		return nil, notChangeable("%q is a team; use the methods for teams to change it", id)
 	case with != "":
 		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
-	case s.file.Server.GetAgents()[id] != nil:
+	case s.file.Server.GetAgents()[id] != nil && s.readable(id, who):
 		return nil, notChangeable("agent %q is defined in the server's configuration file; change it there", id)
 	}
 	return nil, agentNotFound(id)
@@ -121,7 +125,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 		return nil, err
 	}
 	def := m.c.Live.Definition()
-	if !def.Used[id] {
+	if !def.Used[id] || !m.sees(ctx, id) {
 		return nil, agentNotFound(id)
 	}
 	a := &teamv1.RegisteredAgent{Id: id, Kind: config.Kind(def.Server.GetAgents()[id]), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}

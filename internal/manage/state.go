@@ -114,9 +114,9 @@ func (s *state) load(e *entry) (*config.Config, config.Faults) {
 	for {
 		var list []config.Addition
 		for _, id := range others {
-			list = append(list, config.Addition{Name: id, Data: s.entries[id].Data})
+			list = append(list, config.Addition{Name: id, Data: s.entries[id].Data, Account: s.restriction(s.entries[id])})
 		}
-		def, err := s.file.With(append(list, config.Addition{Name: e.ID, Data: e.Data}))
+		def, err := s.file.With(append(list, config.Addition{Name: e.ID, Data: e.Data, Account: s.restriction(e)}))
 		if err == nil {
 			return def, nil
 		}
@@ -142,7 +142,7 @@ func (s *state) named(e *entry) []string {
 			continue
 		}
 		for word := range todo[0].outline.Words {
-			if id, ok := s.owners[word]; ok && !seen[id] {
+			if id, ok := s.owners[word]; ok && !seen[id] && s.mayName(todo[0], s.entries[id]) {
 				seen[id] = true
 				todo = append(todo, s.entries[id])
 			}
@@ -150,6 +150,12 @@ func (s *state) named(e *entry) []string {
 	}
 	delete(seen, e.ID)
 	return slices.Sorted(maps.Keys(seen))
+}
+
+// mayName reports whether an entry may refer to another one, which must be of the same account.
+// Entries of earlier versions may refer to all.
+func (s *state) mayName(e, other *entry) bool {
+	return s.restriction(e) == "" || accountOf(e.Entry) == accountOf(other.Entry)
 }
 
 // leaveOut marks an entry as not served because it cannot be built.

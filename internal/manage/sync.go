@@ -5,6 +5,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -54,12 +55,13 @@ func (m *Manager) seek(ctx context.Context, id string) error {
 }
 
 // Served returns the configuration of a team that is served. The error is TEAM_NOT_FOUND if there
-// is no such team.
+// is no such team, or the caller of ctx, if it has one, may not use it.
 func (m *Manager) Served(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
 	if err := m.seek(ctx, id); err != nil {
 		return nil, err
 	}
-	if t := m.c.Live.Definition().Server.GetTeams()[id]; t != nil {
+	t := m.c.Live.Definition().Server.GetTeams()[id]
+	if who, ok := a2a.CallerOf(ctx); t != nil && (!ok || m.Allows(who, id)) {
 		return t, nil
 	}
 	return nil, teamNotFound(id)

@@ -20,7 +20,7 @@ import (
 
 // CreateTeam implements TeamService.
 func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionManage)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
 
 // UpdateTeam implements TeamService.
 func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionManage)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 	if d.id != req.GetTeamId() {
 		return nil, refused("yaml", fmt.Sprintf("defines team %.64q instead of %.64q", d.id, req.GetTeamId()))
 	}
-	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), m.teamEntry)); err != nil {
+	if err := m.change(ctx, m.replace(d, who, req.GetEtag(), req.GetValidateOnly(), teamEntry)); err != nil {
 		return nil, err
 	}
 	if req.GetValidateOnly() {
@@ -77,19 +77,21 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 
 // DeleteTeam implements TeamService.
 func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
-	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
+	who, err := a2a.Authenticated(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), req.GetEtag(), m.teamEntry))
+	return &teamv1.DeleteTeamResponse{}, m.change(ctx, remove(req.GetTeamId(), who, req.GetEtag(), teamEntry))
 }
 
 // Deletable returns the error that DeleteTeam would return, or nil, without deleting the team. It
 // does not check whether the team has active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
-	if _, err := a2a.Require(ctx, a2a.PermissionManage); err != nil {
+	who, err := a2a.Authenticated(ctx)
+	if err != nil {
 		return err
 	}
-	c := remove(req.GetTeamId(), req.GetEtag(), m.teamEntry)
+	c := remove(req.GetTeamId(), who, req.GetEtag(), teamEntry)
 	c.dry = true
 	return m.change(ctx, c)
 }
@@ -102,7 +104,7 @@ func (m *Manager) GetTeam(ctx context.Context, req *teamv1.GetTeamRequest) (*tea
 
 // ListTeams implements TeamService.
 func (m *Manager) ListTeams(ctx context.Context, req *teamv1.ListTeamsRequest) (*teamv1.ListTeamsResponse, error) {
-	ids, next, err := page(m.teams(), req.GetPageSize(), req.GetPageToken())
+	ids, next, err := page(m.teams(ctx), req.GetPageSize(), req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -200,15 +202,17 @@ func draft(d document) *teamv1.Team {
 	return &teamv1.Team{Id: d.id, Yaml: string(d.data), Origin: teamv1.Origin_ORIGIN_API}
 }
 
-// teamEntry returns the catalog entry of a team, or the reason why the team cannot be changed.
-func (m *Manager) teamEntry(s *state, id string) (*entry, error) {
-	if e := s.entries[id]; e != nil && (e.team() || e.outline == nil) {
+// teamEntry returns the catalog entry of a team, or the reason why the caller cannot change the team.
+func teamEntry(s *state, id string, who a2a.Caller) (*entry, error) {
+	e, with := s.entries[id], s.owners[id]
+	switch {
+	case e != nil && !changes(e, who), with != "" && !changes(s.entries[with], who):
+		return nil, teamNotFound(id)
+	case e != nil && (e.team() || e.outline == nil):
 		return e, nil
-	}
-	if with := s.owners[id]; with != "" {
+	case with != "":
 		return nil, notChangeable("agent %q is part of team %q; change the team", id, with)
-	}
-	if s.file.Server.GetTeams()[id] != nil {
+	case s.file.Server.GetTeams()[id] != nil && s.readable(id, who):
 		return nil, notChangeable("team %q is defined in the server's configuration file; change it there", id)
 	}
 	return nil, teamNotFound(id)
@@ -223,16 +227,16 @@ func teamNotFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", id)
 }
 
-// teams returns the ids of all teams, including those that are not served, sorted.
-func (m *Manager) teams() []string {
+// teams returns the ids of all teams that the caller may read, including those that are not served,
+// sorted.
+func (m *Manager) teams(ctx context.Context) []string {
 	ids := slices.Collect(maps.Keys(m.c.Live.Definition().Server.GetTeams()))
 	for id, e := range m.served.Load().entries {
 		if e.def == nil && e.team() {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	return m.seen(ctx, slices.Values(ids))
 }
 
 // team returns the description of a team. If fresh is true, the health of its members is checked
@@ -246,6 +250,9 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 
 // known is like team but does not sync with other replicas.
 func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
+	if !m.sees(ctx, id) {
+		return nil, teamNotFound(id)
+	}
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
 	var broken config.Faults
@@ -308,17 +315,17 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 				return catalog.Change{}, refused(cmp.Or(d.idField, d.form()), strconv.Quote(id)+" already exists; choose another id, or update the existing one")
 			}
 		}
-		return m.put(d, who, m.c.Clock()), nil
+		return m.put(d, who.Account, who, m.c.Clock()), nil
 	}}
 }
 
-// find is a function that returns the entry to change, or an error if it cannot be changed.
-type find func(s *state, id string) (*entry, error)
+// find is a function that returns the entry to change, or the reason why the caller cannot change it.
+type find func(s *state, id string, who a2a.Caller) (*entry, error)
 
 // replace returns the change that replaces an entry by a document.
 func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
 	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
-		old, err := find(s, d.id)
+		old, err := find(s, d.id, who)
 		if err == nil {
 			err = unchanged(old, etag)
 		}
@@ -327,17 +334,21 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 		}
 		for _, id := range d.ids {
 			if owner, taken := s.owners[id]; taken && owner != d.id {
-				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+" is part of "+strconv.Quote(owner)+"; choose another id")
+				why := " already exists; choose another id"
+				if changes(s.entries[owner], who) {
+					why = " is part of " + strconv.Quote(owner) + "; choose another id"
+				}
+				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+why)
 			}
 		}
-		return m.put(d, who, old.Created), nil
+		return m.put(d, accountOf(old.Entry), who, old.Created), nil
 	}}
 }
 
 // remove returns the change that deletes an entry.
-func remove(id, etag string, find find) change {
+func remove(id string, who a2a.Caller, etag string, find find) change {
 	return change{decide: func(s *state) (catalog.Change, error) {
-		old, err := find(s, id)
+		old, err := find(s, id, who)
 		if err == nil {
 			err = unchanged(old, etag)
 		}
@@ -345,11 +356,12 @@ func remove(id, etag string, find find) change {
 	}}
 }
 
-// put returns the change that adds or replaces the entry of a document. Times are truncated to
+// put returns the change that adds or replaces the entry of a document, which belongs to an account. Times are truncated to
 // milliseconds, the precision of the stores.
-func (m *Manager) put(d document, who a2a.Caller, created time.Time) catalog.Change {
+func (m *Manager) put(d document, account string, who a2a.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
-		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond), ChangedBy: who.Owner(),
+		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond),
+		Account: account, ChangedBy: who.Owner(),
 	}}}
 }
 

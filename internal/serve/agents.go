@@ -19,6 +19,7 @@ type agents struct {
 var (
 	_ a2a.Finder  = agents{}
 	_ a2a.Pinner  = agents{}
+	_ a2a.Access  = agents{}
 	_ board.Teams = agents{}
 )
 
@@ -31,6 +32,12 @@ func (a agents) Find(ctx context.Context, id string) (agent.Agent, error) {
 	}
 	return a.Get(id)
 }
+
+// Allows implements a2a.Access.
+func (a agents) Allows(who a2a.Caller, id string) bool { return a.teams.Allows(who, id) }
+
+// HasPublicCard implements a2a.Access.
+func (a agents) HasPublicCard(id string) bool { return a.teams.HasPublicCard(id) }
 
 // BoardOf implements board.Teams.
 func (a agents) BoardOf(ctx context.Context, id string) (members []string, has bool, err error) {

@@ -111,6 +111,9 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("the caller is not authenticated")
 	}
+	if err := c.permitted(); err != nil {
+		return nil, err
+	}
 	if err := c.server.version(c.in); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
@@ -132,6 +135,18 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	}
 	ctx = a2a.WithBase(a2a.WithExtensions(ctx, c.in.extensions...), c.in.base)
 	return agent.WithDepth(ctx, levels), nil
+}
+
+// permitted returns PERMISSION_DENIED if the caller may not make the call.
+func (c *call) permitted() error {
+	var have a2a.Permissions
+	if c.in.caller != nil {
+		have = c.in.caller.Permissions
+	}
+	if lacks := needs(c.method) &^ have; lacks != 0 {
+		return a2a.Denied(lacks)
+	}
+	return nil
 }
 
 // isA2A reports whether a method is one of the A2A service.

@@ -50,18 +50,22 @@ func tagOf(b []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// serveCard serves the public card of an agent, without authentication, to pages of every
-// origin, and whatever protocol version the request names.
+// serveCard serves the card of an agent, whatever protocol version the request names. Public cards
+// need no authentication, and pages of every origin may read them.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	in := *inboundOf(r.Context())
 	in.open, in.version = true, nil
 	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
-	publicCard := func(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
-		return s.h.Card(ctx, req.GetTenant())
+	public := false
+	read := func(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (card *a2av1.AgentCard, err error) {
+		card, public, err = s.h.Card(ctx, req.GetTenant())
+		return card, err
 	}
-	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, publicCard)
+	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, read)
 	h := w.Header()
-	allowAllOrigins(h)
+	if public || err != nil {
+		allowAllOrigins(h)
+	}
 	if err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
@@ -74,6 +78,12 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	h.Set("Vary", "Accept, A2A-Version")
 	if len(s.config.TrustedProxies) > 0 && s.config.PublicURL == "" {
 		h.Add("Vary", forwardHeaders)
+	}
+	if !public {
+		_ = setPrivate(r.Context(), w, nil) // always nil
+		w.Header().Set("Content-Type", wire.TypeJSON)
+		_, _ = w.Write(b) // the caller may have disconnected
+		return
 	}
 	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.base, b), b)
 }

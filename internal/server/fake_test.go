@@ -66,8 +66,9 @@ func (p *probe) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2
 	return p.list(ctx, req)
 }
 
-func (p *probe) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
-	return p.card(ctx, tenant)
+func (p *probe) Card(ctx context.Context, tenant string) (card *a2av1.AgentCard, public bool, err error) {
+	card, err = p.card(ctx, tenant)
+	return card, true, err
 }
 
 func (p *probe) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {

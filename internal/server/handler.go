@@ -31,8 +31,9 @@ type Handler interface {
 	ListTaskPushNotificationConfigs(context.Context, *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error)
 	DeleteTaskPushNotificationConfig(context.Context, *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error)
 	GetExtendedAgentCard(context.Context, *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error)
-	// Card returns the public card of an agent; an empty tenant names the default agent.
-	Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error)
+	// Card returns the card of an agent, and whether it may be read without authentication; an empty
+	// tenant names the default agent.
+	Card(ctx context.Context, tenant string) (card *a2av1.AgentCard, public bool, err error)
 
 	Info(context.Context, *teamv1.InfoRequest) (*teamv1.InfoResponse, error)
 	Process(context.Context, *teamv1.ProcessRequest) (*teamv1.ProcessResponse, error)

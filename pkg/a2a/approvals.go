@@ -90,7 +90,7 @@ func FindableRoles(asked []string) []string {
 // account that the caller may answer because of its roles. It sets the Account, Roles, EveryRole
 // and Except of f itself. The second result reports whether there are more.
 func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQuestion, bool, error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, false, err
 	}

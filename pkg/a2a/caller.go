@@ -40,10 +40,19 @@ func (c Caller) Has(roles []string) bool {
 // May reports whether the caller has all of the given permissions.
 func (c Caller) May(p Permissions) bool { return c.Permissions&p == p }
 
+// Authenticated returns the caller of ctx. The error is UNAUTHENTICATED if it has none.
+func Authenticated(ctx context.Context) (Caller, error) {
+	c, ok := CallerOf(ctx)
+	if !ok {
+		return c, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
+	}
+	return c, nil
+}
+
 // Require returns the caller of ctx, who must have the given permissions. The error is
 // UNAUTHENTICATED or PERMISSION_DENIED.
 func Require(ctx context.Context, p Permissions) (Caller, error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err == nil && !who.May(p) {
 		err = Denied(p &^ who.Permissions)
 	}
@@ -53,7 +62,7 @@ func Require(ctx context.Context, p Permissions) (Caller, error) {
 // Denied returns the error for a caller that lacks permissions: PERMISSION_DENIED.
 func Denied(lacks Permissions) *agent.Error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"this call needs the permission %s, which the caller does not have; ask the operator of this server for it", lacks)
+		"this call needs the permission %s, which the caller does not have; the operator of this server can add it to the permissions of the caller's key", lacks)
 }
 
 type (

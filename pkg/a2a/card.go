@@ -23,22 +23,39 @@ const (
 // Bindings returns all bindings, in the order in which cards list them by default.
 func Bindings() []string { return []string{BindingJSONRPC, BindingHTTPJSON, BindingGRPC} }
 
-// Card returns the public card of the agent that tenant names. If tenant is empty, that is the
-// default agent. It returns AGENT_NOT_FOUND if there is no such agent, or no default.
-func (h *Handler) Card(ctx context.Context, tenant string) (*a2av1.AgentCard, error) {
-	id, a, err := h.resolve(ctx, tenant)
+// Card returns the card of the agent that tenant names. If tenant is empty, that is the default agent.
+// public reports whether it may be read without authentication; without a caller Card returns only
+// such cards. It returns AGENT_NOT_FOUND if there is no such agent, or no default, or if the caller of
+// ctx may not see the card.
+func (h *Handler) Card(ctx context.Context, tenant string) (card *a2av1.AgentCard, public bool, err error) {
+	id, err := h.idOf(ctx, tenant)
+	var a agent.Agent
+	if err == nil {
+		a, public, err = h.withCard(ctx, id)
+	}
 	if err != nil {
 		if tenant == "" {
-			return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound,
+			return nil, false, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound,
 				"there is no default agent; use /{agent}/.well-known/agent-card.json")
 		}
-		return nil, err
+		return nil, false, err
 	}
 	info, err := a.Info(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return h.cards.of(ctx, id, info)
+	card, err = h.cards.of(ctx, id, info)
+	return card, public, err
+}
+
+// withCard returns an agent whose card the caller of ctx may see, and whether the card is public.
+func (h *Handler) withCard(ctx context.Context, id string) (a agent.Agent, public bool, err error) {
+	a, err = h.lookup(ctx, id)
+	if err == nil && h.hasPublicCard(id) {
+		return a, true, nil
+	}
+	a, err = h.Find(ctx, id)
+	return a, false, err
 }
 
 // cards builds the agent cards of a handler.

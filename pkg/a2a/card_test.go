@@ -14,12 +14,12 @@ import (
 func TestA_10_CardIsTheSameEachTime(t *testing.T) {
 	schemes := map[string]*a2av1.SecurityScheme{"a": {}, "b": {}, "c": {}, "d": {}}
 	r := startWith(t, a2a.Config{Security: schemes}, echo("echo"))
-	first, err := r.Card(t.Context(), "echo")
+	first, _, err := r.Card(t.Context(), "echo")
 	if err != nil || len(first.GetSecurityRequirements()) != len(schemes) {
 		t.Fatal(first, err)
 	}
 	for range 100 {
-		if again, err := r.Card(t.Context(), "echo"); err != nil || !proto.Equal(first, again) {
+		if again, _, err := r.Card(t.Context(), "echo"); err != nil || !proto.Equal(first, again) {
 			t.Fatalf("%v after %v: %v", again.GetSecurityRequirements(), first.GetSecurityRequirements(), err)
 		}
 	}

@@ -50,7 +50,7 @@ type Stop struct {
 // SendMessage and, besides: COLLABORATION_IN_PROGRESS if s.Concurrent collaborations of the team
 // are running, and AGENT_NOT_FOUND if the catalog entry has been deleted.
 func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

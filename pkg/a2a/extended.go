@@ -29,7 +29,7 @@ func (b cards) extended(id string) []ExtendedCard {
 // there is no caller; UNSUPPORTED_OPERATION if the agent has no extended cards, as its public
 // card says; EXTENDED_AGENT_CARD_NOT_CONFIGURED if none of them is for the caller.
 func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // Begin is idempotent: if there is a task with this id, it does nothing, even if the message
 // differs. Errors: AGENT_NOT_FOUND, and errors of the store.
 func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
-	a, err := h.Find(ctx, acc.GetAgent())
+	a, err := h.lookup(ctx, acc.GetAgent())
 	if err != nil {
 		return err
 	}

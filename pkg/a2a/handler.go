@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,6 +48,16 @@ type Finder interface {
 	// Find is like Get, but also looks for an agent that this process does not know yet. Errors
 	// are those of Get, or why the search failed.
 	Find(ctx context.Context, id string) (agent.Agent, error)
+}
+
+// Access is an optional interface of Agents that limits who may use an agent. Without it every
+// caller may use every agent, and all cards are public. Implementations must be safe for concurrent
+// use.
+type Access interface {
+	// Allows reports whether a caller may use an agent.
+	Allows(who Caller, id string) bool
+	// HasPublicCard reports whether the card of an agent may be read without authentication.
+	HasPublicCard(id string) bool
 }
 
 // Config configures a Handler. Agents and Store are required.
@@ -171,43 +180,18 @@ func NewHandler(c Config) *Handler {
 	return h
 }
 
-// caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.
-func caller(ctx context.Context) (Caller, error) {
-	c, ok := CallerOf(ctx)
-	if !ok {
-		return c, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
-	}
-	return c, nil
-}
-
 // resolve returns the agent that tenant names and its id. An empty tenant means the default
 // agent.
 func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Agent, error) {
-	id := tenant
-	if id == "" {
-		id = h.c.DefaultAgent
-	}
-	if id == "" {
-		ids := h.c.Agents.IDs()
-		if len(ids) != 1 {
-			return "", nil, Invalid(Violation{Field: "tenant", Description: "is required, because there is no default agent; known agents and teams: " + strings.Join(ids, ", ")})
-		}
-		id = ids[0]
+	id, err := h.idOf(ctx, tenant)
+	if err != nil {
+		return "", nil, err
 	}
 	a, err := h.Find(ctx, id)
 	if err != nil {
 		return "", nil, err
 	}
 	return id, a, nil
-}
-
-// Find returns the agent with this id. Errors are those of Finder.Find, or of Agents.Get if
-// Agents does not implement Finder.
-func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
-	if f, ok := h.c.Agents.(Finder); ok {
-		return f.Find(ctx, id)
-	}
-	return h.c.Agents.Get(id)
 }
 
 // storeError returns an error of the store as the caller of the API sees it. id is the task

@@ -117,7 +117,7 @@ func (h *Handler) owned(ctx context.Context, tenant, id string) (*Fold, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

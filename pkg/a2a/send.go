@@ -102,7 +102,7 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	if push != nil && h.c.Pushes == nil {
 		return Caller{}, nil, PushNotificationNotSupported()
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return who, nil, err
 	}

@@ -106,7 +106,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 	if err := c.Err(); err != nil {
 		return sent{}, err
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return sent{}, err
 	}
@@ -143,7 +143,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{Field: "request", Description: "is required"})
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv
 
 // byKey returns the id of the task that was created with the key in req.
 func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return "", err
 	}

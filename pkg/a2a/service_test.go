@@ -342,7 +342,7 @@ func TestCard(t *testing.T) {
 	r.newTeamOf(t, team.Config{ID: "bare", Mode: "workflow", Scheduler: through("plain")}, "plain")
 	card := func(t *testing.T, id string) *a2av1.AgentCard {
 		t.Helper()
-		c, err := r.Card(t.Context(), id)
+		c, _, err := r.Card(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +398,7 @@ func TestCard(t *testing.T) {
 	})
 	t.Run("unknown", func(t *testing.T) {
 		for _, id := range []string{"nobody", ""} {
-			_, err := r.Card(t.Context(), id)
+			_, _, err := r.Card(t.Context(), id)
 			wantError(t, err, agent.ReasonAgentNotFound)
 		}
 	})

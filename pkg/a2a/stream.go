@@ -45,7 +45,7 @@ func CursorOf(ctx context.Context) int64 {
 // of SendMessage. An error that occurs before the first update is the second result. The sequence
 // can be read only once, and reading must begin before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := caller(ctx)
+	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

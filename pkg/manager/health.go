@@ -47,7 +47,7 @@ var notChecked = &teamv1.Health{Healthy: true, Usable: true, Detail: "not checke
 func (m *Manager) Check(ctx context.Context, id string) (*teamv1.Health, error) {
 	e, ok := m.lookup(id)
 	if !ok {
-		return nil, m.notFound(id)
+		return nil, notFound(id)
 	}
 	h, err := m.check(ctx, id, e)
 	if ctx.Err() != nil {

@@ -97,7 +97,7 @@ func (m *Manager) Replace(id string, a agent.Agent) error {
 	m.write.Lock()
 	defer m.write.Unlock()
 	if _, ok := m.lookup(id); !ok {
-		return m.notFound(id)
+		return notFound(id)
 	}
 	if err := m.checkNesting(id, a); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (m *Manager) Remove(id string) error {
 	m.write.Lock()
 	defer m.write.Unlock()
 	if _, ok := m.agents.LoadAndDelete(id); !ok {
-		return m.notFound(id)
+		return notFound(id)
 	}
 	m.size.Add(-1)
 	return nil
@@ -122,7 +122,7 @@ func (m *Manager) Remove(id string) error {
 func (m *Manager) Get(id string) (agent.Agent, error) {
 	e, ok := m.lookup(id)
 	if !ok {
-		return nil, m.notFound(id)
+		return nil, notFound(id)
 	}
 	return e.agent, nil
 }

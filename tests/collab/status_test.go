@@ -262,7 +262,7 @@ func TestR_001_33_AfterRestart(t *testing.T) {
 	other := `version: v1
 agents: {echo: {scripted: {steps: [{text: "x"}]}}}
 teams: {quick: {members: [{agent: echo}], workflow: {steps: [{id: say, agent: echo}]}}}
-server: {auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}]}}
+server: {auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}]}}
 `
 	a = apis(t, open(t, at, other, llm).Target)[1] // the team is not there any more
 	if diff := cmp.Diff(before, a.status(t, id), protocmp.Transform()); diff != "" {

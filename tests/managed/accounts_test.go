@@ -157,7 +157,7 @@ teams:
   lead: {description: Leads., members: [{agent: helper}], coordinator: {leader: {model: m, instructions: Lead.}, on_limit: FINALIZE}, limits: {max_delegations: 1000}}
 server:
   accounts: {acme: {max_tokens_per_day: 4500}}
-  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}, {name: bob, account: acme, sha256: "${BOB}"}]}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}, {name: bob, account: acme, sha256: "${BOB}"}]}
 `
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)

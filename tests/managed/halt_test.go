@@ -36,7 +36,7 @@ teams:
   seeker: {members: [{agent: diver}], workflow: {steps: [{id: seek, agent: diver}]}}
   asker: {members: [{agent: parrot}], workflow: {steps: [{id: ask, human: {question: "Go on?"}}, {id: say, agent: parrot}]}}
 server:
-  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}
 `
 
 // halts is a running server with haltedFile.

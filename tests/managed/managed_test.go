@@ -28,15 +28,15 @@ const wait = 30 * time.Second
 // base is the file of the servers: a model, two agents, a team, and keys: "acme/ann"
 // manages, "acme/bob" does not.
 const base = `version: v1
-models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k}}
+models: {m: {api: true, provider: openai, name: m, base_url: "${LLM}", api_key: k}}
 agents:
-  writer: {model: m, instructions: Write well.}
-  parrot: {scripted: {steps: [{text: "parrot: {{input}}"}]}}
+  writer: {api: true, model: m, instructions: Write well.}
+  parrot: {api: true, scripted: {steps: [{text: "parrot: {{input}}"}]}}
 teams:
-  desk: {members: [{agent: writer}, {agent: parrot}], supervisor: {rules: [{id: one, when: "turn == 1", next: [parrot]}, {id: end, when: "true", finish: last}]}}
+  desk: {api: true, members: [{agent: writer}, {agent: parrot}], supervisor: {rules: [{id: one, when: "turn == 1", next: [parrot]}, {id: end, when: "true", finish: last}]}}
 server:
   default_agent: desk
-  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true}, {name: bob, account: acme, sha256: "${BOB}"}]}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}, {name: bob, account: acme, sha256: "${BOB}"}]}
 `
 
 // house is a running server.

@@ -85,6 +85,59 @@ func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
+type CardAccess_Value int32
+
+const (
+	// Not set: PUBLIC for the default agent and for those that are not members of a team.
+	CardAccess_DEFAULT_CARD CardAccess_Value = 0
+	// Everyone who can reach the server.
+	CardAccess_PUBLIC CardAccess_Value = 1
+	// Only callers who may use the agent or team.
+	CardAccess_PRIVATE CardAccess_Value = 2
+)
+
+// Enum value maps for CardAccess_Value.
+var (
+	CardAccess_Value_name = map[int32]string{
+		0: "DEFAULT_CARD",
+		1: "PUBLIC",
+		2: "PRIVATE",
+	}
+	CardAccess_Value_value = map[string]int32{
+		"DEFAULT_CARD": 0,
+		"PUBLIC":       1,
+		"PRIVATE":      2,
+	}
+)
+
+func (x CardAccess_Value) Enum() *CardAccess_Value {
+	p := new(CardAccess_Value)
+	*p = x
+	return p
+}
+
+func (x CardAccess_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CardAccess_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+}
+
+func (CardAccess_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[1]
+}
+
+func (x CardAccess_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CardAccess_Value.Descriptor instead.
+func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11, 0}
+}
+
+// Value is the word in the file.
 type Binding_Value int32
 
 const (
@@ -125,11 +178,11 @@ func (x Binding_Value) String() string {
 }
 
 func (Binding_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+	return file_team_v1_config_proto_enumTypes[2].Descriptor()
 }
 
 func (Binding_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[1]
+	return &file_team_v1_config_proto_enumTypes[2]
 }
 
 func (x Binding_Value) Number() protoreflect.EnumNumber {
@@ -138,7 +191,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // Value is the word in the file.
@@ -186,11 +239,11 @@ func (x HistoryScope_Value) String() string {
 }
 
 func (HistoryScope_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[2].Descriptor()
+	return file_team_v1_config_proto_enumTypes[3].Descriptor()
 }
 
 func (HistoryScope_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[2]
+	return &file_team_v1_config_proto_enumTypes[3]
 }
 
 func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
@@ -199,7 +252,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Value is the word in the file.
@@ -243,11 +296,11 @@ func (x OnMemberError_Value) String() string {
 }
 
 func (OnMemberError_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[3].Descriptor()
+	return file_team_v1_config_proto_enumTypes[4].Descriptor()
 }
 
 func (OnMemberError_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[3]
+	return &file_team_v1_config_proto_enumTypes[4]
 }
 
 func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
@@ -256,7 +309,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Value is the word in the file.
@@ -300,11 +353,11 @@ func (x Join_Value) String() string {
 }
 
 func (Join_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[4].Descriptor()
+	return file_team_v1_config_proto_enumTypes[5].Descriptor()
 }
 
 func (Join_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[4]
+	return &file_team_v1_config_proto_enumTypes[5]
 }
 
 func (x Join_Value) Number() protoreflect.EnumNumber {
@@ -313,7 +366,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Value is the word in the file.
@@ -357,11 +410,11 @@ func (x OpenDelegations_Value) String() string {
 }
 
 func (OpenDelegations_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[5].Descriptor()
+	return file_team_v1_config_proto_enumTypes[6].Descriptor()
 }
 
 func (OpenDelegations_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[5]
+	return &file_team_v1_config_proto_enumTypes[6]
 }
 
 func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
@@ -370,7 +423,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Value is the word in the file.
@@ -410,11 +463,11 @@ func (x ToolStyle_Value) String() string {
 }
 
 func (ToolStyle_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[6].Descriptor()
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolStyle_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[6]
+	return &file_team_v1_config_proto_enumTypes[7]
 }
 
 func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
@@ -423,7 +476,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44, 0}
 }
 
 // Value is the word in the file.
@@ -467,11 +520,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[7]
+	return &file_team_v1_config_proto_enumTypes[8]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -480,7 +533,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56, 0}
 }
 
 // Value is the word in the file.
@@ -536,11 +589,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[9]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -549,7 +602,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -677,6 +730,9 @@ type ModelConfig struct {
 	// documents, whose tokens their size does not bound. Unset means that of the provider's largest
 	// models: 1050000 for openai and gemini, 1000000 for anthropic models.
 	ContextWindow int32 `protobuf:"varint,11,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
+	// Teams and agents that are made by the API may use it; false. Without authentication they may use
+	// everything in the file.
+	Api           bool `protobuf:"varint,12,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,6 +844,13 @@ func (x *ModelConfig) GetContextWindow() int32 {
 	return 0
 }
 
+func (x *ModelConfig) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
 // Price is the price of a model in USD per million tokens. In a configuration file, free stands for
 // a model that costs nothing.
 type Price struct {
@@ -877,7 +940,10 @@ type ToolConfig struct {
 	// Tools of an MCP server.
 	Mcp *McpTool `protobuf:"bytes,1,opt,name=mcp,proto3" json:"mcp,omitempty"`
 	// Calls that begin only with the approval of people; unset means none.
-	Approve       *ApproveTools `protobuf:"bytes,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	Approve *ApproveTools `protobuf:"bytes,2,opt,name=approve,proto3" json:"approve,omitempty"`
+	// Teams and agents that are made by the API may use it; false. Without authentication they may use
+	// everything in the file.
+	Api           bool `protobuf:"varint,3,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +990,13 @@ func (x *ToolConfig) GetApprove() *ApproveTools {
 		return x.Approve
 	}
 	return nil
+}
+
+func (x *ToolConfig) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
 }
 
 // ApproveTools selects the tool calls that begin only with the approval of people.
@@ -1317,7 +1390,15 @@ type AgentConfig struct {
 	Conformance *ConformanceAgent `protobuf:"bytes,16,opt,name=conformance,proto3" json:"conformance,omitempty"`
 	// Additions to its card for authenticated callers. The first entry that matches the caller is
 	// used.
-	ExtendedCard  []*ExtendedCard `protobuf:"bytes,17,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
+	ExtendedCard []*ExtendedCard `protobuf:"bytes,17,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
+	// Callers who may use it, besides those who may through a team; unset means all callers.
+	Access *AccessConfig `protobuf:"bytes,18,opt,name=access,proto3" json:"access,omitempty"`
+	// Teams and agents that are made by the API may use it; false. Without authentication they may use
+	// everything in the file.
+	Api bool `protobuf:"varint,19,opt,name=api,proto3" json:"api,omitempty"`
+	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
+	// agent and for those that are not members of a team.
+	Card          CardAccess_Value `protobuf:"varint,20,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1472,6 +1553,129 @@ func (x *AgentConfig) GetExtendedCard() []*ExtendedCard {
 	return nil
 }
 
+func (x *AgentConfig) GetAccess() *AccessConfig {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *AgentConfig) GetCard() CardAccess_Value {
+	if x != nil {
+		return x.Card
+	}
+	return CardAccess_DEFAULT_CARD
+}
+
+// AccessConfig says which callers may use an agent or team. A caller must match each list that is
+// set. For other callers there is no agent with this id.
+type AccessConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Accounts of callers.
+	Accounts []string `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// Callers, as ACCOUNT/NAME.
+	Principals []string `protobuf:"bytes,2,rep,name=principals,proto3" json:"principals,omitempty"`
+	// Roles, one of which the caller must have.
+	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessConfig) Reset() {
+	*x = AccessConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessConfig) ProtoMessage() {}
+
+func (x *AccessConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
+func (*AccessConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AccessConfig) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *AccessConfig) GetPrincipals() []string {
+	if x != nil {
+		return x.Principals
+	}
+	return nil
+}
+
+func (x *AccessConfig) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+// CardAccess says who may read the card of an agent or team without authentication.
+type CardAccess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CardAccess) Reset() {
+	*x = CardAccess{}
+	mi := &file_team_v1_config_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CardAccess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CardAccess) ProtoMessage() {}
+
+func (x *CardAccess) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
+func (*CardAccess) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+}
+
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
 type ConformanceAgent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1481,7 +1685,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1697,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1710,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -1524,7 +1728,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1740,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1753,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -1591,7 +1795,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1807,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1820,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -1668,7 +1872,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1884,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1897,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Guardrail) GetName() string {
@@ -1750,7 +1954,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1966,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1979,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -1807,7 +2011,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2023,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2036,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -1998,7 +2202,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2214,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2227,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2094,7 +2298,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2310,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2323,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2180,7 +2384,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2396,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2409,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2225,7 +2429,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2441,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2454,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2292,7 +2496,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2508,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2521,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2372,14 +2576,22 @@ type TeamConfig struct {
 	// Limits of one run: max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout,
 	// retry; for a coordinator also max_turns and max_delegations; for a swarm also max_handoffs,
 	// node_timeout, loop_window and loop_min_unique, for which 0 means no limit.
-	Limits        *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *Limits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Callers who may use it, besides those who may through a team; unset means all callers.
+	Access *AccessConfig `protobuf:"bytes,19,opt,name=access,proto3" json:"access,omitempty"`
+	// Teams and agents that are made by the API may use it; false. Without authentication they may use
+	// everything in the file.
+	Api bool `protobuf:"varint,20,opt,name=api,proto3" json:"api,omitempty"`
+	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
+	// agent and for those that are not members of a team.
+	Card          CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2603,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2616,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -2533,6 +2745,27 @@ func (x *TeamConfig) GetLimits() *Limits {
 	return nil
 }
 
+func (x *TeamConfig) GetAccess() *AccessConfig {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *TeamConfig) GetCard() CardAccess_Value {
+	if x != nil {
+		return x.Card
+	}
+	return CardAccess_DEFAULT_CARD
+}
+
 // ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2552,7 +2785,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2797,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2810,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -2625,7 +2858,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2870,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2883,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -2731,7 +2964,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2976,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2989,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -2894,7 +3127,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3139,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3152,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -2935,7 +3168,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3180,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3193,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -2996,7 +3229,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3241,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3254,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3072,7 +3305,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3317,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3330,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3131,7 +3364,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3376,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3389,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3203,7 +3436,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3448,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3461,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3280,7 +3513,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3525,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3538,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -3331,7 +3564,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3576,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3589,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3399,7 +3632,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3644,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3657,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -3527,7 +3760,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3772,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3785,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -3568,7 +3801,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3813,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3826,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -3626,7 +3859,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3871,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3884,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -3706,7 +3939,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3951,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3964,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -3821,7 +4054,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +4066,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4079,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -3886,7 +4119,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4131,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4144,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -3927,7 +4160,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +4172,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4185,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -3982,7 +4215,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4227,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4240,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4033,7 +4266,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4278,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4291,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4076,7 +4309,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4321,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4334,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4175,7 +4408,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4420,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4433,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4349,7 +4582,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4594,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4607,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4425,7 +4658,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4670,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4683,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4479,7 +4712,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4724,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4737,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4525,7 +4758,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4770,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4783,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4571,7 +4804,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4816,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4829,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4619,7 +4852,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4864,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4877,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4681,7 +4914,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4926,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4939,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Definition) GetId() string {
@@ -4756,7 +4989,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5001,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5014,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4828,7 +5061,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +5073,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +5086,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4886,7 +5119,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5131,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5144,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4927,7 +5160,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5172,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5185,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4990,7 +5223,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5235,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5248,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5070,7 +5303,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5082,7 +5315,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5095,7 +5328,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5111,7 +5344,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5123,7 +5356,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5136,7 +5369,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5184,7 +5417,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xf7\x11\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x89\x12\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -5205,7 +5438,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\aaccepts\x12\xa9\x01\n" +
 	"\x0econtext_window\x18\v \x01(\x05B\x81\x01\xbaH~\xba\x01{\n" +
-	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow:\xa4\x06\xbaH\xa0\x06\x1a|\n" +
+	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
+	"\x03api\x18\f \x01(\bR\x03api:\xa4\x06\xbaH\xa0\x06\x1a|\n" +
 	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\x9c\x02\n" +
 	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xb4\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0)\x1a\xde\x01\n" +
 	"\n" +
@@ -5227,11 +5461,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\r_cached_inputB\x0e\n" +
 	"\f_cache_writeB\f\n" +
 	"\n" +
-	"_reasoning\"\xca\x01\n" +
+	"_reasoning\"\xdc\x01\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
 	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp\x12/\n" +
-	"\aapprove\x18\x02 \x01(\v2\x15.team.v1.ApproveToolsR\aapprove:g\xbaHd\x1ab\n" +
+	"\aapprove\x18\x02 \x01(\v2\x15.team.v1.ApproveToolsR\aapprove\x12\x10\n" +
+	"\x03api\x18\x03 \x01(\bR\x03api:g\xbaHd\x1ab\n" +
 	"\ttool.kind\x12Fa tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xd2\x03\n" +
 	"\fApproveTools\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x12\n" +
@@ -5283,7 +5518,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xda\x13\n" +
+	"\x06UNSAFE\x10\x03\"\xd4\x14\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -5311,13 +5546,33 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12?\n" +
 	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentB\x02\x18\x01R\vconformance\x12:\n" +
-	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard:\xa0\t\xbaH\x9c\t\x1a\xad\x03\n" +
+	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12-\n" +
+	"\x06access\x18\x12 \x01(\v2\x15.team.v1.AccessConfigR\x06access\x12\x10\n" +
+	"\x03api\x18\x13 \x01(\bR\x03api\x127\n" +
+	"\x04card\x18\x14 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card:\xa0\t\xbaH\x9c\t\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
 	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
 	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
 	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"(\n" +
+	"\a_memory\"\xd2\x05\n" +
+	"\fAccessConfig\x12\xa8\x01\n" +
+	"\baccounts\x18\x01 \x03(\tB\x8b\x01\xbaH\x87\x01\x92\x01\x83\x01\"\x80\x01\xba\x01}\n" +
+	"\x0faccess.accounts\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12\xae\x01\n" +
+	"\n" +
+	"principals\x18\x02 \x03(\tB\x8d\x01\xbaH\x89\x01\x92\x01\x85\x01\"\x82\x01\xba\x01\x7f\n" +
+	"\x11access.principals\x125principals must be ACCOUNT/NAME; for example acme/ann\x1a3this.matches('^[A-Za-z0-9_.-]{1,63}/[^/ ]{1,255}$')R\n" +
+	"principals\x12\xb2\x01\n" +
+	"\x05roles\x18\x03 \x03(\tB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles:\xb0\x01\xbaH\xac\x01\x1a\xa9\x01\n" +
+	"\x06access\x12[access allows nobody; add accounts, principals or roles, or remove it to allow every caller\x1aBsize(this.accounts) + size(this.principals) + size(this.roles) > 0\"@\n" +
+	"\n" +
+	"CardAccess\"2\n" +
+	"\x05Value\x12\x10\n" +
+	"\fDEFAULT_CARD\x10\x00\x12\n" +
+	"\n" +
+	"\x06PUBLIC\x10\x01\x12\v\n" +
+	"\aPRIVATE\x10\x02\"(\n" +
 	"\x10ConformanceAgentJ\x04\b\x01\x10\x02R\x0estream_timeout\"\x83\x04\n" +
 	"\fExtendedCard\x12\xab\x01\n" +
 	"\x03for\x18\x01 \x03(\tB\x98\x01\xbaH\x94\x01\xba\x01\x90\x01\n" +
@@ -5414,7 +5669,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xe7\x10\n" +
+	"this != ''R\x06bearer\"\xe1\x11\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -5445,7 +5700,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\"team.max_concurrent_collaborations\x12/max_concurrent_collaborations must be 1 to 1000\x1a\x19this >= 1 && this <= 1000H\x01R\x1bmaxConcurrentCollaborations\x88\x01\x01\x12-\n" +
 	"\x06review\x18\x10 \x01(\v2\x15.team.v1.ReviewConfigR\x06review\x12\x14\n" +
 	"\x05board\x18\x11 \x01(\bR\x05board\x12'\n" +
-	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
+	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits\x12-\n" +
+	"\x06access\x18\x13 \x01(\v2\x15.team.v1.AccessConfigR\x06access\x12\x10\n" +
+	"\x03api\x18\x14 \x01(\bR\x03api\x127\n" +
+	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
 	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xb3\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
@@ -5819,193 +6077,200 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
-	(Binding_Value)(0),          // 1: team.v1.Binding.Value
-	(HistoryScope_Value)(0),     // 2: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),    // 3: team.v1.OnMemberError.Value
-	(Join_Value)(0),             // 4: team.v1.Join.Value
-	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
-	(ToolStyle_Value)(0),        // 6: team.v1.ToolStyle.Value
-	(StreamClose_Value)(0),      // 7: team.v1.StreamClose.Value
-	(Permission_Value)(0),       // 8: team.v1.Permission.Value
-	(*ServerConfig)(nil),        // 9: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 10: team.v1.ModelConfig
-	(*Price)(nil),               // 11: team.v1.Price
-	(*ToolConfig)(nil),          // 12: team.v1.ToolConfig
-	(*ApproveTools)(nil),        // 13: team.v1.ApproveTools
-	(*ApproveMember)(nil),       // 14: team.v1.ApproveMember
-	(*McpTool)(nil),             // 15: team.v1.McpTool
-	(*Elicit)(nil),              // 16: team.v1.Elicit
-	(*ToolEffect)(nil),          // 17: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 18: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 19: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 20: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 21: team.v1.Guardrails
-	(*Guardrail)(nil),           // 22: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 23: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 24: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 25: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 26: team.v1.A2aAgent
-	(*Binding)(nil),             // 27: team.v1.Binding
-	(*TlsConfig)(nil),           // 28: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 29: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 30: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 31: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 32: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 33: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 34: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 35: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 36: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 37: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 38: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),          // 39: team.v1.PlanConfig
-	(*ApprovePlan)(nil),         // 40: team.v1.ApprovePlan
-	(*OnMemberError)(nil),       // 41: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 42: team.v1.WorkflowStep
-	(*Join)(nil),                // 43: team.v1.Join
-	(*RepeatConfig)(nil),        // 44: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 45: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 46: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 47: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 48: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 49: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 50: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 51: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 52: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 53: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 54: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 55: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 56: team.v1.CardSettings
-	(*PushSettings)(nil),        // 57: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 58: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 59: team.v1.SigningKey
-	(*Definition)(nil),          // 60: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 61: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 62: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 63: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 64: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 65: team.v1.ApiKey
-	(*Permission)(nil),          // 66: team.v1.Permission
-	(*OidcConfig)(nil),          // 67: team.v1.OidcConfig
-	nil,                         // 68: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 69: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 70: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 71: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 72: team.v1.McpTool.EnvEntry
-	nil,                         // 73: team.v1.McpTool.EffectsEntry
-	nil,                         // 74: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 75: team.v1.Definition.ScriptsEntry
-	nil,                         // 76: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 77: google.protobuf.Duration
-	(*Skill)(nil),               // 78: team.v1.Skill
-	(*Limits)(nil),              // 79: team.v1.Limits
-	(*Retry)(nil),               // 80: team.v1.Retry
-	(OnLimit_Value)(0),          // 81: team.v1.OnLimit.Value
+	(CardAccess_Value)(0),       // 1: team.v1.CardAccess.Value
+	(Binding_Value)(0),          // 2: team.v1.Binding.Value
+	(HistoryScope_Value)(0),     // 3: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),    // 4: team.v1.OnMemberError.Value
+	(Join_Value)(0),             // 5: team.v1.Join.Value
+	(OpenDelegations_Value)(0),  // 6: team.v1.OpenDelegations.Value
+	(ToolStyle_Value)(0),        // 7: team.v1.ToolStyle.Value
+	(StreamClose_Value)(0),      // 8: team.v1.StreamClose.Value
+	(Permission_Value)(0),       // 9: team.v1.Permission.Value
+	(*ServerConfig)(nil),        // 10: team.v1.ServerConfig
+	(*ModelConfig)(nil),         // 11: team.v1.ModelConfig
+	(*Price)(nil),               // 12: team.v1.Price
+	(*ToolConfig)(nil),          // 13: team.v1.ToolConfig
+	(*ApproveTools)(nil),        // 14: team.v1.ApproveTools
+	(*ApproveMember)(nil),       // 15: team.v1.ApproveMember
+	(*McpTool)(nil),             // 16: team.v1.McpTool
+	(*Elicit)(nil),              // 17: team.v1.Elicit
+	(*ToolEffect)(nil),          // 18: team.v1.ToolEffect
+	(*AgentConfig)(nil),         // 19: team.v1.AgentConfig
+	(*AccessConfig)(nil),        // 20: team.v1.AccessConfig
+	(*CardAccess)(nil),          // 21: team.v1.CardAccess
+	(*ConformanceAgent)(nil),    // 22: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),        // 23: team.v1.ExtendedCard
+	(*Guardrails)(nil),          // 24: team.v1.Guardrails
+	(*Guardrail)(nil),           // 25: team.v1.Guardrail
+	(*ScriptedAgent)(nil),       // 26: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),        // 27: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),           // 28: team.v1.GrpcAgent
+	(*A2AAgent)(nil),            // 29: team.v1.A2aAgent
+	(*Binding)(nil),             // 30: team.v1.Binding
+	(*TlsConfig)(nil),           // 31: team.v1.TlsConfig
+	(*AgentAuth)(nil),           // 32: team.v1.AgentAuth
+	(*TeamConfig)(nil),          // 33: team.v1.TeamConfig
+	(*ReviewConfig)(nil),        // 34: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),         // 35: team.v1.JudgeConfig
+	(*MemberConfig)(nil),        // 36: team.v1.MemberConfig
+	(*HistoryScope)(nil),        // 37: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),    // 38: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),          // 39: team.v1.RuleConfig
+	(*RouterConfig)(nil),        // 40: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),      // 41: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),          // 42: team.v1.PlanConfig
+	(*ApprovePlan)(nil),         // 43: team.v1.ApprovePlan
+	(*OnMemberError)(nil),       // 44: team.v1.OnMemberError
+	(*WorkflowStep)(nil),        // 45: team.v1.WorkflowStep
+	(*Join)(nil),                // 46: team.v1.Join
+	(*RepeatConfig)(nil),        // 47: team.v1.RepeatConfig
+	(*HumanConfig)(nil),         // 48: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),   // 49: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),        // 50: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),     // 51: team.v1.OpenDelegations
+	(*RouteConfig)(nil),         // 52: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),     // 53: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),           // 54: team.v1.ToolStyle
+	(*SwarmConfig)(nil),         // 55: team.v1.SwarmConfig
+	(*ServerSettings)(nil),      // 56: team.v1.ServerSettings
+	(*AccountLimits)(nil),       // 57: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 58: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 59: team.v1.CardSettings
+	(*PushSettings)(nil),        // 60: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 61: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 62: team.v1.SigningKey
+	(*Definition)(nil),          // 63: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 64: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 65: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 66: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 67: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 68: team.v1.ApiKey
+	(*Permission)(nil),          // 69: team.v1.Permission
+	(*OidcConfig)(nil),          // 70: team.v1.OidcConfig
+	nil,                         // 71: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 72: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 73: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 74: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 75: team.v1.McpTool.EnvEntry
+	nil,                         // 76: team.v1.McpTool.EffectsEntry
+	nil,                         // 77: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 78: team.v1.Definition.ScriptsEntry
+	nil,                         // 79: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 80: google.protobuf.Duration
+	(*Skill)(nil),               // 81: team.v1.Skill
+	(*Limits)(nil),              // 82: team.v1.Limits
+	(*Retry)(nil),               // 83: team.v1.Retry
+	(OnLimit_Value)(0),          // 84: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	68, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	69, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	70, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	71, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	53, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	77, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	15, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	13, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	77, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	77, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	72, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	73, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	16, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	77, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	77, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	78, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	79, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	23, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	25, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	26, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	21, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	19, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	20, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	78, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	22, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	22, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	22, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	22, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	24, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	28, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	29, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	29, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	33, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	35, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	38, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	46, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	52, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	49, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	50, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	21, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	20, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	31, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	79, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	32, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	77, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	80, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	14, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	31, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	36, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	37, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	42, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	39, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	40, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	77, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	44, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	45, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	42, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	77, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	80, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	47, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	81, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	78, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	64, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	61, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	77, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	57, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	58, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	62, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	55, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	56, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	74, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	59, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	75, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	76, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 85: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	65, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	67, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	8,  // 88: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	10, // 89: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 90: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	18, // 91: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	30, // 92: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 93: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	54, // 94: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	71, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	72, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	73, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	74, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	56, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	12, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	80, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	16, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	14, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	80, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	80, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	75, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	76, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	17, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	80, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	80, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	81, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	82, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	26, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	28, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	29, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	24, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	22, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	23, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	20, // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	1,  // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	81, // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	25, // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	25, // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	25, // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	25, // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	27, // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	31, // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	32, // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	80, // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	2,  // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	32, // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	80, // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	36, // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	38, // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	41, // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	49, // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	55, // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	52, // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	53, // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	24, // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	23, // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	34, // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	82, // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	20, // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	1,  // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	35, // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	80, // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	83, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	3,  // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	15, // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	34, // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	39, // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	40, // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	45, // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	4,  // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	42, // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	43, // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	80, // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	5,  // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	47, // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	48, // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	45, // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	80, // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	83, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	50, // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,  // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	6,  // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	84, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	4,  // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	81, // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	67, // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	64, // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	80, // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	60, // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	61, // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	65, // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	58, // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	59, // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	77, // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	62, // 85: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	10, // 86: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	78, // 87: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	79, // 88: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 89: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	68, // 90: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	70, // 91: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,  // 92: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	11, // 93: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	13, // 94: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	19, // 95: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	33, // 96: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 97: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	57, // 98: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6017,7 +6282,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[15].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -6027,25 +6292,25 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[16].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   68,
+			NumEnums:      10,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

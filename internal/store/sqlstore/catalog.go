@@ -30,13 +30,13 @@ func (s *Store) Catalog(ctx context.Context) (catalog.Snapshot, error) {
 		err = each(ctx, q, func() { snap.Entries = nil }, func(rows *sql.Rows) error {
 			var e catalog.Entry
 			var created, changed int64
-			if err := rows.Scan(&e.ID, &e.Version, &created, &changed, &e.ChangedBy, &e.Data); err != nil {
+			if err := rows.Scan(&e.ID, &e.Version, &created, &changed, &e.ChangedBy, &e.Account, &e.Data); err != nil {
 				return err
 			}
 			e.Created, e.Changed = time.UnixMilli(created).UTC(), time.UnixMilli(changed).UTC()
 			snap.Entries = append(snap.Entries, e)
 			return nil
-		}, `SELECT id, version, created, changed, changed_by, body FROM catalog ORDER BY id`)
+		}, `SELECT id, version, created, changed, changed_by, account, body FROM catalog ORDER BY id`)
 		if err != nil {
 			return catalog.Snapshot{}, err
 		}
@@ -90,9 +90,9 @@ func (s *Store) ChangeCatalog(ctx context.Context, version int64, c catalog.Chan
 			}
 		}
 		for _, e := range c.Put {
-			if _, err := q.exec(ctx, `INSERT INTO catalog (id, version, created, changed, changed_by, body) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.changed, changed_by = excluded.changed_by, body = excluded.body`,
-				e.ID, next, e.Created.UnixMilli(), e.Changed.UnixMilli(), e.ChangedBy, e.Data); err != nil {
+			if _, err := q.exec(ctx, `INSERT INTO catalog (id, version, created, changed, changed_by, account, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, changed = excluded.changed, changed_by = excluded.changed_by, account = excluded.account, body = excluded.body`,
+				e.ID, next, e.Created.UnixMilli(), e.Changed.UnixMilli(), e.ChangedBy, e.Account, e.Data); err != nil {
 				return err
 			}
 		}

@@ -24,7 +24,7 @@ var tables = []struct{ name, columns, key string }{
 	{"question", "id, seq, role, account", "id, seq, role"},
 	{"halt", "kind, name, version, body", "kind, name"},
 	{"halt_task", "version, id, owner", "version, id"},
-	{"catalog", "id, version, created, changed, changed_by, body", "id"},
+	{"catalog", "id, version, created, changed, changed_by, account, body", "id"},
 	{"collaboration_slot", "team, slot, id", "team, slot"},
 	{"board_read", "account, team, reader, seq", "account, team, reader"},
 	{"board_event", "account, team, seq, op, digest, sender, recipient, sum, body", "account, team, seq"},

@@ -12,7 +12,7 @@ import (
 )
 
 func entry(c *Clock, id, data string) catalog.Entry {
-	return catalog.Entry{ID: id, Data: []byte(data), Created: c.Now(), Changed: c.Now(), ChangedBy: "acme/ann"}
+	return catalog.Entry{ID: id, Data: []byte(data), Created: c.Now(), Changed: c.Now(), Account: "acme", ChangedBy: "acme/ann"}
 }
 
 // catalogs tests the contract of catalog.Store.
@@ -42,8 +42,8 @@ func catalogs(t *testing.T, open Open) {
 			t.Fatal(err)
 		}
 		want := catalog.Snapshot{Version: v2, Entries: []catalog.Entry{
-			{ID: "a", Data: []byte("other"), Version: v2, Created: made, Changed: c.Now(), ChangedBy: "acme/ann"},
-			{ID: "c", Data: []byte("three"), Version: v2, Created: c.Now(), Changed: c.Now(), ChangedBy: "acme/ann"},
+			{ID: "a", Data: []byte("other"), Version: v2, Created: made, Changed: c.Now(), Account: "acme", ChangedBy: "acme/ann"},
+			{ID: "c", Data: []byte("three"), Version: v2, Created: c.Now(), Changed: c.Now(), Account: "acme", ChangedBy: "acme/ann"},
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// accessible is what agents and teams have in common that says who may use them.
+type accessible interface {
+	GetAccess() *teamv1.AccessConfig
+	GetApi() bool
+	GetCard() teamv1.CardAccess_Value
+}
+
+// accessOf returns what says who may use an agent or team that is defined.
+func (c *Config) accessOf(id string) accessible {
+	if t := c.Server.GetTeams()[id]; t != nil {
+		return t
+	}
+	return c.Server.GetAgents()[id]
+}
+
+// Access returns who may use an agent or team; nil means that its definition does not restrict it.
+func (c *Config) Access(id string) *teamv1.AccessConfig { return c.accessOf(id).GetAccess() }
+
+// HasPublicCard reports whether the card of an agent or team may be read without authentication.
+func (c *Config) HasPublicCard(id string) bool {
+	switch c.accessOf(id).GetCard() {
+	case teamv1.CardAccess_PUBLIC:
+		return true
+	case teamv1.CardAccess_PRIVATE:
+		return false
+	}
+	switch {
+	case c.Addition(id) != "":
+		return false
+	case id == c.Server.GetServer().GetDefaultAgent():
+		return true
+	}
+	k := &checker{Config: c}
+	for other := range c.Used {
+		if c.Addition(other) == "" && slices.ContainsFunc(k.edges(other), func(e edge) bool { return e.to == id }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Authenticates reports whether callers of a server with these settings must authenticate.
+func Authenticates(s *teamv1.ServerSettings) bool { return len(s.GetAuth().GetApiKeys()) > 0 }
+
+// usable reports whether the definition at a path may use a model, tool, agent or team that is
+// defined. If it may not, usable adds a fault. Only additions of an account are restricted.
+func (k *checker) usable(section, id string, path ...any) bool {
+	user, _ := path[1].(string)
+	account := k.accountOf(k.additions[user])
+	if account == "" || k.additions[id] != "" && section == "agents" {
+		return true
+	}
+	var target interface{ GetApi() bool }
+	word := "agent"
+	switch {
+	case section == "models":
+		target, word = k.Server.GetModels()[id], "model"
+	case section == "tools":
+		target, word = k.Server.GetTools()[id], "tool"
+	default:
+		target = k.accessOf(id)
+		if k.Server.GetTeams()[id] != nil {
+			word = "team"
+		}
+		if !open(k.Access(id), account) {
+			n, _ := k.at(path...)
+			k.fault(n, fmt.Sprintf("%s %q is not defined", word, id), "use one that is defined")
+			return false
+		}
+	}
+	if target.GetApi() {
+		return true
+	}
+	n, _ := k.at(path...)
+	k.fault(n, fmt.Sprintf("%s %q may not be used by teams and agents that are made by the API", word, id),
+		"its operator can allow that: write api: true in it in the server's configuration file")
+	return false
+}
+
+// access reports additions that set api, which says what additions may use.
+func (k *checker) access() {
+	for id := range k.additions {
+		if k.accessOf(id).GetApi() {
+			section := "agents"
+			if k.Server.GetTeams()[id] != nil {
+				section = "teams"
+			}
+			k.fault(k.keyAt(section, id, "api"), `"api" is only allowed in the server's configuration file`,
+				"remove it: the teams of an account may use what the account makes by the API")
+		}
+	}
+}
+
+// accountOf returns the account of an addition, by its name; "" means that it may use everything.
+func (c *Config) accountOf(addition string) string {
+	for _, a := range c.loader.Additions {
+		if a.Name == addition {
+			return a.Account
+		}
+	}
+	return ""
+}
+
+// open reports whether every caller of an account may use what has this access.
+func open(a *teamv1.AccessConfig, account string) bool {
+	return a == nil || len(a.GetPrincipals())+len(a.GetRoles()) == 0 && slices.Contains(a.GetAccounts(), account)
+}
+
+// withoutAccess returns an agent or team without what says who may use it, which is always taken
+// from the current definition. It does not modify m.
+func withoutAccess[M interface {
+	proto.Message
+	accessible
+}](m M) M {
+	if m.GetAccess() == nil && !m.GetApi() && m.GetCard() == 0 {
+		return m
+	}
+	c := proto.CloneOf(m)
+	for _, name := range []string{"access", "api", "card"} {
+		c.ProtoReflect().Clear(c.ProtoReflect().Descriptor().Fields().ByTextName(name))
+	}
+	return c
+}

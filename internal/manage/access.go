@@ -1,0 +1,95 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// accountOf returns the account to which an entry belongs. Earlier versions of the server did not
+// record it: their entries belong to the account of their last editor.
+func accountOf(e catalog.Entry) string {
+	return cmp.Or(e.Account, a2a.AccountOf(e.ChangedBy), "default")
+}
+
+// restriction returns the account whose access limits what an entry may use of the file, or "" if it
+// may use everything: without authentication, and for entries of earlier versions.
+func (s *state) restriction(e *entry) string {
+	if !config.Authenticates(s.file.Server.GetServer()) {
+		return ""
+	}
+	return e.Account
+}
+
+// Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
+func (m *Manager) Allows(who a2a.Caller, id string) bool {
+	def := m.c.Live.Definition()
+	switch {
+	case !def.Used[id]: // only part of other agents or teams
+		return false
+	case who.EveryRole: // without authentication there is only this caller
+		return true
+	}
+	access := def.Access(id)
+	if def.Addition(id) == "" {
+		return access == nil || matches(access, who)
+	}
+	e := m.served.Load().entries[def.Addition(id)]
+	return e != nil && allows(e, access, who)
+}
+
+// HasPublicCard implements a2a.Access.
+func (m *Manager) HasPublicCard(id string) bool {
+	def := m.c.Live.Definition()
+	return def.Used[id] && def.HasPublicCard(id)
+}
+
+// allows reports whether a caller may use what an entry defines. Other accounts than its own need to
+// be named in its access.
+func allows(e *entry, access *teamv1.AccessConfig, who a2a.Caller) bool {
+	own := accountOf(e.Entry) == who.Account
+	switch {
+	case access == nil:
+		return own
+	case own && len(access.GetAccounts()) > 0: // its own account need not be listed
+		return matches(&teamv1.AccessConfig{Principals: access.GetPrincipals(), Roles: access.GetRoles()}, who)
+	case !own && len(access.GetAccounts())+len(access.GetPrincipals()) == 0:
+		return false // roles alone do not reach beyond an account
+	}
+	return matches(access, who)
+}
+
+// matches reports whether a caller matches every list that is set.
+func matches(a *teamv1.AccessConfig, who a2a.Caller) bool {
+	return (len(a.GetAccounts()) == 0 || slices.Contains(a.GetAccounts(), who.Account)) &&
+		(len(a.GetPrincipals()) == 0 || slices.Contains(a.GetPrincipals(), who.Owner())) &&
+		(len(a.GetRoles()) == 0 || who.Has(a.GetRoles()))
+}
+
+// sees reports whether the caller of ctx may read the definition of an agent or team: callers who may
+// use it, callers of the account to which it belongs, and administrators.
+func (m *Manager) sees(ctx context.Context, id string) bool {
+	who, _ := a2a.CallerOf(ctx)
+	if m.Allows(who, id) || who.May(a2a.PermissionAdmin) {
+		return true
+	}
+	s := m.served.Load()
+	e := s.entries[cmp.Or(s.owners[id], id)]
+	return e != nil && changes(e, who)
+}
+
+// changes reports whether a caller who may manage teams may change an entry.
+func changes(e *entry, who a2a.Caller) bool {
+	return who.EveryRole || who.May(a2a.PermissionAdmin) || accountOf(e.Entry) == who.Account
+}
+
+// readable reports whether a caller may read what the file defines.
+func (s *state) readable(id string, who a2a.Caller) bool {
+	a := s.file.Access(id)
+	return a == nil || who.EveryRole || who.May(a2a.PermissionAdmin) || matches(a, who)
+}
