@@ -30,7 +30,7 @@ func (s *state) restriction(e *entry) string {
 func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	def := m.c.Live.Definition()
 	switch {
-	case !def.Used[id]: // only part of other agents or teams
+	case !def.Used[id], who.Account == "": // only part of other agents or teams; not authenticated
 		return false
 	case who.EveryRole: // without authentication there is only this caller
 		return true

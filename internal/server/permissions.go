@@ -1,6 +1,10 @@
 package server
 
-import "github.com/agentteams/team-server/pkg/a2a"
+import (
+	"maps"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
 
 // permissions holds what a caller of each method needs, on every binding. A method that is not listed
 // needs all permissions. Methods check further what depends on the request, such as the account.
@@ -82,3 +86,6 @@ func needs(method string) a2a.Permissions {
 	}
 	return a2a.EveryPermission
 }
+
+// MethodPermissions returns what a caller of each method needs, by the name of the method.
+func MethodPermissions() map[string]a2a.Permissions { return maps.Clone(permissions) }

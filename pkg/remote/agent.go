@@ -146,8 +146,7 @@ func (a *Agent) fetchInfo(ctx context.Context) (*teamv1.AgentInfo, error) {
 	if info == nil {
 		return nil, senseless(a.cfg.ID, "returned no description", nil)
 	}
-	info.Id = a.cfg.ID
-	return info, nil
+	return describe(a.cfg.ID, info), nil
 }
 
 // HealthCheck implements agent.Agent. A peer that does not implement HealthCheck is healthy if it

@@ -179,7 +179,7 @@ func (a *A2A) noCard(err error) error {
 // infoOf returns the description of an agent in its card. Texts and lists are limited,
 // because a card comes from another party.
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
-	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card)}
+	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card), External: true}
 	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
 	for _, s := range card.GetSkills() {
 		skill := clip(s.GetId())
@@ -188,7 +188,7 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 		}
 		info.Capabilities = append(info.Capabilities, skill)
 		info.Skills = append(info.Skills, &teamv1.Skill{
-			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(),
+			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(), External: true,
 		})
 	}
 	return info

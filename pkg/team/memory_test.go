@@ -154,7 +154,8 @@ func TestR_002_30_PastDelegations(t *testing.T) {
 	var d diary
 	lead := ledBy(t, leads(t), d.crew("a")).Config().Scheduler.(forwarder).to.(*leader.Coordinator) //nolint:forcetypeassert // it is
 	for name, told := range map[bool][]*a2av1.Message{true: history, false: history[:1]} {
-		if got := strings.Contains(lead.Prompt(&team.State{Team: &team.Config{ID: "t1"}, History: told}, &teamv1.Step{}).Instructions, "Earlier in this conversation:"); got != name {
+		messages := lead.Prompt(&team.State{Team: &team.Config{ID: "t1"}, History: told}, &teamv1.Step{}).Messages
+		if got := strings.HasPrefix(messages[0].Text, "Earlier in this conversation:") && messages[0].Role == agent.RoleUser; got != name {
 			t.Errorf("R-002-30 the leader is told of them: %v, want %v", got, name)
 		}
 	}

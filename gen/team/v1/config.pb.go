@@ -5555,7 +5555,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
 	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
 	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"\xd2\x05\n" +
+	"\a_memory\"\xd5\x05\n" +
 	"\fAccessConfig\x12\xa8\x01\n" +
 	"\baccounts\x18\x01 \x03(\tB\x8b\x01\xbaH\x87\x01\x92\x01\x83\x01\"\x80\x01\xba\x01}\n" +
 	"\x0faccess.accounts\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12\xae\x01\n" +
@@ -5564,8 +5564,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x11access.principals\x125principals must be ACCOUNT/NAME; for example acme/ann\x1a3this.matches('^[A-Za-z0-9_.-]{1,63}/[^/ ]{1,255}$')R\n" +
 	"principals\x12\xb2\x01\n" +
 	"\x05roles\x18\x03 \x03(\tB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles:\xb0\x01\xbaH\xac\x01\x1a\xa9\x01\n" +
-	"\x06access\x12[access allows nobody; add accounts, principals or roles, or remove it to allow every caller\x1aBsize(this.accounts) + size(this.principals) + size(this.roles) > 0\"@\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles:\xb3\x01\xbaH\xaf\x01\x1a\xac\x01\n" +
+	"\x06access\x12^access names no callers; add accounts, principals or roles, or remove it to allow every caller\x1aBsize(this.accounts) + size(this.principals) + size(this.roles) > 0\"@\n" +
 	"\n" +
 	"CardAccess\"2\n" +
 	"\x05Value\x12\x10\n" +

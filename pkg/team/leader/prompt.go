@@ -21,7 +21,8 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	if step.GetName() != finalTurn {
 		req.Tools = l.specs(s)
 	}
-	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+1+2*len(s.Steps))
+	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+3+2*len(s.Steps))
+	req.Messages = append(req.Messages, l.context(s)...)
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, prompt.Said(m))
 	}
@@ -183,11 +184,21 @@ func (l *leader) system(s *team.State) string {
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return l.instructions
 	}
-	text := l.describe(s).system
-	if past := team.PastDelegations(s.History); len(past) > 0 {
-		text += "\nEarlier in this conversation:\n- " + strings.Join(past, "\n- ") + "\n"
+	return strings.TrimRight(l.describe(s).system, "\n")
+}
+
+// context returns what a leader, or an agent that may hand over, is told of others before the
+// conversation. It has texts of other parties, so it is not part of the system prompt.
+func (l *leader) context(s *team.State) []agent.ModelMessage {
+	list := transferTargets(s.Transfers)
+	if l.crew == nil || !l.crew.anyEnabled() {
+		return list
 	}
-	return strings.TrimRight(text, "\n")
+	list = append(list, l.describe(s).others...)
+	if past := team.PastDelegations(s.History); len(past) > 0 {
+		list = append(list, agent.ModelMessage{Role: agent.RoleUser, Text: "Earlier in this conversation:\n- " + strings.Join(past, "\n- ")})
+	}
+	return list
 }
 
 // description is the part of a leader's prompt that depends only on the members. It is immutable:
@@ -196,6 +207,7 @@ type description struct {
 	team   *team.Config
 	roster []*teamv1.Observed_Member // roster that it was built from
 	system string                    // system prompt
+	others []agent.ModelMessage      // what members on other servers say about themselves
 	tools  []agent.ToolSpec          // tools that stand for members
 }
 
@@ -204,7 +216,7 @@ func (l *leader) describe(s *team.State) *description {
 	if d := l.described.Load(); d != nil && d.team == s.Team && sameRoster(d.roster, s.Roster) {
 		return d
 	}
-	d := &description{team: s.Team, roster: s.Roster, system: l.leadPrompt(s), tools: l.crew.specs(s)}
+	d := &description{team: s.Team, roster: s.Roster, system: l.leadPrompt(s), others: team.SelfDescriptions(s, s.Enabled()), tools: l.crew.specs(s)}
 	l.described.Store(d)
 	return d
 }
@@ -230,7 +242,7 @@ func (l *leader) leadPrompt(s *team.State) string {
 	for _, m := range l.crew.members {
 		if !m.Disabled {
 			info := known.Of(m.Member)
-			prompt.Member(&b, team.MemberID(m.Member), m.Role, team.DescriptionOf(m.Member, info), info.GetSkills())
+			prompt.Member(&b, team.MemberID(m.Member), m.Role, team.DescriptionOf(m.Member, info), team.SkillsOf(info))
 		}
 	}
 	return b.String()

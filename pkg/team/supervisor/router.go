@@ -161,7 +161,7 @@ func (v *Supervisor) Prompt(s *team.State, step *teamv1.Step) *agent.ModelReques
 	members := s.Enabled()
 	req := &agent.ModelRequest{
 		Agent: s.Team.ID, Instructions: v.instructions(s, members),
-		Messages: prompt.Task(s.Input, s.Brief), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
+		Messages: append(team.SelfDescriptions(s, members), prompt.Task(s.Input, s.Brief)...), Tools: []agent.ToolSpec{routeSpec(members)}, Force: routeTool,
 	}
 	for _, m := range s.Received {
 		req.Messages = append(req.Messages, prompt.User(m))
@@ -202,7 +202,7 @@ func (v *Supervisor) instructions(s *team.State, members []*team.Member) string 
 	known := s.Infos()
 	for _, m := range members {
 		info := known.Of(m)
-		prompt.Member(&b, team.MemberID(m), m.Role, team.DescriptionOf(m, info), info.GetSkills())
+		prompt.Member(&b, team.MemberID(m), m.Role, team.DescriptionOf(m, info), team.SkillsOf(info))
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@
 package swarm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -347,7 +348,7 @@ func (w *Swarm) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferT
 	known := s.Infos()
 	for _, id := range w.targets(st.Step.GetMember()) {
 		m := w.member(id)
-		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: team.DescriptionOf(m, known.Of(m))})
+		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: cmp.Or(team.DescriptionOf(m, known.Of(m)), known.Of(m).GetDescription())})
 	}
 	for _, t := range s.Transfers {
 		if w.member(t.GetId()) == nil {

@@ -22,6 +22,9 @@ func (p *Planned) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, prompt.Said(m))
 	}
+	if step.GetName() != answerTurn {
+		req.Messages = append(req.Messages, team.SelfDescriptions(s, s.Enabled())...)
+	}
 	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
 	if step.GetName() == answerTurn {
 		p.promptAnswer(req, s)
@@ -145,7 +148,7 @@ func roster(s *team.State) string {
 	known := s.Infos()
 	for _, m := range s.Enabled() {
 		info := known.Of(m)
-		prompt.Member(&b, team.MemberID(m), m.Role, team.DescriptionOf(m, info), info.GetSkills())
+		prompt.Member(&b, team.MemberID(m), m.Role, team.DescriptionOf(m, info), team.SkillsOf(info))
 	}
 	return b.String()
 }
