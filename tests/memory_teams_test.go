@@ -63,11 +63,12 @@ func TestS_39_NestedHistory(t *testing.T) {
 		l.kill(at) // it is not this process that remembers
 		l = live(t, at, m, llm)
 		say(t, l.clients[1], "top", "c", "two")
+		const earlier = "user: Earlier in this conversation:\n- "
 		for model, want := range map[string][]string{
-			"top": {"user: one", "assistant: top got mid got low got worker(low asks mid asks top asks one)", "user: two"},
+			"top": {earlier + `mid was asked "top asks one": SUCCEEDED`, "user: one", "assistant: top got mid got low got worker(low asks mid asks top asks one)", "user: two"},
 			// Besides their own turn, what the team above was given in this run (R-004-15).
-			"mid": {"user: top asks one", "assistant: mid got low got worker(low asks mid asks top asks one)", "user: two", "user: top asks two"},
-			"low": {"user: mid asks top asks one", "assistant: low got worker(low asks mid asks top asks one)", "user: top asks two", "user: mid asks top asks two"},
+			"mid": {earlier + `low was asked "mid asks top asks one": SUCCEEDED`, "user: top asks one", "assistant: mid got low got worker(low asks mid asks top asks one)", "user: two", "user: top asks two"},
+			"low": {earlier + `worker was asked "low asks mid asks top asks one": SUCCEEDED`, "user: mid asks top asks one", "assistant: low got worker(low asks mid asks top asks one)", "user: top asks two", "user: mid asks top asks two"},
 		} {
 			all := llm.Requests(model)
 			second := all[2] // the first of the second turn
@@ -80,11 +81,8 @@ func TestS_39_NestedHistory(t *testing.T) {
 			}
 		}
 		t.Run("R-002-30 S-58 who did what in turn one", func(t *testing.T) {
-			if got, want := llm.Requests("low")[2].System, `- worker was asked "low asks mid asks top asks one": SUCCEEDED`; !strings.Contains(got, want) {
-				t.Errorf("the leader reads %q, want %q", got, want)
-			}
-			if got := llm.Requests("low")[0].System; strings.Contains(got, "was asked") {
-				t.Errorf("the leader reads %q in turn one", got)
+			if got := llm.Requests("low")[0].Messages; strings.Contains(got[0].Text, "was asked") {
+				t.Errorf("the leader is told %q in turn one", got)
 			}
 		})
 		t.Run("S-39 a member asked on its own has another history", func(t *testing.T) {
@@ -124,8 +122,9 @@ func TestS_58_Growth(t *testing.T) {
 				size += len(m.Text)
 			}
 			sizes = append(sizes, size)
-			if n := min(i, agent.HistoryLength/2); len(r.Messages) != 2*n+1 || strings.Count(r.System, "worker was asked") != n {
-				t.Errorf("S-58 turn %d: %d messages, delegations %q", i, len(r.Messages), r.System)
+			told := strings.Count(r.Messages[0].Text, "worker was asked")
+			if n := min(i, agent.HistoryLength/2); len(r.Messages) != 2*n+1+min(n, 1) || told != n {
+				t.Errorf("S-58 turn %d: %d messages, delegations %d", i, len(r.Messages), told)
 			}
 		}
 		step := sizes[2] - sizes[1] // with a line break between two delegations
@@ -178,8 +177,8 @@ func TestR_002_4_4_Damaged(t *testing.T) {
 		}
 		task := say(t, l.clients[1], "low", "c", "two")
 		r := llm.Requests("low")[2]
-		if len(r.Messages) != 5 || strings.Count(r.System, "was asked") != 1 || !strings.HasSuffix(r.System, `- worker was asked "low asks one": SUCCEEDED`) {
-			t.Errorf("R-002-4.4 the leader is asked %v, and reads %q", r.Messages, r.System)
+		if len(r.Messages) != 6 || r.Messages[0].Text != "Earlier in this conversation:\n- worker was asked \"low asks one\": SUCCEEDED" {
+			t.Errorf("R-002-4.4 the leader is asked %v", r.Messages)
 		}
 		if w := warnings(task); len(w) != 1 || !strings.Contains(w[0], "3 earlier delegations") {
 			t.Errorf("R-002-4.4 warnings %q", w)

@@ -198,13 +198,15 @@ func TestP5_CutAndResubscribe(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(i), 5))
 			r, n := &told{}, 0
 			over := r.cut(t, c, id, 1) // the task, before anything is said
+			var allowing sync.WaitGroup
 			for ; !over && n < cycles; n++ {
-				go func() { a.allowed <- 4 }() // while the reader subscribes, reads and leaves
+				allowing.Go(func() { a.allowed <- 4 }) // while the reader subscribes, reads and leaves
 				over = r.cut(t, c, id, 1+random.IntN(4))
 			}
 			for range cycles { // what is still to be said
 				a.allowed <- 0
 			}
+			allowing.Wait()
 			close(a.allowed)
 			if !r.cut(t, c, id, 1<<30) {
 				t.Fatal("the stream ended before the task")
@@ -236,13 +238,15 @@ func TestP5_FromReplicaToReplica(t *testing.T) {
 	id := begin(t, clients[0], "speaker", "m")
 	r := &told{}
 	r.cut(t, clients[0], id, 1)
+	var allowing sync.WaitGroup
 	for n := range 60 {
-		go func() { a.allowed <- 4 }()
+		allowing.Go(func() { a.allowed <- 4 })
 		r.cut(t, clients[n%len(clients)], id, 3)
 	}
 	for range 60 {
 		a.allowed <- 0
 	}
+	allowing.Wait()
 	close(a.allowed)
 	if !r.cut(t, clients[5], id, 1<<30) {
 		t.Fatal("the stream ended before the task")

@@ -11,7 +11,7 @@ func accountsCommand(s *cli.Shell) *cobra.Command {
 	return group("accounts", "Limits what the tasks of an account spend",
 		"Shows and sets the limits of accounts of the running server that --server names.\n"+
 			"Limits in its configuration file (server.accounts) are read-only here. If the server\n"+
-			"has API keys, this needs one with manage: true, given with --token, except to show\n"+
+			"has API keys, this needs one with the permission ADMIN, given with --token, except to show\n"+
 			"the account of the key itself.",
 		&cobra.Command{
 			Use: "ls", Short: "Lists the accounts that have limits, and what they have spent today",

@@ -13,7 +13,7 @@ func costsCommand(s *cli.Shell) *cobra.Command {
 		Long: "Shows what the tasks of the running server that --server names have spent in a period, those\n" +
 			"that run and those that have been deleted included. Amounts with a ~ include estimates;\n" +
 			"claimed ones were reported by other servers. If the server has API keys, one with\n" +
-			"manage: true, given with --token, shows all accounts, and any other key its own.",
+			"the permission ADMIN, given with --token, shows all accounts, and any other key its own.",
 		Example: "  team-server costs --by model --since 24h\n  team-server costs --by day --team newsroom --since 2026-03-01 --until 2026-04-01",
 		Args:    usage(noArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.Costs(c.Context(), q) },

@@ -60,8 +60,9 @@ func haltCommand(s *cli.Shell) *cobra.Command {
 			"\"resume\". New messages are refused, no call that the halt covers begins, and running\n" +
 			"work is canceled, or paused with --pause. Prints what was\n" +
 			"stopped, once no further call can begin; that takes at most 15 seconds. Exits with 1 if\n" +
-			"a replica has not confirmed that. If the server has API keys, the command needs one\n" +
-			"with manage: true, given with --token.",
+			"a replica has not confirmed that. If the server has API keys, --token gives one\n" +
+			"with the permission HALT, for its account and the teams that the account has made by the\n" +
+			"API, or with ADMIN, for everything.",
 		Example:     "  team-server halt --team desk --reason \"wrong prices\"\n  team-server halt --model smart --pause --reason \"provider is down\"\n  team-server halt ls",
 		Annotations: map[string]string{"example": "team-server halt --team desk --reason \"wrong prices\""},
 		Args:        usage(noArgs),

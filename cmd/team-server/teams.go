@@ -20,7 +20,7 @@ func teamsCommand(s *cli.Shell) *cobra.Command {
 	return group("teams", "Creates, changes and deletes teams of a running server",
 		"Manages the teams of the running server that --server names. Teams defined in its\n"+
 			"configuration file are read-only here. If the server has API keys, changes need one\n"+
-			"with manage: true, given with --token.",
+			"with the permission MANAGE, given with --token.",
 		teamsApplyCommand(s), teamsDiffCommand(s),
 		&cobra.Command{
 			Use: "get TEAM", Short: "Prints the definition of a team", Example: "  team-server teams get desk > desk.yaml",

@@ -44,10 +44,10 @@ func (o *override) Info(ctx context.Context) (*teamv1.AgentInfo, error) {
 		info.Name = o.name
 	}
 	if o.description != "" {
-		info.Description = o.description
+		info.Description, info.External = o.description, false
 	}
 	if len(o.skills) > 0 {
-		info.Skills, info.Capabilities = o.skills, nil
+		info.Skills, info.Capabilities, info.ExternalSkills = o.skills, nil, nil
 		for _, s := range o.skills {
 			info.Capabilities = append(info.Capabilities, s.GetId())
 		}

@@ -34,6 +34,7 @@ func (c *Config) HasPublicCard(id string) bool {
 		return true
 	case teamv1.CardAccess_PRIVATE:
 		return false
+	case teamv1.CardAccess_DEFAULT_CARD:
 	}
 	switch {
 	case c.Addition(id) != "":
@@ -63,10 +64,10 @@ func (k *checker) usable(section, id string, path ...any) bool {
 	}
 	var target interface{ GetApi() bool }
 	word := "agent"
-	switch {
-	case section == "models":
+	switch section {
+	case "models":
 		target, word = k.Server.GetModels()[id], "model"
-	case section == "tools":
+	case "tools":
 		target, word = k.Server.GetTools()[id], "tool"
 	default:
 		target = k.accessOf(id)

@@ -37,7 +37,7 @@ func transfersOf(m *a2av1.Message) []*teamv1.TransferTarget {
 	}
 	var targets []*teamv1.TransferTarget
 	for _, t := range req.GetTransfers() {
-		targets = append(targets, &teamv1.TransferTarget{Id: t.GetId(), Description: t.GetDescription()})
+		targets = append(targets, &teamv1.TransferTarget{Id: t.GetId(), Description: t.GetDescription(), External: true})
 	}
 	return targets
 }

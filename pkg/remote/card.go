@@ -188,9 +188,10 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 		}
 		info.Capabilities = append(info.Capabilities, skill)
 		info.Skills = append(info.Skills, &teamv1.Skill{
-			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(), External: true,
+			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(),
 		})
 	}
+	info.ExternalSkills = info.GetCapabilities()
 	return info
 }
 

@@ -12,7 +12,11 @@ func describe(id string, info *teamv1.AgentInfo) *teamv1.AgentInfo {
 		info.Capabilities[i] = clip(id)
 	}
 	for _, s := range info.GetSkills() {
-		s.Id, s.Name, s.Description, s.Instructions, s.External = clip(s.GetId()), clip(s.GetName()), limit(s.GetDescription()), "", true
+		s.Id, s.Name, s.Description, s.Instructions = clip(s.GetId()), clip(s.GetName()), limit(s.GetDescription()), ""
+	}
+	info.ExternalSkills = nil
+	for _, s := range info.GetSkills() {
+		info.ExternalSkills = append(info.ExternalSkills, s.GetId())
 	}
 	return info
 }

@@ -56,7 +56,12 @@ func DescriptionOf(m *Member, info *teamv1.AgentInfo) string {
 // SkillsOf returns the skills of a member for system prompts and tools: those whose texts do not come
 // from another server.
 func SkillsOf(info *teamv1.AgentInfo) []*teamv1.Skill {
-	return slices.DeleteFunc(slices.Clone(info.GetSkills()), (*teamv1.Skill).GetExternal)
+	return slices.DeleteFunc(slices.Clone(info.GetSkills()), func(s *teamv1.Skill) bool { return isExternal(info, s) })
+}
+
+// isExternal reports whether the texts of a skill come from another server.
+func isExternal(info *teamv1.AgentInfo, s *teamv1.Skill) bool {
+	return slices.Contains(info.GetExternalSkills(), s.GetId())
 }
 
 // SelfDescriptions returns what members on other servers say about themselves as a prompt message of
@@ -71,7 +76,7 @@ func SelfDescriptions(s *State, members []*Member) []agent.ModelMessage {
 			fmt.Fprintf(&b, "\n- %s: %s", MemberID(m), Quoted(info.GetDescription()))
 		}
 		for _, skill := range info.GetSkills() {
-			if skill.GetExternal() {
+			if isExternal(info, skill) {
 				fmt.Fprintf(&b, "\n- %s, skill %s: %s", MemberID(m), Quoted(skill.GetName()), Quoted(skill.GetDescription()))
 			}
 		}

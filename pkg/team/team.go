@@ -77,16 +77,16 @@ func (t *Team) describe(k *infoSnapshot) *teamv1.AgentInfo {
 	}
 	t.setFiles(info, func(i int) *teamv1.AgentInfo { return t.lent(i, k.infos[i]) })
 	seen := map[string]bool{}
-	lists := [][]*teamv1.Skill{agent.PublicSkills(t.cfg.Skills)}
-	for _, m := range k.infos {
-		lists = append(lists, m.GetSkills())
-	}
-	for _, list := range lists {
-		for _, s := range list {
-			if !seen[s.GetId()] {
-				seen[s.GetId()] = true
-				info.Capabilities = append(info.Capabilities, s.GetId())
-				info.Skills = append(info.Skills, s)
+	for _, of := range append([]*teamv1.AgentInfo{{Skills: agent.PublicSkills(t.cfg.Skills)}}, k.infos...) {
+		for _, s := range of.GetSkills() {
+			if seen[s.GetId()] {
+				continue
+			}
+			seen[s.GetId()] = true
+			info.Capabilities = append(info.Capabilities, s.GetId())
+			info.Skills = append(info.Skills, s)
+			if isExternal(of, s) {
+				info.ExternalSkills = append(info.ExternalSkills, s.GetId())
 			}
 		}
 	}

@@ -1449,7 +1449,9 @@ type TransferTarget struct {
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it does.
-	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// The description comes from another server; see AgentInfo.external.
+	External      bool `protobuf:"varint,3,opt,name=external,proto3" json:"external,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1496,6 +1498,13 @@ func (x *TransferTarget) GetDescription() string {
 		return x.Description
 	}
 	return ""
+}
+
+func (x *TransferTarget) GetExternal() bool {
+	if x != nil {
+		return x.External
+	}
+	return false
 }
 
 // Pins tie a run to the definitions it began with.
@@ -5575,10 +5584,11 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
 	"\x04lead\x18\x03 \x01(\tR\x04lead\x12\x12\n" +
-	"\x04team\x18\x04 \x01(\tR\x04team\"B\n" +
+	"\x04team\x18\x04 \x01(\tR\x04team\"^\n" +
 	"\x0eTransferTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x94\x01\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
+	"\bexternal\x18\x03 \x01(\bR\bexternal\"\x94\x01\n" +
 	"\x04Pins\x12:\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1c.team.v1.Pins.RevisionsEntryR\trevisions\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x1a<\n" +

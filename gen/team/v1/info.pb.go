@@ -49,11 +49,12 @@ type AgentInfo struct {
 	// Media types of the files that it takes by their URL. Only with file_modes, which are then those
 	// of files that it takes as bytes.
 	UrlModes []string `protobuf:"bytes,11,rep,name=url_modes,json=urlModes,proto3" json:"url_modes,omitempty"`
-	// Its name and description come from another server, not from a configuration: models see them as
-	// data.
-	External      bool `protobuf:"varint,12,opt,name=external,proto3" json:"external,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Its description comes from another server, not from a configuration: models see it as data.
+	External bool `protobuf:"varint,12,opt,name=external,proto3" json:"external,omitempty"`
+	// Ids of skills whose texts come from another server.
+	ExternalSkills []string `protobuf:"bytes,13,rep,name=external_skills,json=externalSkills,proto3" json:"external_skills,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AgentInfo) Reset() {
@@ -170,6 +171,13 @@ func (x *AgentInfo) GetExternal() bool {
 	return false
 }
 
+func (x *AgentInfo) GetExternalSkills() []string {
+	if x != nil {
+		return x.ExternalSkills
+	}
+	return nil
+}
+
 // Skill is something an agent can do.
 type Skill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -182,9 +190,7 @@ type Skill struct {
 	// Keywords.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	// How to use it: part of the prompt of the agent that has it. Not published.
-	Instructions string `protobuf:"bytes,5,opt,name=instructions,proto3" json:"instructions,omitempty"`
-	// Its texts come from another server; see AgentInfo.external.
-	External      bool `protobuf:"varint,6,opt,name=external,proto3" json:"external,omitempty"`
+	Instructions  string `protobuf:"bytes,5,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,13 +258,6 @@ func (x *Skill) GetInstructions() string {
 		return x.Instructions
 	}
 	return ""
-}
-
-func (x *Skill) GetExternal() bool {
-	if x != nil {
-		return x.External
-	}
-	return false
 }
 
 // Health is the health of an agent.
@@ -411,7 +410,7 @@ var File_team_v1_info_proto protoreflect.FileDescriptor
 
 const file_team_v1_info_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/info.proto\x12\ateam.v1\"\xe2\x03\n" +
+	"\x12team/v1/info.proto\x12\ateam.v1\"\x8b\x04\n" +
 	"\tAgentInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -427,17 +426,17 @@ const file_team_v1_info_proto_rawDesc = "" +
 	"file_modes\x18\n" +
 	" \x03(\tR\tfileModes\x12\x1b\n" +
 	"\turl_modes\x18\v \x03(\tR\burlModes\x12\x1a\n" +
-	"\bexternal\x18\f \x01(\bR\bexternal\x1a;\n" +
+	"\bexternal\x18\f \x01(\bR\bexternal\x12'\n" +
+	"\x0fexternal_skills\x18\r \x03(\tR\x0eexternalSkills\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
 	"\x05Skill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04tags\x18\x04 \x03(\tR\x04tags\x12\"\n" +
-	"\finstructions\x18\x05 \x01(\tR\finstructions\x12\x1a\n" +
-	"\bexternal\x18\x06 \x01(\bR\bexternal\"\x83\x01\n" +
+	"\finstructions\x18\x05 \x01(\tR\finstructions\"\x83\x01\n" +
 	"\x06Health\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12/\n" +

@@ -190,7 +190,7 @@ func (l *leader) system(s *team.State) string {
 // context returns what a leader, or an agent that may hand over, is told of others before the
 // conversation. It has texts of other parties, so it is not part of the system prompt.
 func (l *leader) context(s *team.State) []agent.ModelMessage {
-	list := transferTargets(s.Transfers)
+	list := externalTargets(s.Transfers)
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return list
 	}

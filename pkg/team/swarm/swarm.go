@@ -2,7 +2,6 @@
 package swarm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -348,7 +347,11 @@ func (w *Swarm) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferT
 	known := s.Infos()
 	for _, id := range w.targets(st.Step.GetMember()) {
 		m := w.member(id)
-		targets = append(targets, &teamv1.TransferTarget{Id: id, Description: cmp.Or(team.DescriptionOf(m, known.Of(m)), known.Of(m).GetDescription())})
+		t := &teamv1.TransferTarget{Id: id, Description: team.DescriptionOf(m, known.Of(m))}
+		if t.GetDescription() == "" && known.Of(m).GetExternal() {
+			t.Description, t.External = known.Of(m).GetDescription(), true
+		}
+		targets = append(targets, t)
 	}
 	for _, t := range s.Transfers {
 		if w.member(t.GetId()) == nil {
