@@ -116,7 +116,7 @@ func (s *Store) AccountLimits(context.Context) ([]account.Stored, error) {
 }
 
 // PutAccountLimits implements account.Ledger.
-func (s *Store) PutAccountLimits(_ context.Context, l account.Stored) error {
+func (s *Store) PutAccountLimits(ctx context.Context, l account.Stored) error {
 	c := &s.accounts
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *Store) PutAccountLimits(_ context.Context, l account.Stored) error {
 	for w := range c.watchers {
 		store.Poke(w)
 	}
-	return nil
+	return s.audited(ctx)
 }
 
 // WatchAccountLimits implements account.Ledger.

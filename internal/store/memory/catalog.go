@@ -49,7 +49,7 @@ func (c *entries) has(id string) bool {
 }
 
 // ChangeCatalog implements catalog.Store.
-func (s *Store) ChangeCatalog(_ context.Context, version int64, change catalog.Change) (int64, error) {
+func (s *Store) ChangeCatalog(ctx context.Context, version int64, change catalog.Change) (int64, error) {
 	c := &s.catalog
 	s.mu.RLock() // no collaboration can begin in the meantime
 	defer s.mu.RUnlock()
@@ -80,7 +80,7 @@ func (s *Store) ChangeCatalog(_ context.Context, version int64, change catalog.C
 	for w := range c.watchers {
 		store.Poke(w)
 	}
-	return c.version, nil
+	return c.version, s.audited(ctx)
 }
 
 // WatchCatalog implements catalog.Store.

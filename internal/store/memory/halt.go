@@ -65,7 +65,7 @@ func (s *Store) Halt(ctx context.Context, by *teamv1.Halt) error {
 		return err
 	}
 	h.wake()
-	return nil
+	return s.audited(ctx)
 }
 
 // remove removes a halt and returns it, nil if there is none. The caller holds mu.
@@ -151,7 +151,7 @@ func (s *Store) allRuns() []*run {
 }
 
 // EndHalt implements halt.Store.
-func (s *Store) EndHalt(_ context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
+func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
 	h := &s.halts
 	h.mu.Lock()
 	by := h.remove(kind, name)
@@ -164,7 +164,7 @@ func (s *Store) EndHalt(_ context.Context, kind teamv1.HaltKind, name string) (*
 	}
 	s.wakeHalted()
 	h.wake()
-	return by, nil
+	return by, s.audited(ctx)
 }
 
 // wakeHalted makes the runs due that wait for the end of a halt.

@@ -75,6 +75,7 @@ type Store struct {
 	accounts      accounts
 	costs         costs
 	halts         halts
+	audit         chains
 
 	// mu may be acquired while the lock of a run is held, but not the other way round.
 	mu       sync.RWMutex

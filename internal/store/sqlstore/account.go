@@ -234,7 +234,7 @@ func (s *Store) PutAccountLimits(ctx context.Context, l account.Stored) error {
 	if err != nil {
 		return err
 	}
-	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err = s.change(ctx, func(ctx context.Context, q querier) error {
 		if l.Limits == nil {
 			_, err := q.exec(ctx, `DELETE FROM account_limits WHERE account = $1`, l.Account)
 			return err

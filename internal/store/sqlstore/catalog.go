@@ -73,7 +73,7 @@ func (s *Store) takeCatalogVersion(ctx context.Context, from *Store) error {
 // ChangeCatalog implements catalog.Store.
 func (s *Store) ChangeCatalog(ctx context.Context, version int64, c catalog.Change) (int64, error) {
 	next, change := version+1, uuid.NewString()
-	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err := s.change(ctx, func(ctx context.Context, q querier) error {
 		if err := s.idle(ctx, q, c.Delete); err != nil {
 			return err
 		}

@@ -33,6 +33,8 @@ var tables = []struct{ name, columns, key string }{
 	{"board", "account, team, seq", "account, team"},
 	{"account_use", "root, day, account, epoch, held_tokens, held_micros, spent_tokens, spent_micros, before_tokens, before_micros", "root, day"},
 	{"account_day", "account, day, held_tokens, held_micros, spent_tokens, spent_micros", "account, day"},
+	{"audit", "account, seq, id, hash, body", "account, seq"},
+	{"audit_head", "account, seq, hash", "account"},
 	{"account_limits", "account, changed, changed_by, body", "account"},
 	{"cost", "root, " + costKeys + ", seq, " + costColumns, "root, " + costKeys},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},

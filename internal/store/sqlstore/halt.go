@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -92,7 +93,7 @@ func (s *Store) Halt(ctx context.Context, h *teamv1.Halt) error {
 		return err
 	}
 	var version int64
-	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err = s.change(ctx, func(ctx context.Context, q querier) error {
 		var err error
 		if version, err = s.nextHaltVersion(ctx, q); err != nil {
 			return err
@@ -164,6 +165,7 @@ func (s *Store) wakeHalted(ctx context.Context, q querier) error {
 // EndHalt implements halt.Store.
 func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
 	var h *teamv1.Halt
+	record, _ := audit.Of(ctx)
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := haltVersion(ctx, q, s.db.lock()); err != nil {
 			return err
@@ -190,7 +192,10 @@ func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) 
 		if _, err := s.nextHaltVersion(ctx, q); err != nil {
 			return err
 		}
-		return s.wakeHalted(ctx, q)
+		if err := s.wakeHalted(ctx, q); err != nil || record == nil {
+			return err
+		}
+		return s.appendAudit(ctx, q, record)
 	})
 	if err != nil {
 		return nil, s.unrecorded(err)

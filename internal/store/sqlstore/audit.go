@@ -1,0 +1,94 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
+)
+
+// change makes a change in a transaction that also appends the audit record of ctx, if it has one.
+func (s *Store) change(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	r, audited := audit.Of(ctx)
+	if !audited {
+		return s.db.do(ctx, f)
+	}
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if err := f(ctx, q); err != nil {
+			return err
+		}
+		return s.appendAudit(ctx, q, r)
+	})
+}
+
+// AppendAudit implements audit.Store.
+func (s *Store) AppendAudit(ctx context.Context, records ...*teamv1.AuditRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	// Chains are locked in the order of their accounts, so that replicas do not deadlock.
+	records = slices.SortedStableFunc(slices.Values(records), func(a, b *teamv1.AuditRecord) int {
+		return strings.Compare(a.GetAccount(), b.GetAccount())
+	})
+	return s.db.do(ctx, func(ctx context.Context, q querier) error {
+		for _, r := range records {
+			if err := s.appendAudit(ctx, q, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// appendAudit appends a record to its chain, unless the chain has it already: a change may be tried
+// again after its answer was lost.
+func (s *Store) appendAudit(ctx context.Context, q querier, r *teamv1.AuditRecord) error {
+	account := r.GetAccount()
+	if _, err := q.exec(ctx, `INSERT INTO audit_head (account, seq, hash) VALUES ($1, 0, $2) ON CONFLICT (account) DO NOTHING`, account, []byte{}); err != nil {
+		return err
+	}
+	last := audit.Entry{Account: account}
+	if err := q.scan(ctx, []any{&last.Seq, &last.Hash}, `SELECT seq, hash FROM audit_head WHERE account = $1`+s.db.lock(), account); err != nil {
+		return err
+	}
+	var n int
+	if err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM audit WHERE account = $1 AND id = $2`, account, r.GetId()); err != nil || n > 0 {
+		return err
+	}
+	e, err := audit.Next(last, r)
+	if err != nil {
+		return err
+	}
+	if _, err := q.exec(ctx, `INSERT INTO audit (account, seq, id, hash, body) VALUES ($1, $2, $3, $4, $5)`, account, e.Seq, r.GetId(), e.Hash, e.Body); err != nil {
+		return err
+	}
+	_, err = q.exec(ctx, `UPDATE audit_head SET seq = $2, hash = $3 WHERE account = $1`, account, e.Seq, e.Hash)
+	return err
+}
+
+// Audit implements audit.Store.
+func (s *Store) Audit(ctx context.Context, account string, after int64, limit int) (entries []audit.Entry, err error) {
+	err = each(ctx, s.db.reader(), func() { entries = nil }, func(rows *sql.Rows) error {
+		e := audit.Entry{Account: account}
+		if err := rows.Scan(&e.Seq, &e.Hash, &e.Body); err != nil {
+			return err
+		}
+		entries = append(entries, e)
+		return nil
+	}, `SELECT seq, hash, body FROM audit WHERE account = $1 AND seq > $2 ORDER BY seq LIMIT $3`, account, after, limit)
+	return entries, err
+}
+
+// AuditAccounts implements audit.Store.
+func (s *Store) AuditAccounts(ctx context.Context) (accounts []string, err error) {
+	err = each(ctx, s.db.reader(), func() { accounts = nil }, func(rows *sql.Rows) error {
+		var account string
+		err := rows.Scan(&account)
+		accounts = append(accounts, account)
+		return err
+	}, `SELECT account FROM audit_head ORDER BY account`)
+	return accounts, err
+}
