@@ -67,18 +67,50 @@ func (k *checker) addresses() {
 		}
 	}
 	for _, name := range sorted(k.Server.GetTools()) {
-		path := []any{"tools", name, "mcp", "url"}
-		if u, err := url.Parse(k.Server.GetTools()[name].GetMcp().GetUrl()); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && !k.isDamaged(path...) {
-			n, _ := k.at(path...)
+		raw := k.Server.GetTools()[name].GetMcp().GetUrl()
+		if u := k.address(raw, "url", "for example http://127.0.0.1:8000/mcp", "tools", name, "mcp", "url"); u != nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+			n, _ := k.at("tools", name, "mcp", "url")
 			k.fault(n, "url must have no user, query or fragment", "a token belongs in bearer")
 		}
 	}
 	for _, id := range sorted(k.Server.GetAgents()) {
-		path := []any{"agents", id, "a2a", "card"}
-		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.isDamaged(path...) {
-			n, _ := k.at(path...)
+		raw := k.Server.GetAgents()[id].GetA2A().GetCard()
+		if u := k.address(raw, "card", "for example https://HOST/.well-known/agent-card.json", "agents", id, "a2a", "card"); u != nil && u.User != nil {
+			n, _ := k.at("agents", id, "a2a", "card")
 			k.fault(n, "card must have no user", "a token belongs in auth: {bearer: ...}")
 		}
+		k.grpcAddress(id, k.Server.GetAgents()[id].GetGrpc())
+	}
+}
+
+// address parses the URL of a tool or card. It returns nil if the URL is missing or has a fault.
+func (k *checker) address(raw, key, instead string, path ...any) *url.URL {
+	n, _ := k.at(path...)
+	if raw == "" || k.isDamaged(path...) || k.hasFault(n) {
+		return nil
+	}
+	if _, _, err := splitCard(raw); err != nil {
+		k.fault(n, key+" "+err.Error(), instead)
+		return nil
+	}
+	u, _ := url.Parse(raw)
+	return u
+}
+
+// grpcAddress checks the address of a gRPC agent, and that no token is sent to it in clear.
+func (k *checker) grpcAddress(id string, g *teamv1.GrpcAgent) {
+	path := []any{"agents", id, "grpc", "address"}
+	n, _ := k.at(path...)
+	if g.GetAddress() == "" || k.isDamaged(path...) || k.hasFault(n) {
+		return
+	}
+	host, _, err := splitAddress(g.GetAddress())
+	switch {
+	case err != nil:
+		k.fault(n, "address "+err.Error(), "for example agents.example:50051, with a port from 1 to 65535")
+	case g.GetAuth().GetBearer() != "" && g.GetTls() == nil && inClear(host):
+		at, _ := k.at("agents", id, "grpc", "auth")
+		k.fault(at, "the token would be sent without encryption", "add tls: {} beside auth; without TLS a token is sent only to a loopback address")
 	}
 }
 
