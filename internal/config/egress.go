@@ -53,8 +53,8 @@ func (k *checker) egress() {
 
 // reachable reports an address of an addition to which no connection would be made.
 func (k *checker) reachable(guard *egress.Guard, host string, port uint16, what string, path ...any) {
-	if err := guard.Host(host, port); err != nil && !k.isDamaged(path...) {
-		n, _ := k.at(path...)
+	n, _ := k.at(path...)
+	if err := guard.Host(host, port); err != nil && !k.isDamaged(path...) && !k.hasFault(n) {
 		why, instead, _ := strings.Cut(err.Error(), "; ")
 		k.fault(n, what+" "+why, instead)
 	}

@@ -122,8 +122,9 @@ func splitPort(entry string) (name string, port uint16, err error) {
 	inner, bracket := strings.CutPrefix(entry, "[")
 	name, digits, has := strings.Cut(inner, ":")
 	if bracket {
-		name, digits, has = strings.Cut(inner, "]")
-		if digits, has = strings.CutPrefix(digits, ":"); !has && digits != "" {
+		var closed bool
+		name, digits, closed = strings.Cut(inner, "]")
+		if digits, has = strings.CutPrefix(digits, ":"); !closed || !has && digits != "" {
 			return "", 0, errEntry
 		}
 	}

@@ -137,11 +137,26 @@ func canary(t testing.TB, addresses ...string) (seen func() []string) {
 	var all []string
 	var accepting sync.WaitGroup
 	var listening []net.Listener
+	t.Cleanup(func() {
+		for _, l := range listening {
+			_ = l.Close()
+		}
+		accepting.Wait()
+		if got := seen(); len(got) > 0 {
+			t.Errorf("connections to %v", got)
+		}
+	})
+	seen = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address) //nolint:noctx // does not block
 		if err != nil {
 			t.Fatal(err)
 		}
+		listening = append(listening, l)
 		accepting.Go(func() {
 			for {
 				c, err := l.Accept()
@@ -154,22 +169,7 @@ func canary(t testing.TB, addresses ...string) (seen func() []string) {
 				_ = c.Close()
 			}
 		})
-		listening = append(listening, l)
 	}
-	seen = func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(all)
-	}
-	t.Cleanup(func() {
-		for _, l := range listening {
-			_ = l.Close()
-		}
-		accepting.Wait()
-		if got := seen(); len(got) > 0 {
-			t.Errorf("connections to %v", got)
-		}
-	})
 	return seen
 }
 
