@@ -36,6 +36,10 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	own := m.GetBaseUrl() != ""
 	if !own && p.baseURL != "" {
 		m.BaseUrl, _ = k.env(p.baseURL)
+		if user := k.user(name); user != "" && m.GetBaseUrl() != "" && !usable(m.GetBaseUrl()) {
+			n, _ := k.at("models", name, "provider")
+			k.fault(n, fmt.Sprintf("%s needs %s, which is not an http or https address without a user and query", user, p.baseURL), "for example http://127.0.0.1:8000/v1")
+		}
 	}
 	if own || m.GetApiKey() != "" || k.lacks("models", name) {
 		return
@@ -50,16 +54,23 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	}
 }
 
+// usable reports whether a URL can be the address of a model.
+func usable(raw string) bool {
+	u, err := url.Parse(raw)
+	_, _, bad := splitCard(raw)
+	return err == nil && bad == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
 // addresses checks the addresses of models, tools and agent cards.
 func (k *checker) addresses() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
 		n, _ := k.at("models", name, "base_url")
-		u, err := url.Parse(m.GetBaseUrl())
+		u := k.address(m.GetBaseUrl(), "base_url", "for example https://HOST/v1", "models", name, "base_url")
 		added := map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[m.GetProvider()]
 		ends := strings.HasSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
 		switch {
-		case err != nil || k.isDamaged("models", name, "base_url"):
+		case u == nil:
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			k.fault(n, "base_url must have no user, query or fragment", "a key belongs in api_key")
 		case ends && added != "":
