@@ -55,7 +55,7 @@ func again() int {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // of a test
+	defer os.RemoveAll(dir)
 	missing := ""
 	if _, err := exec.LookPath("ip"); err != nil {
 		missing = "SKIP-MISSING-TOOL ip: install the package iproute2"
@@ -87,7 +87,7 @@ func prepare() error {
 		return nil
 	}
 	for _, line := range []string{"link set lo up", "route add local default dev lo", "-6 route add local default dev lo"} {
-		if out, err := exec.CommandContext(context.Background(), "ip", strings.Fields(line)...).CombinedOutput(); err != nil { //nolint:gosec // of a test
+		if out, err := exec.CommandContext(context.Background(), "ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", line, err, out)
 		}
 	}
@@ -182,7 +182,7 @@ func TestCanary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Close() //nolint:errcheck // of a test
+			defer l.Close()
 			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", host+":8088")
 			if err != nil {
 				t.Fatal(err)

@@ -178,7 +178,7 @@ func jwks(t testing.TB, target rig.Target, kids ...string) jose.JSONWebKeySet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // of a test
+	defer resp.Body.Close()
 	var all, some jose.JSONWebKeySet
 	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +18,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
+	"github.com/agentteams/team-server/tests/rig/whole"
 )
 
 // hasty are pauses for tests.
@@ -180,7 +185,7 @@ func rpc(t testing.TB, target rig.Target, method, params string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // of a test
+	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -374,6 +379,46 @@ func TestT_19_ConfigurationsOfATask(t *testing.T) {
 		_, err := c.CreatePush(t.Context(), &a2av1.TaskPushNotificationConfig{Tenant: "asks", TaskId: task, Id: fmt.Sprint(i), Url: "https://hooks.example/"})
 		if f := rig.Fault(err); (i == 16) != (f != nil && f.Reason == agent.ReasonInsufficientResources) {
 			t.Errorf("configuration %d: %v", i+1, err)
+		}
+	}
+}
+
+// TestT_14_DevAllowsThisMachine: dev notifies webhooks on this machine, and uses agents there that are
+// made over the API; serve does only what its file allows.
+func TestT_14_DevAllowsThisMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	text := "version: v2\nagents: {asks: {description: Asks., scripted: {steps: [{ask: \"which?\"}]}}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	dev := &serve.Dev{Path: file, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop(), Say: t.Logf}
+	r, err := dev.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Stop() //nolint:errcheck // of a test
+	here := rig.Target{HTTP: "http://" + r.HTTP, GRPC: r.GRPC}
+	for _, s := range []struct {
+		target rig.Target
+		dev    bool
+	}{{here, true}, {whole.Open(t, rig.Memory(t), text+"server: {auth: {api_keys: [{name: ann, account: acme, sha256: \"${ANN}\", manage: true}]}}\n", fakellm.New(t)).Target, false}} {
+		c := rig.NewREST(s.target)
+		for url, allowed := range map[string]bool{"http://127.0.0.1:1/": s.dev, "http://localhost:1/": s.dev, "http://[::1]:1/": s.dev, "http://10.0.0.5/": false} {
+			_, err := c.CreatePush(t.Context(), &a2av1.TaskPushNotificationConfig{TaskId: open(t, c, fmt.Sprintf("dev-%x", url)), Url: url})
+			if (err == nil) != allowed {
+				t.Errorf("dev is %t: %s: %v", s.dev, url, err)
+			}
+		}
+		yaml := "agents: {away: {a2a: {card: \"http://127.0.0.1:1\"}}}\nteams: {t: {members: [{agent: away}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}\n"
+		_, err := teamv1.NewTeamServiceClient(rig.Services(t, s.target)[0]).CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}})
+		want := agent.ReasonInvalidTeamConfig
+		if s.dev {
+			want = agent.ReasonInitializationFailed // it was called, and is not there
+		}
+		if f := rig.Fault(err); f == nil || f.Reason != want {
+			t.Errorf("dev is %t: an agent on this machine: %v", s.dev, err)
 		}
 	}
 }
