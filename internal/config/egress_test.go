@@ -61,3 +61,39 @@ func TestA_21_AddressesThatCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestT_14_WhoNamesAnAddress: an address comes from the file only if the agent is the file's, also in
+// the definition that a run began with.
+func TestT_14_WhoNamesAnAddress(t *testing.T) {
+	const own = "version: v2\nagents:\n  near: {a2a: {card: \"http://near.example\"}}\n  x: {scripted: {steps: [{echo: true}]}}\n"
+	const team = "teams: {t: {members: [{agent: near}, {agent: far}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}\n"
+	both, err := parsed(t, own).With([]Addition{{Name: "t", Data: []byte("agents: {far: {a2a: {card: \"http://far.example\"}}}\n" + team)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !both.Named("near") || both.Named("far") {
+		t.Errorf("near %t, far %t", both.Named("near"), both.Named("far"))
+	}
+	d, err := both.Definition("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := parsed(t, own).Restore(d.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !restored.Named("near") || restored.Named("far") {
+		t.Errorf("restored: near %t, far %t", restored.Named("near"), restored.Named("far"))
+	}
+	// The file no longer has near; another one was made over the API.
+	later, err := parsed(t, "version: v2\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n").With([]Addition{{Name: "near", Data: []byte("agents: {near: {a2a: {card: \"http://other.example\"}}}\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if restored, err = later.Restore(d.Body); err != nil {
+		t.Fatal(err)
+	}
+	if restored.Named("near") {
+		t.Error("the address of an agent of the API counts as the file's")
+	}
+}
