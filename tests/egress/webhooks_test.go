@@ -398,7 +398,7 @@ func TestT_14_DevAllowsThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Stop() //nolint:errcheck // of a test
+	defer r.Stop()
 	here := rig.Target{HTTP: "http://" + r.HTTP, GRPC: r.GRPC}
 	for _, s := range []struct {
 		target rig.Target
