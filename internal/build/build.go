@@ -45,8 +45,11 @@ type Config struct {
 	From []*Agents
 	// Registry is where the agents are registered and look up each other. Required.
 	Registry *manager.Manager
-	// Egress makes outgoing connections. Required.
+	// Egress makes the connections to addresses that the configuration file names. Required.
 	Egress *egress.Dialer
+	// Guarded makes the connections to addresses that additions or cards name; nil means a dialer for
+	// public addresses.
+	Guarded *egress.Dialer
 	// Upstreams holds the circuit breakers of all agents in the process; nil means that every call
 	// is made.
 	Upstreams team.Upstreams
@@ -95,6 +98,12 @@ func Register(c Config) (*Agents, error) {
 			if !c.IDs[id] {
 				c.Log.Info("agent is not served: no team uses it", zap.String("agent", id))
 			}
+		}
+	}
+	if c.Guarded == nil {
+		var err error
+		if c.Guarded, err = egress.NewGuarded(); err != nil {
+			return nil, err
 		}
 	}
 	b := &builder{
@@ -182,6 +191,14 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	return nil, errors.New("unknown kind of agent")
 }
 
+// dialer returns the dialer for the address of a remote agent.
+func (b *builder) dialer(id string) *egress.Dialer {
+	if b.Definition.Named(id) {
+		return b.Egress
+	}
+	return b.Guarded
+}
+
 func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	tlsConfig, err := b.tls(a.GetGrpc().GetTls())
 	if err != nil {
@@ -189,7 +206,7 @@ func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	}
 	r, err := remote.New(remote.Config{
 		ID: id, Address: strings.TrimPrefix(a.GetGrpc().GetAddress(), "dns:///"), AgentID: a.GetGrpc().GetAgentId(),
-		Token: a.GetGrpc().GetAuth().GetBearer(), TLS: tlsConfig, Egress: b.Egress, Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
+		Token: a.GetGrpc().GetAuth().GetBearer(), TLS: tlsConfig, Egress: b.dialer(id), Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
 		IdleTimeout: a.GetGrpc().GetIdleTimeout().AsDuration(),
 	})
 	if err != nil {
@@ -212,7 +229,7 @@ func (b *builder) a2a(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	r, err := remote.NewA2A(remote.A2AConfig{
 		Verifier: verifier,
 		ID:       id, Card: a.GetA2A().GetCard(), Token: a.GetA2A().GetAuth().GetBearer(),
-		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.Egress, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
+		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.dialer(id), Others: b.Guarded, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
 		IdleTimeout: a.GetA2A().GetIdleTimeout().AsDuration(),
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ const maxSigned = 256
 // signatures by the old key and by the new one. Signer is safe for concurrent use.
 type Signer struct {
 	signers []jose.Signer
+	keys    []opaque
 	public  []byte
 
 	mu     sync.Mutex
@@ -59,7 +60,7 @@ func NewSigner(keys []Key, jku string) (*Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %q: %w", k.ID, err)
 		}
-		s.signers, set.Keys = append(s.signers, signer), append(set.Keys, o.public)
+		s.signers, s.keys, set.Keys = append(s.signers, signer), append(s.keys, o), append(set.Keys, o.public)
 	}
 	var err error
 	s.public, err = json.Marshal(set)
@@ -113,6 +114,32 @@ func (s *Signer) sign(card *a2av1.AgentCard, canonical []byte) ([]*a2av1.AgentCa
 			}
 			protected, signature, _ := strings.Cut(text, "..")
 			list = append(list, &a2av1.AgentCardSignature{Protected: protected, Signature: signature})
+		}
+	}
+	return list, nil
+}
+
+// NotificationType is the type (typ) in the header of signatures of notifications. It differs from
+// that of cards, so that one cannot be taken for the other.
+const NotificationType = "a2a-notification+jws"
+
+// SignNotification returns one signature of a payload by each key, each as a JWS with a detached
+// payload (RFC 7515, appendix F). Its header names the URL of the receiver, so that the receiver of
+// a notification cannot pass it on to another one.
+func (s *Signer) SignNotification(payload []byte, url string) ([]string, error) {
+	list := make([]string, len(s.keys))
+	for i, key := range s.keys {
+		options := (&jose.SignerOptions{}).WithType(NotificationType).WithHeader("url", url)
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.public.Algorithm), Key: key}, options)
+		if err != nil {
+			return nil, err
+		}
+		jws, err := signer.Sign(payload)
+		if err != nil {
+			return nil, err
+		}
+		if list[i], err = jws.DetachedCompactSerialize(); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil

@@ -57,7 +57,7 @@ func (t *Team) send(ctx context.Context, method, path string, in proto.Message, 
 	}
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		done(resp)
-		return nil, fmt.Errorf("%s has moved to %s; use that address", req.URL.Redacted(), to.Redacted())
+		return nil, fmt.Errorf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), wire.Redacted(to.String()))
 	}
 	return resp, nil
 }

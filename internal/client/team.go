@@ -41,7 +41,7 @@ func NewTeam(base, token string) (*Team, error) {
 type addressError string
 
 func (e addressError) Error() string {
-	return fmt.Sprintf("%q is not a valid address; expected http://HOST:PORT", wire.WithoutUser(string(e)))
+	return fmt.Sprintf("%q is not a valid address; expected http://HOST:PORT", wire.Redacted(string(e)))
 }
 
 func (addressError) Unwrap() error { return a2aclient.ErrAddress }

@@ -28,6 +28,7 @@ func (k *checker) check() {
 	k.fallbacks()
 	k.files()
 	k.addresses()
+	k.egress()
 	k.tools()
 	for _, id := range sorted(k.Server.GetAgents()) {
 		k.agent(id, k.Server.GetAgents()[id])

@@ -42,6 +42,7 @@ type Config struct {
 
 	reordered []Reordered       // steps that follow others because of their position in the list
 	additions map[string]string // by id of an agent or team: the name of the addition that defines it
+	restored  map[string]bool   // after Restore: ids of the agents whose address does not come from the file
 	loader    Loader            // With parses source again with this loader
 	source    []byte
 	document  *document // the parsed text; nil after Restore
@@ -77,6 +78,8 @@ type Loader struct {
 	StandIns *StandIns
 	// Additions define agents and teams that are served in addition to those of the file.
 	Additions []Addition
+	// Loopback lets additions name addresses of this machine, as if server.egress.allow listed them.
+	Loopback bool
 }
 
 // Find returns the configuration file for a path: the path itself, or team.yaml or team.yml if the

@@ -127,7 +127,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	}
 	r := &restorer{from: c, to: &Config{
 		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},
-		dir: c.dir, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
+		restored: map[string]bool{}, dir: c.dir, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
 	}}
 	r.schemas()
 	for _, id := range sorted(r.to.Server.GetAgents()) {
@@ -164,6 +164,7 @@ func (r *restorer) fault(format string, args ...any) {
 // that only earlier versions had is a fault.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	now := r.from.Server.GetAgents()[id]
+	r.to.restored[id] = !r.from.Named(id) || a.GetGrpc().GetAddress() != "" || a.GetA2A().GetCard() != ""
 	switch {
 	case a.GetConformance() != nil: //nolint:staticcheck // earlier versions stored it
 		r.fault("agent %q is of the kind conformance, which is no longer supported", id)

@@ -19,7 +19,7 @@ models:
 agents:
   writer: {model: script, instructions: "${TONE:-Write.}"}
   critic: {model: real}
-  near: {grpc: {address: "near-secret.example:1", agent_id: x, auth: {bearer: "${KEY}"}}}
+  near: {grpc: {address: "near-secret.example:1", agent_id: x, tls: {}, auth: {bearer: "${KEY}"}}}
   far: {a2a: {card: "http://far-secret.example/card.json", auth: {bearer: "${KEY}"}}}
   other: {scripted: {steps: [{text: other}]}}
 teams:
@@ -129,7 +129,7 @@ func TestRestoreSaysWhatIsGone(t *testing.T) {
 	for name, want := range map[string]struct{ text, says string }{
 		"everything": {bare, `agent "far" is no longer configured; agent "near" is no longer configured; model "real" of provider openai is no longer configured`},
 		"another kind": {
-			strings.NewReplacer(`{grpc: {address: "near-secret.example:1", agent_id: x, auth: {bearer: "${KEY}"}}}`, "{scripted: {steps: [{echo: true}]}}").Replace(company),
+			strings.NewReplacer(`{grpc: {address: "near-secret.example:1", agent_id: x, tls: {}, auth: {bearer: "${KEY}"}}}`, "{scripted: {steps: [{echo: true}]}}").Replace(company),
 			`agent "near" is no longer configured`,
 		},
 		"a key that nothing uses": {

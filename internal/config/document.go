@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -31,6 +33,12 @@ func (d *document) faultAt(line, col int, message, hint string) {
 	f := d.Fault(file, line, col, message, hint)
 	f.Line = own
 	d.faults = append(d.faults, f)
+}
+
+// hasFault reports whether a fault was already added for a node.
+func (d *document) hasFault(n *yaml.Node) bool {
+	file, own := d.locate(n.Line)
+	return slices.ContainsFunc(d.faults, func(f Fault) bool { return f.File == file && f.Line == own && f.Col == n.Column })
 }
 
 // damage marks nodes as damaged.

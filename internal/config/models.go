@@ -36,6 +36,10 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	own := m.GetBaseUrl() != ""
 	if !own && p.baseURL != "" {
 		m.BaseUrl, _ = k.env(p.baseURL)
+		if user := k.user(name); user != "" && m.GetBaseUrl() != "" && !usable(m.GetBaseUrl()) {
+			n, _ := k.at("models", name, "provider")
+			k.fault(n, fmt.Sprintf("%s needs %s, which is not an http or https address without a user and query", user, p.baseURL), "for example http://127.0.0.1:8000/v1")
+		}
 	}
 	if own || m.GetApiKey() != "" || k.lacks("models", name) {
 		return
@@ -50,16 +54,23 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	}
 }
 
+// usable reports whether a URL can be the address of a model.
+func usable(raw string) bool {
+	u, err := url.Parse(raw)
+	_, _, bad := splitCard(raw)
+	return err == nil && bad == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
 // addresses checks the addresses of models, tools and agent cards.
 func (k *checker) addresses() {
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
 		n, _ := k.at("models", name, "base_url")
-		u, err := url.Parse(m.GetBaseUrl())
+		u := k.address(m.GetBaseUrl(), "base_url", "for example https://HOST/v1", "models", name, "base_url")
 		added := map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[m.GetProvider()]
 		ends := strings.HasSuffix(strings.TrimRight(m.GetBaseUrl(), "/"), added)
 		switch {
-		case err != nil || k.isDamaged("models", name, "base_url"):
+		case u == nil:
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			k.fault(n, "base_url must have no user, query or fragment", "a key belongs in api_key")
 		case ends && added != "":
@@ -67,18 +78,50 @@ func (k *checker) addresses() {
 		}
 	}
 	for _, name := range sorted(k.Server.GetTools()) {
-		path := []any{"tools", name, "mcp", "url"}
-		if u, err := url.Parse(k.Server.GetTools()[name].GetMcp().GetUrl()); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && !k.isDamaged(path...) {
-			n, _ := k.at(path...)
+		raw := k.Server.GetTools()[name].GetMcp().GetUrl()
+		if u := k.address(raw, "url", "for example http://127.0.0.1:8000/mcp", "tools", name, "mcp", "url"); u != nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+			n, _ := k.at("tools", name, "mcp", "url")
 			k.fault(n, "url must have no user, query or fragment", "a token belongs in bearer")
 		}
 	}
 	for _, id := range sorted(k.Server.GetAgents()) {
-		path := []any{"agents", id, "a2a", "card"}
-		if u, err := url.Parse(k.Server.GetAgents()[id].GetA2A().GetCard()); err == nil && u.User != nil && !k.isDamaged(path...) {
-			n, _ := k.at(path...)
+		raw := k.Server.GetAgents()[id].GetA2A().GetCard()
+		if u := k.address(raw, "card", "for example https://HOST/.well-known/agent-card.json", "agents", id, "a2a", "card"); u != nil && u.User != nil {
+			n, _ := k.at("agents", id, "a2a", "card")
 			k.fault(n, "card must have no user", "a token belongs in auth: {bearer: ...}")
 		}
+		k.grpcAddress(id, k.Server.GetAgents()[id].GetGrpc())
+	}
+}
+
+// address parses the URL of a tool or card. It returns nil if the URL is missing or has a fault.
+func (k *checker) address(raw, key, instead string, path ...any) *url.URL {
+	n, _ := k.at(path...)
+	if raw == "" || k.isDamaged(path...) || k.hasFault(n) {
+		return nil
+	}
+	if _, _, err := splitCard(raw); err != nil {
+		k.fault(n, key+" "+err.Error(), instead)
+		return nil
+	}
+	u, _ := url.Parse(raw)
+	return u
+}
+
+// grpcAddress checks the address of a gRPC agent, and that no token is sent to it in clear.
+func (k *checker) grpcAddress(id string, g *teamv1.GrpcAgent) {
+	path := []any{"agents", id, "grpc", "address"}
+	n, _ := k.at(path...)
+	if g.GetAddress() == "" || k.isDamaged(path...) || k.hasFault(n) {
+		return
+	}
+	host, _, err := splitAddress(g.GetAddress())
+	switch {
+	case err != nil:
+		k.fault(n, "address "+err.Error(), "for example agents.example:50051, with a port from 1 to 65535")
+	case g.GetAuth().GetBearer() != "" && g.GetTls() == nil && inClear(host):
+		at, _ := k.at("agents", id, "grpc", "auth")
+		k.fault(at, "the token would be sent without encryption", "add tls: {} beside auth; without TLS a token is sent only to a loopback address")
 	}
 }
 

@@ -29,7 +29,7 @@ type Config struct {
 	CAFile string
 	// Allow is called before each connection with the address to connect to, after its name
 	// was resolved, so that DNS rebinding cannot bypass it. If it returns an error, the
-	// connection is not made. If Allow is nil, every address is allowed.
+	// connection is not made. If Allow is nil, every address is allowed. See Guard.Allow.
 	Allow func(ctx context.Context, addr netip.AddrPort) error
 }
 
@@ -66,7 +66,7 @@ func New(cfg Config) (*Dialer, error) {
 
 // DialContext connects to address, which has the form host:port.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return d.dialer.DialContext(ctx, network, address)
+	return d.dialer.DialContext(withHost(ctx, address), network, address)
 }
 
 // TLS returns a new TLS configuration with the trusted authorities. The caller owns it.

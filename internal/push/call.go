@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,14 +29,32 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// HeaderID is the header with the ID of a notification. The ID is the same in each attempt.
-const HeaderID = "A2A-Notification-Id"
+// Headers of a notification.
+const (
+	// HeaderID is the header with the ID of a notification. The ID is the same in each attempt.
+	HeaderID = "A2A-Notification-Id"
+	// HeaderTime is the header with the time of the attempt, in seconds since 1970.
+	HeaderTime = "A2A-Notification-Timestamp"
+	// HeaderSignature is the header with the signatures of the attempt, separated by spaces.
+	HeaderSignature = "A2A-Notification-Signature"
+)
+
+// Why a notification was not delivered, for the owner of the task. The texts are the same for all
+// causes that would otherwise show what is in the network of this server.
+const (
+	whyNotSent = "could not be sent"
+	whyNoKey   = "key was removed"
+	whyRefused = "refused by receiver"
+	whyFailed  = "connection failed"
+	whyAddress = "address not allowed"
+)
 
 // result is the result of a call.
 type result struct {
 	err        string // the reason for the owner of the task; "" on success
 	cause      error  // details for the log
 	retryAfter time.Duration
+	final      bool // the next attempt would fail as well
 }
 
 // try makes one call. A panic counts as a failure.
@@ -45,21 +62,24 @@ func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.Error("panic while calling a webhook", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			r = result{err: "the notification could not be sent"}
+			r = result{err: whyNotSent}
 		}
 	}()
 	if s.Allowed != nil && !s.Allowed(s.claim.Task.Owner) {
-		return result{err: "the principal that registered the webhook no longer has an API key"}
+		return result{err: whyNoKey}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
 	defer cancel()
 	req, err := s.request(ctx, n)
 	if err != nil {
-		return result{err: "the notification could not be sent", cause: err}
+		return result{err: whyNotSent, cause: err}
 	}
 	resp, err := s.Client.Do(req)
 	if err != nil {
-		return result{err: reason(err), cause: egress.WithoutURL(err)}
+		if errors.Is(err, egress.ErrNotAllowed) {
+			return result{err: whyAddress, cause: egress.WithoutURL(err), final: true}
+		}
+		return result{err: whyFailed, cause: egress.WithoutURL(err)}
 	}
 	defer resp.Body.Close() //nolint:errcheck // the response was read already
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
@@ -67,9 +87,9 @@ func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 	case code >= 200 && code < 300:
 		return result{}
 	case code >= 300 && code < 400:
-		return result{err: "the webhook answered " + status(code) + "; redirects are not followed"}
+		return result{err: whyRefused, cause: fmt.Errorf("the webhook answered %s; redirects are not followed", status(code))}
 	default:
-		return result{err: "the webhook answered " + status(code), retryAfter: retryAfter(resp.Header, time.Now())}
+		return result{err: whyRefused, cause: fmt.Errorf("the webhook answered %s", status(code)), retryAfter: retryAfter(resp.Header, time.Now())}
 	}
 }
 
@@ -108,6 +128,9 @@ func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, e
 	h.Set("A2A-Version", cmp.Or(s.claim.Version, a2a.ProtocolVersion))
 	h.Set("Accept-Encoding", "identity")
 	h.Set(HeaderID, n.ID)
+	if err := s.sign(h, n.ID, conf.GetUrl(), body); err != nil {
+		return nil, err
+	}
 	if token := conf.GetToken(); token != "" { // clients read one of the two names
 		h.Set("X-A2A-Notification-Token", token)
 		h.Set("A2A-Notification-Token", token)
@@ -118,23 +141,17 @@ func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, e
 	return req, nil
 }
 
-// reason returns why a call failed, without details that only this server should know.
-func reason(err error) string {
-	var ne net.Error
-	var op *net.OpError
-	var dns *net.DNSError
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var verify *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &dns):
-		return "the host name of the webhook was not found"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
-		return "the webhook did not answer in time"
-	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &verify):
-		return "the certificate of the webhook is not valid"
-	case errors.As(err, &op) && op.Op == "dial":
-		return "the webhook could not be reached"
+// sign adds the time and, if notifications are signed, the signatures of an attempt.
+func (s *session) sign(h http.Header, id, url string, body []byte) error {
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	h.Set(HeaderTime, at)
+	if s.Sign == nil {
+		return nil
 	}
-	return "the connection to the webhook was lost"
+	signatures, err := s.Sign(slices.Concat([]byte(id+"."+at+"."), body), url)
+	if err != nil {
+		return fmt.Errorf("signing a notification: %w", err)
+	}
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
+	return nil
 }

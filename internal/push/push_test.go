@@ -310,7 +310,7 @@ func TestA_18_DeadLetters(t *testing.T) {
 			t.Fatalf("%d calls: %v", len(calls), distinct(calls))
 		}
 		dead, total, err := w.store.DeadPushes(t.Context(), key("one"), 10)
-		if err != nil || total != 3 || dead[2].Seq != 2 || dead[2].Tries != 20 || dead[0].Tries != 1 || dead[2].Error != "the webhook answered 502 Bad Gateway" {
+		if err != nil || total != 3 || dead[2].Seq != 2 || dead[2].Tries != 20 || dead[0].Tries != 1 || dead[2].Error != "refused by receiver" {
 			t.Fatalf("given up are %+v, %v", dead, err)
 		}
 		if p := w.push("one", "sick"); !p.Failing || p.Seen != 4 {

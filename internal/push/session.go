@@ -204,8 +204,8 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	}
 	st.Error = r.err
 	log := s.Log.With(zap.String("task", s.claim.Task.ID), zap.String("config", s.claim.Config.GetId()), zap.String("notification", n.ID),
-		zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
-	if !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
+		zap.String("receiver", s.claim.Origin()), zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
+	if !r.final && !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
 		pause := s.Policy.pause(st.Tries, r.retryAfter, s.Rand)
 		log.Debug("a notification was not delivered", zap.Duration("pause", pause))
 		s.settle(ctx, s.claim, a2a.PushStep{PushState: *st, Then: a2a.PushDue, At: now.Add(pause)})

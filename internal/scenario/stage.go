@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"go.uber.org/zap"
@@ -28,14 +29,18 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
+	guarded, err := egress.NewGuarded(def.EgressAllow()...)
+	if err != nil {
+		return nil, fmt.Errorf("server.egress.allow: %w", err)
+	}
 	kept, err := server.OpenStore(context.Background(), "memory:", server.StoreConfig{Log: log})
 	if err != nil {
 		out.Close()
 		return nil, err
 	}
 	registry := manager.New(manager.Config{Log: log})
-	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); return kept.Close() }}}
-	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Boards: kept, Log: log})
+	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); guarded.Close(); return kept.Close() }}}
+	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Guarded: guarded, Boards: kept, Log: log})
 	if err == nil {
 		s.closes = append([]func() error{agents.Close}, s.closes...)
 		s.local, err = server.NewLocal(server.Config{Agents: registry, Store: kept, Version: "test", Log: log})

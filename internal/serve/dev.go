@@ -43,7 +43,7 @@ type Dev struct {
 
 // Demo returns the configuration that is served without a file.
 func Demo() (*config.Config, error) {
-	return config.Loader{Files: demo.Files}.Load("team.yaml")
+	return config.Loader{Files: demo.Files, Loopback: true}.Load("team.yaml")
 }
 
 func (d *Dev) load() (*config.Config, error) {
@@ -59,7 +59,7 @@ func (d *Dev) load() (*config.Config, error) {
 			return nil, err
 		}
 	}
-	return config.Loader{Env: env.Lookup, Files: d.read}.Load(d.Path)
+	return config.Loader{Env: env.Lookup, Files: d.read, Loopback: true}.Load(d.Path)
 }
 
 // Start starts the server, which runs until ctx ends.

@@ -5,6 +5,7 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -28,7 +29,8 @@ import (
 // with the definition that it began with, even after a restart. It is safe for concurrent use.
 type Live struct {
 	log         *zap.Logger
-	egress      *egress.Dialer
+	egress      *egress.Dialer  // makes the connections whose address the file names
+	guarded     *egress.Dialer  // makes all other connections
 	calls       *upstream.Guard // shared by all definitions, so that a reload does not reset circuit breakers
 	definitions store.Definitions
 	boards      board.Store
@@ -52,9 +54,14 @@ func NewLive(def *config.Config, definitions store.Definitions, boards board.Sto
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{log: log, egress: out, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, boards: boards, clock: time.Now, restoring: make(chan struct{}, 1)}
+	guarded, err := egress.NewGuarded(def.EgressAllow()...)
+	if err != nil {
+		return nil, fmt.Errorf("server.egress.allow: %w", err)
+	}
+	l := &Live{log: log, egress: out, guarded: guarded, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, boards: boards, clock: time.Now, restoring: make(chan struct{}, 1)}
 	if err := l.Swap(def); err != nil {
 		out.Close()
+		guarded.Close()
 		return nil, err
 	}
 	return l, nil
@@ -145,5 +152,6 @@ func (l *Live) Close() error {
 	}
 	l.others = nil
 	l.egress.Close()
+	l.guarded.Close()
 	return errors.Join(errs...)
 }

@@ -71,7 +71,7 @@ func (l *Live) newRevision(p plan) (*revision, error) {
 }
 
 func (l *Live) fill(r *revision, p plan) error {
-	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: l.egress, Upstreams: l.calls, Current: l.served, Boards: l.boards, Log: l.log}
+	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: l.egress, Guarded: l.guarded, Upstreams: l.calls, Current: l.served, Boards: l.boards, Log: l.log}
 	for id, other := range p.have {
 		a, err := other.registry.Get(id)
 		if err == nil {

@@ -204,7 +204,7 @@ func (a *assembly) Discard() {
 // BuildUnserved implements manage.Live.
 func (l *Live) BuildUnserved(def *config.Config, ids []string) (map[string]agent.Agent, func(), error) {
 	m := manager.New(manager.Config{Log: l.log})
-	c := build.Config{Definition: def, IDs: map[string]bool{}, Registry: m, Egress: l.egress, Log: l.log}
+	c := build.Config{Definition: def, IDs: map[string]bool{}, Registry: m, Egress: l.egress, Guarded: l.guarded, Log: l.log}
 	for _, id := range ids {
 		c.IDs[id] = true
 	}

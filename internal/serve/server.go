@@ -13,6 +13,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -227,6 +228,7 @@ func startServer(ctx context.Context, def *config.Config, kept server.Store, c s
 		c.Log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
 	}
 	settings := def.Server.GetServer()
+	c.Egress = append(c.Egress, def.EgressAllow()...)
 	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
 	_, c.ForgetMessageIDs = deduplicate(settings)
@@ -247,5 +249,5 @@ func Local(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, 
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	return startServer(ctx, def, kept, server.Config{Listeners: l, Log: log})
+	return startServer(ctx, def, kept, server.Config{Listeners: l, Log: log, Egress: egress.Loopback()})
 }

@@ -10,8 +10,13 @@ import (
 // user matches the user and password in an address.
 var user = regexp.MustCompile(`[^/\s]*@`)
 
-// WithoutUser returns an address, or any other text, with its user and password replaced.
-func WithoutUser(address string) string { return user.ReplaceAllString(address, "…@") }
+// query matches the query of an address, and what follows it.
+var query = regexp.MustCompile(`\?.*`)
+
+// Redacted returns an address, or any other text, with its user, password and query replaced.
+func Redacted(address string) string {
+	return query.ReplaceAllString(user.ReplaceAllString(address, "…@"), "?…")
+}
 
 // HostPort returns the host and port of a URL in lower case. Without a port it is 80 for http,
 // and 443 for all other schemes.

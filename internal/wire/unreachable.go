@@ -13,6 +13,10 @@ const (
 	NotGRPC = "it does not speak gRPC"
 )
 
+// NotAllowed is the result of WhyUnreachable for a server whose address this server does not connect
+// to; it is also the text of the error.
+const NotAllowed = "address not allowed"
+
 // Closed is the result of WhyUnreachable for a server that closed the connection without
 // an answer. A gRPC server that is sent an HTTP/1 request does that, and the reset of the
 // connection may overtake what would tell that it speaks gRPC.
@@ -25,6 +29,7 @@ func WhyUnreachable(cause error) string {
 		return "no connection"
 	}
 	for _, known := range [][2]string{
+		{NotAllowed, NotAllowed},
 		{"malformed HTTP ", NotHTTP},        // response, version or status code
 		{"readLoopPeekFailLocked", NotHTTP}, // it sent data before the request
 		{"http2: frame too large", NotGRPC},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,6 +78,10 @@ type Config struct {
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
+	// CheckWebhook returns what is wrong with the URL of a webhook, in words that follow the name of
+	// a field. The URL uses http or https, has a host, no user and a valid port. If it is nil, every
+	// such URL is accepted.
+	CheckWebhook func(u *url.URL) error
 	// Admit returns an error if an account may not begin another task: an *agent.Error for the
 	// caller, or an error of the store. It is not called for messages to existing tasks. If it is
 	// nil, every account may.

@@ -34,7 +34,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 	}
 	var c checker
 	c.needID("taskId", req.GetTaskId())
-	c.push("", req)
+	c.push("", req, h.c.CheckWebhook)
 	if err := c.Err(); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func FuzzPushConfig(f *testing.F) {
 		var c checker
 		c.push("", &a2av1.TaskPushNotificationConfig{
 			Url: url, Token: token, Authentication: &a2av1.AuthenticationInfo{Scheme: scheme, Credentials: credentials},
-		})
+		}, nil)
 		if err := c.Err(); err != nil {
 			for _, s := range []string{url, token, scheme, credentials} {
 				if strings.Contains(s, "canary") && strings.Contains(err.Error(), "canary") {

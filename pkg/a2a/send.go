@@ -94,7 +94,7 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 	c.send(req)
 	push := req.GetConfiguration().GetTaskPushNotificationConfig()
 	if push != nil && h.c.Pushes != nil {
-		c.inlinePush(req, push)
+		c.inlinePush(req, push, h.c.CheckWebhook)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err

@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -21,12 +23,12 @@ var schemePattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 // secretPattern matches values that can be sent in a header unchanged.
 var secretPattern = regexp.MustCompile(`^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$`)
 
-// push checks a push configuration. prefix is its place in the request. Violations do not repeat
-// values that may be secret.
-func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
+// push checks a push configuration. prefix is its place in the request, and allowed is
+// Config.CheckWebhook. Violations do not repeat values that may be secret.
+func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig, allowed func(*url.URL) error) {
 	c.id(prefix+"tenant", p.GetTenant())
 	c.id(prefix+"id", p.GetId())
-	c.receiver(prefix+"url", p.GetUrl())
+	c.receiver(prefix+"url", p.GetUrl(), allowed)
 	c.secret(prefix+"token", p.GetToken())
 	if a := p.GetAuthentication(); a != nil {
 		switch {
@@ -40,30 +42,40 @@ func (c *checker) push(prefix string, p *a2av1.TaskPushNotificationConfig) {
 }
 
 // receiver checks the URL of the receiver of notifications.
-func (c *checker) receiver(field, raw string) {
-	if raw == "" {
-		c.Add(field, "is required; send an address such as https://example.com/hook")
-		return
+func (c *checker) receiver(field, raw string, allowed func(*url.URL) error) {
+	u, err := receiver(raw)
+	if err == nil && allowed != nil {
+		err = allowed(u)
 	}
-	if len(raw) > maxPushURL {
-		c.Add(field, "has %d bytes; at most %d are allowed", len(raw), maxPushURL)
-		return
+	if err != nil {
+		c.Add(field, "%v", err)
+	}
+}
+
+// receiver parses the URL of the receiver of notifications. The error follows the name of a field.
+func receiver(raw string) (*url.URL, error) {
+	switch {
+	case raw == "":
+		return nil, errors.New("is required; send an address such as https://example.com/hook")
+	case len(raw) > maxPushURL:
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(raw), maxPushURL)
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		c.Add(field, "is not a valid URL; send an address such as https://example.com/hook")
+		return nil, errors.New("is not a valid URL; send an address such as https://example.com/hook")
 	case u.Scheme != "http" && u.Scheme != "https":
-		c.Add(field, "must begin with https:// or http://")
+		return nil, errors.New("must begin with https:// or http://")
 	case u.Hostname() == "":
-		c.Add(field, "has no host; send an address such as https://example.com/hook")
+		return nil, errors.New("has no host; send an address such as https://example.com/hook")
 	case u.User != nil:
-		c.Add(field, "contains a user or password; send them in authentication")
+		return nil, errors.New("contains a user or password; send them in authentication")
 	case u.Port() != "":
 		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
-			c.Add(field, "has an invalid port; it must be 1 to 65535")
+			return nil, errors.New("has an invalid port; it must be 1 to 65535")
 		}
 	}
+	return u, nil
 }
 
 // secret checks a value that is sent in a header.
@@ -78,8 +90,8 @@ func (c *checker) secret(field, s string) {
 }
 
 // inlinePush checks the push configuration in a send request.
-func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNotificationConfig) {
-	c.push(inlineField, p)
+func (c *checker) inlinePush(req *a2av1.SendMessageRequest, p *a2av1.TaskPushNotificationConfig, allowed func(*url.URL) error) {
+	c.push(inlineField, p, allowed)
 	if id := p.GetTaskId(); id != "" && id != req.GetMessage().GetTaskId() {
 		c.Add(inlineField+"taskId", "must be omitted or match the task of the message")
 	}

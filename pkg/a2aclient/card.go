@@ -64,14 +64,14 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 	}
 	signed, _, err := cfg.Verifier.Verify(card)
 	if err != nil {
-		return nil, raw, untrusted("the card of "+wire.WithoutUser(target), err)
+		return nil, raw, untrusted("the card of "+wire.Redacted(target), err)
 	}
 	return signed, raw, nil
 }
 
 func noCard(target, why string) error {
 	answer := &AnswerError{Problem: why}
-	return &kindError{text: wire.WithoutUser(target) + " is not an A2A card: " + why, kind: ErrNoCard, cause: answer}
+	return &kindError{text: wire.Redacted(target) + " is not an A2A card: " + why, kind: ErrNoCard, cause: answer}
 }
 
 func untrusted(what string, err error) error {
@@ -99,7 +99,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 	}
 	if status != http.StatusOK {
 		refused := refused(wire.ParseRESTError(status, data), status)
-		return nil, &kindError{text: fmt.Sprintf("no card at %s: %v", u.Redacted(), refused), kind: ErrNoCard, cause: refused}
+		return nil, &kindError{text: fmt.Sprintf("no card at %s: %v", wire.Redacted(u.String()), refused), kind: ErrNoCard, cause: refused}
 	}
 	return data, nil
 }

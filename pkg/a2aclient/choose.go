@@ -52,10 +52,10 @@ func (e *InterfaceError) Error() string {
 		offer := r.Interface.GetProtocolBinding() + " " + r.Interface.GetProtocolVersion()
 		switch r.Why {
 		case Elsewhere:
-			offer += " at " + wire.WithoutUser(r.Interface.GetUrl()) + " (must not see the token or headers)"
+			offer += " at " + wire.Redacted(r.Interface.GetUrl()) + " (must not see the token or headers)"
 			hint = "; the token and headers are sent only to the host of the given URL; to use the host of the card, give its URL, if you trust it"
 		case BadAddress:
-			offer += fmt.Sprintf(" at %q, which is not a valid address", wire.WithoutUser(r.Interface.GetUrl()))
+			offer += fmt.Sprintf(" at %q, which is not a valid address", wire.Redacted(r.Interface.GetUrl()))
 		case UnknownVersion, UnknownBinding, OtherBinding:
 		}
 		offered = append(offered, offer)

@@ -126,7 +126,7 @@ type Client struct {
 func Open(ctx context.Context, target string, cfg Config) (*Client, error) {
 	if scheme, rest, _ := strings.Cut(target, "://"); scheme == "grpc" || scheme == "grpcs" {
 		if cfg.Verifier != nil {
-			return nil, &kindError{text: wire.WithoutUser(target) + " has no card to verify; open the agent by the URL of its card", kind: ErrUntrusted}
+			return nil, &kindError{text: wire.Redacted(target) + " has no card to verify; open the agent by the URL of its card", kind: ErrUntrusted}
 		}
 		host, tenant, _ := strings.Cut(rest, "/")
 		address, secure := grpcAddress(scheme+"://"+host, nil)

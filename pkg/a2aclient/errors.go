@@ -141,7 +141,7 @@ type TransportError struct {
 func (e *TransportError) Error() string {
 	why := wire.WhyUnreachable(e.Err)
 	if e.Broken {
-		return "the connection to " + wire.WithoutUser(e.Address) + " was lost: " + why
+		return "the connection to " + wire.Redacted(e.Address) + " was lost: " + why
 	}
 	switch {
 	case why == wire.NotHTTP, why == wire.Closed && strings.HasPrefix(e.Address, "http://"):
@@ -149,7 +149,7 @@ func (e *TransportError) Error() string {
 	case why == wire.NotGRPC:
 		why += "; to read a card, use http://HOST:PORT"
 	}
-	return "cannot reach " + wire.WithoutUser(e.Address) + ": " + why
+	return "cannot reach " + wire.Redacted(e.Address) + ": " + why
 }
 
 // Unwrap returns the kind and the cause.
@@ -208,5 +208,5 @@ func (e *kindError) Unwrap() []error {
 
 // noAddress returns the error for an invalid address; expected is the form of a valid one.
 func noAddress(target, expected string) error {
-	return &kindError{text: fmt.Sprintf("%q is not a valid address; expected %s", wire.WithoutUser(target), expected), kind: ErrAddress}
+	return &kindError{text: fmt.Sprintf("%q is not a valid address; expected %s", wire.Redacted(target), expected), kind: ErrAddress}
 }

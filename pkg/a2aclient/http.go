@@ -97,7 +97,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	w.rawHeader("<", resp.Header, "Content-Type", "Location", "Retry-After", "A2a-Extensions", "X-A2a-Extensions")
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		done(resp)
-		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", req.URL.Redacted(), to.Redacted()), kind: ErrMoved}
+		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), wire.Redacted(to.String())), kind: ErrMoved}
 	}
 	return resp, nil
 }
@@ -108,7 +108,7 @@ func origin(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.
 func (w *web) request(ctx context.Context, method, url, media string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, fmt.Errorf("the card contains %q, which is not a valid address", wire.WithoutUser(url))
+		return nil, fmt.Errorf("the card contains %q, which is not a valid address", wire.Redacted(url))
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", media)

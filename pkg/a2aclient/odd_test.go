@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -166,6 +167,26 @@ func TestA_21_AddressesAreShownWithoutUsers(t *testing.T) {
 		}
 		if !strings.Contains(text(err), "127.0.0.1") || strings.Contains(text(err), "hu") || strings.Contains(text(err), "sh@") {
 			t.Errorf("an agent at %s: %v", address, err)
+		}
+	}
+}
+
+// TestA_21_QueriesAreNotShown: an error about a card does not show the query of its address.
+func TestA_21_QueriesAreNotShown(t *testing.T) {
+	for what, answer := range map[string]http.HandlerFunc{
+		"no card": http.NotFound,
+		"another place": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://other.example/?key=hush", http.StatusFound)
+		},
+		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) },
+		"no agent": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) },
+		"nothing":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		srv := httptest.NewServer(answer)
+		defer srv.Close()
+		_, _, err := ReadCard(t.Context(), srv.URL+"/card.json?key=hush", Config{})
+		if err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

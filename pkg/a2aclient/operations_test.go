@@ -33,6 +33,7 @@ agents:
   talker: {scripted: {steps: [{progress: One.}, {delay_ms: 20}, {progress: Two.}, {delay_ms: 20}, {progress: Three.}, {chunks: 4}, {text: high tide at four}]}}
   patient: {scripted: {steps: [{progress: "Waiting."}, {delay_ms: 600000}, {text: "Too late."}]}}
 server:
+  egress: {allow: [127.0.0.0/8]}
   default_agent: echo
   auth: {api_keys: [{name: ci, sha256: 2348f998744212575d85959674f9607ab26f67708a917157472832386337c904}]}
 `

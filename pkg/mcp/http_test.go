@@ -262,3 +262,21 @@ func wait(t *testing.T, is func() bool) {
 	}
 	t.Fatal("it does not come")
 }
+
+// TestA_21_AddressesAreShownWithoutSecrets: a server whose address cannot be used is reported without
+// the user, the password, the path and the query in it.
+func TestA_21_AddressesAreShownWithoutSecrets(t *testing.T) {
+	for _, address := range []string{
+		"http://ann:hush@ho%41st/hush", "http://ann:hush@127.0.0.1:1/hush?key=hush", "http://ann:hush@127.0.0.1:99999/hush", "ftp://ann:hush@127.0.0.1/", "http://ann:hu sh@h/", "hush",
+	} {
+		s, err := mcp.Start(t.Context(), mcp.Config{Name: "far", URL: address})
+		if err == nil {
+			_ = s.Close()
+		}
+		for ; err != nil; err = errors.Unwrap(err) {
+			if text := err.Error(); strings.Contains(text, "hu") || strings.Contains(text, "ann") {
+				t.Errorf("%s: %s", address, text)
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,10 +64,18 @@ func (c *Config) validate() error {
 		return fmt.Errorf("tool %q has a command and a url; keep one of them", c.Name)
 	case len(c.Command) == 0 && c.URL == "":
 		return fmt.Errorf("tool %q has neither a command nor a url; add one of them", c.Name)
+	case c.URL != "" && !isAddress(c.URL):
+		return fmt.Errorf("tool %q has a url that is not an http or https address; for example http://127.0.0.1:8000/mcp", c.Name)
 	case c.Elicit != nil && c.Elicit.KeepOpen < 0:
 		return fmt.Errorf("tool %q keeps calls open for a negative time; set Elicit.KeepOpen to 0 or more", c.Name)
 	}
 	return nil
+}
+
+// isAddress reports whether a text is an http or https URL with a host.
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Hostname() != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // Server is a connection to an MCP server. A program that has exited is started again when it is

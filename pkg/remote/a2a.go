@@ -51,8 +51,12 @@ type A2AConfig struct {
 	Version string
 	// TLS configures connections with TLS; nil means the configuration of Egress.
 	TLS *tls.Config
-	// Egress makes the connections; nil means a dialer that allows every address.
+	// Egress makes the connections to the hosts of Card and Origins; nil means a dialer that allows
+	// every address.
 	Egress *egress.Dialer
+	// Others makes the connections to hosts that only the card names; nil means a dialer that allows
+	// public addresses.
+	Others *egress.Dialer
 	// InfoTTL is how long a card is cached; 0 means 60 s. An error is cached for half of
 	// that time.
 	InfoTTL time.Duration
@@ -116,7 +120,13 @@ func NewA2A(cfg A2AConfig) (*A2A, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPeer(cfg, out)
+	others := cfg.Others
+	if others == nil {
+		if others, err = egress.NewGuarded(); err != nil {
+			return nil, err
+		}
+	}
+	p, err := newPeer(cfg, out, others)
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,9 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,9 +41,9 @@ type peer struct {
 }
 
 // newPeer returns the peer of a configuration. The error names an invalid field of cfg.
-func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
+func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 	u, err := url.Parse(cfg.Card)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return peer{}, fmt.Errorf("a2a agent %q: card must be an http or https URL without a user", cfg.ID)
 	}
 	if !strings.HasSuffix(u.Path, ".json") {
@@ -57,14 +57,18 @@ func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; use %s, %s or %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
 		}
 	}
+	way := egress.Route{Hosts: []string{u.Hostname()}, Own: out, Others: others, TLS: cfg.TLS}
+	for _, origin := range cfg.Origins {
+		way.Hosts = append(way.Hosts, hostOf(origin))
+	}
 	call := a2aclient.Config{
 		Bindings: cfg.Prefer, Version: cfg.Version, Token: cfg.Token, Origins: cfg.Origins,
 		Resumes: -1, // a task whose stream breaks is polled instead
 		Lenient: true,
-		Dial:    out.DialContext, TLS: out.TLS(), Transport: out.HTTPClient().Transport,
+		Dial:    way.DialContext, TLS: out.TLS(), Transport: way.Transport(),
 	}
 	if cfg.TLS != nil {
-		call.TLS, call.Transport = cfg.TLS, withTLS(call.Transport, cfg.TLS)
+		call.TLS = cfg.TLS
 	}
 	if cfg.Verifier != nil {
 		call.Verifier = refusing{cfg.Verifier}
@@ -72,15 +76,15 @@ func newPeer(cfg A2AConfig, out *egress.Dialer) (peer, error) {
 	return peer{id: cfg.ID, card: u, call: call}, nil
 }
 
-// withTLS returns a copy of a transport that uses cfg.
-func withTLS(t http.RoundTripper, cfg *tls.Config) http.RoundTripper {
-	shared, ok := t.(*http.Transport)
-	if !ok {
-		return t
+// hostOf returns the host of an origin, which is a URL or host:port.
+func hostOf(origin string) string {
+	if u, err := url.Parse(origin); err == nil && u.Host != "" {
+		return u.Hostname()
 	}
-	own := shared.Clone()
-	own.TLSClientConfig = cfg.Clone()
-	return own
+	if host, _, err := net.SplitHostPort(origin); err == nil {
+		return host
+	}
+	return origin
 }
 
 // choose returns the interface to use.

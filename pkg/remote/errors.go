@@ -80,6 +80,12 @@ func peerError(st *status.Status, retry, fresh bool) *agent.Error {
 // unreachable returns the error for a peer that did not answer.
 func unreachable(id string, err error) *agent.Error {
 	err = egress.WithoutURL(err)
+	if wire.WhyUnreachable(err) == wire.NotAllowed {
+		return &agent.Error{
+			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true, Err: err,
+			Message: "agent " + strconv.Quote(id) + " cannot be reached: its address is neither public nor in server.egress.allow",
+		}
+	}
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Retry: true, Err: err,
 		Message: "agent " + strconv.Quote(id) + " cannot be reached: " + wire.WhyUnreachable(err) + "; try again later",

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
@@ -23,20 +24,23 @@ type notifier struct {
 }
 
 // newNotifier returns nil if push notifications are turned off.
-func newNotifier(c *Config, h *a2a.Handler, base string) (*notifier, error) {
+func newNotifier(c *Config, h *a2a.Handler, guard *egress.Guard, sign *cardsign.Signer, base string) (*notifier, error) {
 	if c.NoPush {
 		return nil, nil //nolint:nilnil // no push notifications
 	}
-	out, err := egress.New(egress.Config{})
+	out, err := egress.New(egress.Config{Allow: guard.Allow})
 	if err != nil {
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
-	d := push.New(push.Config{
+	config := push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
 		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
-	})
-	return &notifier{d, out}, nil
+	}
+	if sign != nil {
+		config.Sign = sign.SignNotification
+	}
+	return &notifier{push.New(config), out}, nil
 }
 
 // oldBody returns the function that encodes the body of notifications for webhooks that were

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/halt"
@@ -98,8 +99,8 @@ type Config struct {
 	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
 	// sent them, only pages of those or of Origins.
 	Keys []APIKey
-	// CardKeys are the keys that sign cards. Every key signs; use two while one replaces
-	// the other. Without keys cards are not signed. The public keys are served at
+	// CardKeys are the keys that sign cards and push notifications. Every key signs; use two while one replaces
+	// the other. Without keys neither is signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name if PublicURL is set.
 	CardKeys []CardKey
 	// TrustedProxies are addresses of proxies whose X-Forwarded-For names the caller. If
@@ -169,6 +170,9 @@ type Config struct {
 	Streams a2a.Streams
 	// NoPush turns push notifications off.
 	NoPush bool
+	// Egress lists the addresses to which webhooks may lead although they are not public, or not at
+	// port 443 or 8443 with https: each a CIDR, an IP address or a host name, with or without :PORT.
+	Egress []string
 	// Push configures the retries and timeouts of push notifications.
 	Push PushPolicy
 	// StallTime is how long the reader of a stream may accept no data before the stream is
@@ -292,8 +296,12 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
 		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
 	}
+	guard, err := egress.NewGuard(c.Egress...)
+	if err != nil {
+		return core{}, fmt.Errorf("server.Config.Egress: %w", err)
+	}
 	if !c.NoPush {
-		config.Pushes = c.Store
+		config.Pushes, config.CheckWebhook = c.Store, guard.Webhook
 	}
 	if sign != nil {
 		config.Sign = sign.Sign
@@ -307,7 +315,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, config.Interfaces.HTTP)
+	t, err := newNotifier(c, h, guard, sign, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
 	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
 }

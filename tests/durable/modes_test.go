@@ -77,6 +77,7 @@ teams:
     members: [{agent: workflow, history_scope: ISOLATED}, {agent: gamma, history_scope: ISOLATED}]
     coordinator: {leader: {model: all}, allow_parallel: true}
 server:
+  egress: {allow: [127.0.0.0/8]}
   default_agent: nested
   auth: {api_keys: [{name: ann, account: acme, sha256: %[2]q}]}
 `

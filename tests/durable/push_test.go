@@ -27,6 +27,7 @@ const talkative = `
 version: v1
 agents:
   talker: {description: Talks., scripted: {steps: [{chunks: %d}, {text: %q}]}}
+server: {egress: {allow: [127.0.0.0/8]}}
 `
 
 // TestPush_P6_A_13_A_18_Killed: the server is killed twice and the receiver once

@@ -71,6 +71,7 @@ teams:
     members: [{agent: opener}, {agent: led, history_scope: ISOLATED}, {agent: thinker, history_scope: ISOLATED}]
     swarm: {entry_member: opener}
 server:
+  egress: {allow: [127.0.0.0/8]}
   default_agent: flow
   auth: {api_keys: [%[4]s]}
 `

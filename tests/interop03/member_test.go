@@ -115,6 +115,7 @@ teams:
     limits: {retry: {attempts: 1}}
     workflow: {steps: [{id: pass, agent: far}]}
 server:
+  egress: {allow: [127.0.0.0/8]}
   default_agent: relay
 `
 

@@ -35,6 +35,7 @@ agents:
 teams:
   desk: {api: true, members: [{agent: writer}, {agent: parrot}], supervisor: {rules: [{id: one, when: "turn == 1", next: [parrot]}, {id: end, when: "true", finish: last}]}}
 server:
+  egress: {allow: [127.0.0.0/8]}
   default_agent: desk
   auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}", manage: true, permissions: [READ, CALL, ANSWER, ADMIN]}, {name: bob, account: acme, sha256: "${BOB}"}]}
 `

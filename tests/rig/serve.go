@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -46,6 +47,9 @@ func Serve(t testing.TB, c server.Config, models ...Models) Target {
 func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop func()) {
 	t.Helper()
 	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	if c.Egress == nil { // webhooks of tests are on this machine
+		c.Egress = egress.Loopback()
+	}
 	if c.Store == nil {
 		c.Store = memory.New(memory.Config{})
 	}

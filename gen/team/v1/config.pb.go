@@ -533,7 +533,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
 }
 
 // Value is the word in the file.
@@ -602,7 +602,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -4385,7 +4385,7 @@ type ServerSettings struct {
 	StoreListen string `protobuf:"bytes,9,opt,name=store_listen,json=storeListen,proto3" json:"store_listen,omitempty"`
 	// Push notifications.
 	Push *PushSettings `protobuf:"bytes,10,opt,name=push,proto3" json:"push,omitempty"`
-	// How cards are signed; unset leaves them unsigned.
+	// How cards and push notifications are signed; unset leaves them unsigned.
 	Signing *SigningSettings `protobuf:"bytes,12,opt,name=signing,proto3" json:"signing,omitempty"`
 	// IP addresses or CIDRs of proxies whose X-Forwarded headers determine the public address in
 	// cards; unset trusts none.
@@ -4401,7 +4401,9 @@ type ServerSettings struct {
 	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
 	// account is local.
-	Accounts      map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Accounts map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Where connections may lead whose address a caller or a card named.
+	Egress        *EgressSettings `protobuf:"bytes,41,opt,name=egress,proto3" json:"egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4562,6 +4564,62 @@ func (x *ServerSettings) GetAccounts() map[string]*AccountLimits {
 	return nil
 }
 
+func (x *ServerSettings) GetEgress() *EgressSettings {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
+// EgressSettings say where connections may lead whose address does not come from the file: webhooks,
+// agents that were made over the API, and interfaces that a card names at another host than its own.
+// Public addresses are allowed.
+type EgressSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Further addresses: CIDRs, IP addresses and host names, each with or without :PORT. Webhooks may
+	// use http and any port there. Unset allows none.
+	Allow         []string `protobuf:"bytes,1,rep,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EgressSettings) Reset() {
+	*x = EgressSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EgressSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EgressSettings) ProtoMessage() {}
+
+func (x *EgressSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
+func (*EgressSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *EgressSettings) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
 // AccountLimits limits what the tasks of an account spend together, on all servers with the same
 // store. At least one of its limits must be set.
 type AccountLimits struct {
@@ -4582,7 +4640,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4652,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4665,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4658,7 +4716,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4670,7 +4728,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4683,7 +4741,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4712,7 +4770,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +4782,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +4795,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4758,7 +4816,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +4828,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +4841,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4793,10 +4851,10 @@ func (x *PushSettings) GetEnabled() bool {
 	return false
 }
 
-// SigningSettings say how cards are signed.
+// SigningSettings say how cards and push notifications are signed.
 type SigningSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The keys; each card is signed with all of them.
+	// The keys; each card and each push notification is signed with all of them.
 	Keys          []*SigningKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4804,7 +4862,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +4874,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +4887,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4839,7 +4897,7 @@ func (x *SigningSettings) GetKeys() []*SigningKey {
 	return nil
 }
 
-// SigningKey is a key that signs cards.
+// SigningKey is a key that signs cards and push notifications.
 type SigningKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key id in signatures. Required.
@@ -4852,7 +4910,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +4922,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +4935,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4914,7 +4972,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +4984,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +4997,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Definition) GetId() string {
@@ -4989,7 +5047,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5059,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5072,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5061,7 +5119,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5073,7 +5131,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5086,7 +5144,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5119,7 +5177,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5189,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5202,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5160,7 +5218,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5230,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5185,7 +5243,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5223,7 +5281,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5293,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5306,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5303,7 +5361,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5373,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5386,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5344,7 +5402,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5414,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5427,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5921,7 +5979,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xd9\x19\n" +
+	"\x0f_strict_members\"\x8a\x1a\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5953,13 +6011,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
-	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x1aS\n" +
+	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12/\n" +
+	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xd0\x02\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x82\x01\n" +
+	"\x0eEgressSettings\x12p\n" +
+	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
+	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\xd0\x02\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
@@ -6078,7 +6140,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),       // 1: team.v1.CardAccess.Value
@@ -6137,140 +6199,142 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 54: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 55: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 56: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 57: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 58: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 59: team.v1.CardSettings
-	(*PushSettings)(nil),        // 60: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 61: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 62: team.v1.SigningKey
-	(*Definition)(nil),          // 63: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 64: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 65: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 66: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 67: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 68: team.v1.ApiKey
-	(*Permission)(nil),          // 69: team.v1.Permission
-	(*OidcConfig)(nil),          // 70: team.v1.OidcConfig
-	nil,                         // 71: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 72: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 73: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 74: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 75: team.v1.McpTool.EnvEntry
-	nil,                         // 76: team.v1.McpTool.EffectsEntry
-	nil,                         // 77: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 78: team.v1.Definition.ScriptsEntry
-	nil,                         // 79: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 80: google.protobuf.Duration
-	(*Skill)(nil),               // 81: team.v1.Skill
-	(*Limits)(nil),              // 82: team.v1.Limits
-	(*Retry)(nil),               // 83: team.v1.Retry
-	(OnLimit_Value)(0),          // 84: team.v1.OnLimit.Value
+	(*EgressSettings)(nil),      // 57: team.v1.EgressSettings
+	(*AccountLimits)(nil),       // 58: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 59: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 60: team.v1.CardSettings
+	(*PushSettings)(nil),        // 61: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 62: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 63: team.v1.SigningKey
+	(*Definition)(nil),          // 64: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 65: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 66: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 67: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 68: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 69: team.v1.ApiKey
+	(*Permission)(nil),          // 70: team.v1.Permission
+	(*OidcConfig)(nil),          // 71: team.v1.OidcConfig
+	nil,                         // 72: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 73: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 74: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 75: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 76: team.v1.McpTool.EnvEntry
+	nil,                         // 77: team.v1.McpTool.EffectsEntry
+	nil,                         // 78: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 79: team.v1.Definition.ScriptsEntry
+	nil,                         // 80: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 81: google.protobuf.Duration
+	(*Skill)(nil),               // 82: team.v1.Skill
+	(*Limits)(nil),              // 83: team.v1.Limits
+	(*Retry)(nil),               // 84: team.v1.Retry
+	(OnLimit_Value)(0),          // 85: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	71, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	72, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	73, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	74, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	56, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	12, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	80, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	16, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	14, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	80, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	80, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	75, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	76, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	17, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	80, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	80, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	81, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	82, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	26, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	28, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	29, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	24, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	22, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	23, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	20, // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	1,  // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	81, // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	25, // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	25, // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	25, // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	25, // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	27, // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	31, // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	32, // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	80, // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	2,  // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	32, // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	80, // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	36, // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	38, // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	41, // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	49, // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	55, // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	52, // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	53, // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	24, // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	23, // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	34, // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	82, // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	20, // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	1,  // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	35, // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	80, // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	83, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	3,  // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	15, // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	34, // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	39, // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	40, // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	45, // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	4,  // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	42, // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	43, // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	80, // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	5,  // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	47, // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	48, // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	45, // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	80, // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	83, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	50, // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,  // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	6,  // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	84, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	4,  // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	81, // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	67, // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	64, // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	80, // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	60, // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	61, // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	65, // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	58, // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	59, // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	77, // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	62, // 85: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	10, // 86: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	78, // 87: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	79, // 88: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 89: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	68, // 90: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	70, // 91: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,  // 92: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	11, // 93: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	13, // 94: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	19, // 95: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	33, // 96: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 97: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	57, // 98: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	72,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	73,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	74,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	75,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	56,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	12,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	81,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	16,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	14,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	81,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	81,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	76,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	77,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	17,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	81,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	81,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	82,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	83,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	26,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	28,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	29,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	24,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	22,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	23,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	20,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	82,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	25,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	25,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	25,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	25,  // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	27,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	31,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	32,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	81,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	32,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	81,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	36,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	38,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	41,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	49,  // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	55,  // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	52,  // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	53,  // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	24,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	23,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	34,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	83,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	20,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	35,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	81,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	84,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	15,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	34,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	39,  // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	40,  // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	45,  // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	42,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	43,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	81,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	47,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	48,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	45,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	81,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	84,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	50,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	85,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	82,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	68,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	65,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	81,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	61,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	62,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	66,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	59,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	60,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	78,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	57,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	63,  // 86: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	10,  // 87: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	79,  // 88: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	80,  // 89: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,   // 90: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	69,  // 91: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	71,  // 92: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,   // 93: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	11,  // 94: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	13,  // 95: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	19,  // 96: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	33,  // 97: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 98: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	58,  // 99: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	100, // [100:100] is the sub-list for method output_type
+	100, // [100:100] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6300,17 +6364,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   70,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
