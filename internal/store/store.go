@@ -28,6 +28,7 @@ type Store interface {
 	catalog.Store
 	board.Store
 	account.Ledger
+	account.Counts
 	cost.Store
 	halt.Store
 	Definitions

@@ -480,7 +480,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55, 0}
 }
 
 // Value is the word in the file.
@@ -549,7 +549,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -2361,7 +2361,8 @@ type TeamConfig struct {
 	// Additions to its card for authenticated callers. The first entry that matches the caller is
 	// used.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
-	// Maximum number of concurrent collaborations, of all callers together; 1.
+	// Maximum number of concurrent collaborations of each account, without those that are paused or
+	// wait for people; 1.
 	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
 	// A judge scores every result before it becomes the answer, and results that are not good enough
 	// are revised.
@@ -4166,9 +4167,11 @@ type ServerSettings struct {
 	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
 	// Contents of cards.
 	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
-	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
-	// account is local.
-	Accounts      map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Limits of accounts, by account: on what their tasks spend together and on what they use of the
+	// server. Without keys, the account is local.
+	Accounts map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Limits of each account that has none of its own, and of the server.
+	Limits        *LimitSettings `protobuf:"bytes,42,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4329,8 +4332,91 @@ func (x *ServerSettings) GetAccounts() map[string]*AccountLimits {
 	return nil
 }
 
-// AccountLimits limits what the tasks of an account spend together, on all servers with the same
-// store. At least one of its limits must be set.
+func (x *ServerSettings) GetLimits() *LimitSettings {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// LimitSettings limits what each account uses of the server, and the connections of the server.
+type LimitSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What each account may use, unless server.accounts or the API sets the same limit for it: weight,
+	// max_running, max_queued, max_stored_bytes, max_collaborations, requests_per_second, burst and
+	// max_upload_bytes.
+	Account *AccountLimits `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// Open connections of both listeners together; 10000.
+	MaxConnections *int32 `protobuf:"varint,2,opt,name=max_connections,json=maxConnections,proto3,oneof" json:"max_connections,omitempty"`
+	// Open connections from one address; 256. Loopback addresses and those of trusted_proxies may have
+	// as many as max_connections.
+	MaxConnectionsPerAddress *int32 `protobuf:"varint,3,opt,name=max_connections_per_address,json=maxConnectionsPerAddress,proto3,oneof" json:"max_connections_per_address,omitempty"`
+	// Bytes of request bodies that are being received over HTTP, of all accounts together; 268435456.
+	MaxUploadBytes *int64 `protobuf:"varint,4,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LimitSettings) Reset() {
+	*x = LimitSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitSettings) ProtoMessage() {}
+
+func (x *LimitSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
+func (*LimitSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *LimitSettings) GetAccount() *AccountLimits {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *LimitSettings) GetMaxConnections() int32 {
+	if x != nil && x.MaxConnections != nil {
+		return *x.MaxConnections
+	}
+	return 0
+}
+
+func (x *LimitSettings) GetMaxConnectionsPerAddress() int32 {
+	if x != nil && x.MaxConnectionsPerAddress != nil {
+		return *x.MaxConnectionsPerAddress
+	}
+	return 0
+}
+
+func (x *LimitSettings) GetMaxUploadBytes() int64 {
+	if x != nil && x.MaxUploadBytes != nil {
+		return *x.MaxUploadBytes
+	}
+	return 0
+}
+
+// AccountLimits limits what the tasks of an account spend together and what the account uses of the
+// server, on all servers with the same store. At least one of its limits must be set.
 type AccountLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Input and output tokens on a day; no limit.
@@ -4342,14 +4428,30 @@ type AccountLimits struct {
 	// Cost in USD that may be reserved at the same time; no limit.
 	MaxCostInFlight *float64 `protobuf:"fixed64,4,opt,name=max_cost_in_flight,json=maxCostInFlight,proto3,oneof" json:"max_cost_in_flight,omitempty"`
 	// Time zone in which a day begins at midnight, a name of the IANA database; UTC.
-	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeZone string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// Share of the slots for running tasks, relative to the other accounts, 1 to 1000; 1.
+	Weight *int32 `protobuf:"varint,6,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	// Tasks that are run at the same time; no limit but the share of the slots.
+	MaxRunning *int32 `protobuf:"varint,7,opt,name=max_running,json=maxRunning,proto3,oneof" json:"max_running,omitempty"`
+	// Tasks that wait for a slot; 10000.
+	MaxQueued *int32 `protobuf:"varint,8,opt,name=max_queued,json=maxQueued,proto3,oneof" json:"max_queued,omitempty"`
+	// Bytes of the events of stored tasks; no limit.
+	MaxStoredBytes *int64 `protobuf:"varint,9,opt,name=max_stored_bytes,json=maxStoredBytes,proto3,oneof" json:"max_stored_bytes,omitempty"`
+	// Collaborations that have not ended and do not wait for people, of all teams together; no limit.
+	MaxCollaborations *int32 `protobuf:"varint,10,opt,name=max_collaborations,json=maxCollaborations,proto3,oneof" json:"max_collaborations,omitempty"`
+	// Requests per second to each server; no limit.
+	RequestsPerSecond *float64 `protobuf:"fixed64,11,opt,name=requests_per_second,json=requestsPerSecond,proto3,oneof" json:"requests_per_second,omitempty"`
+	// Requests that may come at once, if requests_per_second is set; twice as many.
+	Burst *int32 `protobuf:"varint,12,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
+	// Bytes of request bodies that are being received over HTTP by each server; 33554432.
+	MaxUploadBytes *int64 `protobuf:"varint,13,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4463,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4476,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4412,6 +4514,62 @@ func (x *AccountLimits) GetTimeZone() string {
 	return ""
 }
 
+func (x *AccountLimits) GetWeight() int32 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxRunning() int32 {
+	if x != nil && x.MaxRunning != nil {
+		return *x.MaxRunning
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxQueued() int32 {
+	if x != nil && x.MaxQueued != nil {
+		return *x.MaxQueued
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxStoredBytes() int64 {
+	if x != nil && x.MaxStoredBytes != nil {
+		return *x.MaxStoredBytes
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCollaborations() int32 {
+	if x != nil && x.MaxCollaborations != nil {
+		return *x.MaxCollaborations
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetRequestsPerSecond() float64 {
+	if x != nil && x.RequestsPerSecond != nil {
+		return *x.RequestsPerSecond
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetBurst() int32 {
+	if x != nil && x.Burst != nil {
+		return *x.Burst
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxUploadBytes() int64 {
+	if x != nil && x.MaxUploadBytes != nil {
+		return *x.MaxUploadBytes
+	}
+	return 0
+}
+
 // CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4425,7 +4583,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4595,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4608,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4479,7 +4637,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4649,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4662,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4525,7 +4683,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4695,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4708,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4571,7 +4729,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4741,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4754,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4619,7 +4777,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4789,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4802,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4681,7 +4839,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4851,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4864,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Definition) GetId() string {
@@ -4756,7 +4914,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +4926,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4939,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4828,7 +4986,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4998,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +5011,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4886,7 +5044,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5056,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5069,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4927,7 +5085,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5097,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5110,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4990,7 +5148,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5160,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5173,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5070,7 +5228,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5082,7 +5240,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5095,7 +5253,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5111,7 +5269,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5123,7 +5281,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5136,7 +5294,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5663,7 +5821,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xd9\x19\n" +
+	"\x0f_strict_members\"\x89\x1a\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5695,23 +5853,55 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
-	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x1aS\n" +
+	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12.\n" +
+	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xd0\x02\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x8e\x05\n" +
+	"\rLimitSettings\x120\n" +
+	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x90\x01\n" +
+	"\x0fmax_connections\x18\x02 \x01(\x05Bb\xbaH_\xba\x01\\\n" +
+	"\x16limits.max_connections\x12$max_connections must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x00R\x0emaxConnections\x88\x01\x01\x12\xbe\x01\n" +
+	"\x1bmax_connections_per_address\x18\x03 \x01(\x05Bz\xbaHw\xba\x01t\n" +
+	"\"limits.max_connections_per_address\x120max_connections_per_address must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x01R\x18maxConnectionsPerAddress\x88\x01\x01\x12\xad\x01\n" +
+	"\x10max_upload_bytes\x18\x04 \x01(\x03B~\xbaH{\xba\x01x\n" +
+	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01B\x12\n" +
+	"\x10_max_connectionsB\x1e\n" +
+	"\x1c_max_connections_per_addressB\x13\n" +
+	"\x11_max_upload_bytes\"\xa6\x06\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
 	"\x14max_tokens_in_flight\x18\x03 \x01(\x03H\x02R\x11maxTokensInFlight\x88\x01\x01\x120\n" +
 	"\x12max_cost_in_flight\x18\x04 \x01(\x01H\x03R\x0fmaxCostInFlight\x88\x01\x01\x12\x1b\n" +
-	"\ttime_zone\x18\x05 \x01(\tR\btimeZoneB\x15\n" +
+	"\ttime_zone\x18\x05 \x01(\tR\btimeZone\x12\x1b\n" +
+	"\x06weight\x18\x06 \x01(\x05H\x04R\x06weight\x88\x01\x01\x12$\n" +
+	"\vmax_running\x18\a \x01(\x05H\x05R\n" +
+	"maxRunning\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_queued\x18\b \x01(\x05H\x06R\tmaxQueued\x88\x01\x01\x12-\n" +
+	"\x10max_stored_bytes\x18\t \x01(\x03H\aR\x0emaxStoredBytes\x88\x01\x01\x122\n" +
+	"\x12max_collaborations\x18\n" +
+	" \x01(\x05H\bR\x11maxCollaborations\x88\x01\x01\x123\n" +
+	"\x13requests_per_second\x18\v \x01(\x01H\tR\x11requestsPerSecond\x88\x01\x01\x12\x19\n" +
+	"\x05burst\x18\f \x01(\x05H\n" +
+	"R\x05burst\x88\x01\x01\x12-\n" +
+	"\x10max_upload_bytes\x18\r \x01(\x03H\vR\x0emaxUploadBytes\x88\x01\x01B\x15\n" +
 	"\x13_max_tokens_per_dayB\x13\n" +
 	"\x11_max_cost_per_dayB\x17\n" +
 	"\x15_max_tokens_in_flightB\x15\n" +
-	"\x13_max_cost_in_flight\"\x91\a\n" +
+	"\x13_max_cost_in_flightB\t\n" +
+	"\a_weightB\x0e\n" +
+	"\f_max_runningB\r\n" +
+	"\v_max_queuedB\x13\n" +
+	"\x11_max_stored_bytesB\x15\n" +
+	"\x13_max_collaborationsB\x16\n" +
+	"\x14_requests_per_secondB\b\n" +
+	"\x06_burstB\x13\n" +
+	"\x11_max_upload_bytes\"\x91\a\n" +
 	"\fCorsSettings\x12\xab\x04\n" +
 	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
 	"\vcors.origin\x12\x9a\x01origins must be http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
@@ -5820,7 +6010,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),          // 1: team.v1.Binding.Value
@@ -5876,61 +6066,62 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),           // 51: team.v1.ToolStyle
 	(*SwarmConfig)(nil),         // 52: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 53: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 54: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 55: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 56: team.v1.CardSettings
-	(*PushSettings)(nil),        // 57: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 58: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 59: team.v1.SigningKey
-	(*Definition)(nil),          // 60: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 61: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 62: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 63: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 64: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 65: team.v1.ApiKey
-	(*Permission)(nil),          // 66: team.v1.Permission
-	(*OidcConfig)(nil),          // 67: team.v1.OidcConfig
-	nil,                         // 68: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 69: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 70: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 71: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 72: team.v1.McpTool.EnvEntry
-	nil,                         // 73: team.v1.McpTool.EffectsEntry
-	nil,                         // 74: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 75: team.v1.Definition.ScriptsEntry
-	nil,                         // 76: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 77: google.protobuf.Duration
-	(*Skill)(nil),               // 78: team.v1.Skill
-	(*Limits)(nil),              // 79: team.v1.Limits
-	(*Retry)(nil),               // 80: team.v1.Retry
-	(OnLimit_Value)(0),          // 81: team.v1.OnLimit.Value
+	(*LimitSettings)(nil),       // 54: team.v1.LimitSettings
+	(*AccountLimits)(nil),       // 55: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 56: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 57: team.v1.CardSettings
+	(*PushSettings)(nil),        // 58: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 59: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 60: team.v1.SigningKey
+	(*Definition)(nil),          // 61: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 62: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 63: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 64: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 65: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 66: team.v1.ApiKey
+	(*Permission)(nil),          // 67: team.v1.Permission
+	(*OidcConfig)(nil),          // 68: team.v1.OidcConfig
+	nil,                         // 69: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 70: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 71: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 72: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 73: team.v1.McpTool.EnvEntry
+	nil,                         // 74: team.v1.McpTool.EffectsEntry
+	nil,                         // 75: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 76: team.v1.Definition.ScriptsEntry
+	nil,                         // 77: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 78: google.protobuf.Duration
+	(*Skill)(nil),               // 79: team.v1.Skill
+	(*Limits)(nil),              // 80: team.v1.Limits
+	(*Retry)(nil),               // 81: team.v1.Retry
+	(OnLimit_Value)(0),          // 82: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	68, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	69, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	70, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	71, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	69, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	70, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	71, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	72, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	53, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	77, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	78, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	15, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	13, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	77, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	77, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	72, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	73, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	78, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	78, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	73, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	74, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	16, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	77, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	77, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	78, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	79, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	78, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	78, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	79, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	80, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	23, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	25, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	26, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	21, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	19, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
 	20, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	78, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	79, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	22, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	22, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	22, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -5938,10 +6129,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	24, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	28, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	29, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	78, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	29, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	78, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	33, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	35, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	38, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -5952,10 +6143,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	21, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	20, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	31, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	79, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	80, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	32, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	77, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	80, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	78, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	81, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	14, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	31, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -5965,47 +6156,49 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	39, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	40, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	77, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	78, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	44, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	45, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	42, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	77, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	80, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	78, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	81, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	47, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	81, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	82, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	78, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	64, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	61, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	77, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	57, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	58, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	62, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	55, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	56, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	74, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	59, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	75, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	76, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 85: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	65, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	67, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	8,  // 88: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	10, // 89: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 90: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	18, // 91: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	30, // 92: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 93: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	54, // 94: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	79, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	65, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	62, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	78, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	58, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	59, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	63, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	56, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	57, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	75, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	54, // 81: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	55, // 82: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	60, // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	9,  // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	76, // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	77, // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	7,  // 87: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	66, // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	68, // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	8,  // 90: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	10, // 91: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	12, // 92: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	18, // 93: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	30, // 94: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 95: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	55, // 96: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	97, // [97:97] is the sub-list for method output_type
+	97, // [97:97] is the sub-list for method input_type
+	97, // [97:97] is the sub-list for extension type_name
+	97, // [97:97] is the sub-list for extension extendee
+	0,  // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6036,16 +6229,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -53,11 +53,13 @@ func (s *Store) Claim(_ context.Context, _ string, room *a2a.Room) (claims []a2a
 func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.due.remove(r) // an input may have queued it again after it was popped
 	if r.claimed || r.ended {
+		s.due.remove(r)
 		return a2a.Claim{}, false
 	}
+	defer s.due.remove(r) // an input may have queued it again after it was popped
 	r.claimed, r.parked = true, ""
+	r.driven.Store(true)
 	r.epoch++
 	r.wake = make(chan struct{}, 1)
 	j := &journal{store: s, run: r, epoch: r.epoch, wake: r.wake}
@@ -122,6 +124,7 @@ func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 		return err
 	}
 	j.run.claimed = false
+	j.run.driven.Store(false)
 	return nil
 }
 
@@ -158,6 +161,13 @@ func (q *dueQueue) has(r *run, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return r.place > 0 && !r.dueAt.After(now)
+}
+
+// queued reports whether a run is queued.
+func (q *dueQueue) queued(r *run) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.place > 0
 }
 
 // remove removes a run from the queue, if it is queued.
@@ -197,6 +207,22 @@ func (q *dueQueue) accounts(now time.Time) map[string]int {
 	for account, h := range q.runs {
 		if !(*h)[0].dueAt.After(now) {
 			n[account] = h.Len()
+		}
+	}
+	return n
+}
+
+// waiting returns how many runs of an account are due.
+func (q *dueQueue) waiting(account string, now time.Time) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h, n := q.runs[account], 0
+	if h == nil {
+		return 0
+	}
+	for _, r := range *h {
+		if !r.dueAt.After(now) {
+			n++
 		}
 	}
 	return n

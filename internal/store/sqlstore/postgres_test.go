@@ -156,6 +156,9 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := other.ExecContext(t.Context(), `INSERT INTO run (id, owner, seq, bytes, due) VALUES ('elsewhere', 'acme/ann', 1, 1, 1)`); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := other.ExecContext(t.Context(), `INSERT INTO collaboration_slot (team, slot, id) VALUES ('a', 1, 'elsewhere')`); err != nil {
 		t.Fatal(err)
 	}
