@@ -158,7 +158,7 @@ func (r *runs) journal(ctx context.Context, caller int64) (*journal, error) {
 	if _, _, err := r.store.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
 		return nil, err
 	}
-	claims, _, err := r.store.Claim(ctx, "bench", 1)
+	claims, _, err := r.store.Claim(ctx, "bench", a2a.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		return nil, fmt.Errorf("%d claims: %w", len(claims), err)
 	}

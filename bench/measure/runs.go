@@ -74,7 +74,7 @@ func (j Job) Drive(ctx context.Context, s *memory.Store, r *drive.Runner, c *tea
 	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {
 		return err
 	}
-	claims, _, err := s.Claim(ctx, "bench", 1)
+	claims, _, err := s.Claim(ctx, "bench", a2a.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		return fmt.Errorf("%d claims: %w", len(claims), err)
 	}

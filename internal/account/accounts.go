@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,6 +23,14 @@ type Config struct {
 	// File are the limits in the configuration file, by account. They take precedence over those
 	// that are set by the API.
 	File map[string]*teamv1.AccountLimits
+	// Every are the limits on the use of the server of each account for which the same limit is not
+	// set; nil means none but the defaults. Limits on what tasks spend have no effect here.
+	Every *teamv1.AccountLimits
+	// TotalUpload limits the bytes of request bodies of all accounts that are being received; 0 means
+	// DefaultTotalUpload.
+	TotalUpload int64
+	// Counts counts what tasks use; nil means that neither queued tasks nor stored bytes are limited.
+	Counts Counts
 	// Clock returns the time of the store; nil means time.Now.
 	Clock func() time.Time
 	// Log receives why limits cannot be read; nil means no log.
@@ -32,10 +41,13 @@ type Config struct {
 type Accounts struct {
 	c Config
 
+	uploads atomic.Int64 // bytes of all accounts
+
 	mu     sync.Mutex
 	read   bool              // stored has been read; guarded by mu
 	stored map[string]Stored // limits that were set by the API; guarded by mu
 	lines  map[string]*line  // by account; guarded by mu
+	uses   map[string]*use   // by account; guarded by mu
 }
 
 // New returns the accounts of a store.
@@ -46,7 +58,7 @@ func New(c Config) *Accounts {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &Accounts{c: c, lines: map[string]*line{}}
+	return &Accounts{c: c, lines: map[string]*line{}, uses: map[string]*use{}}
 }
 
 // Serve reads limits that are set by other replicas until ctx ends.
@@ -87,11 +99,11 @@ func (a *Accounts) refresh(ctx context.Context) error {
 	return nil
 }
 
-// limits returns the limits of an account, and false if it has none. The store is read only if it
-// has not been read since the start; the error is then the store's.
+// limits returns the limits on what the tasks of an account spend, and false if it has none. The store
+// is read only if it has not been read since the start; the error is then the store's.
 func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, error) {
 	if l, ok := a.c.File[account]; ok {
-		return LimitsOf(l), true, nil
+		return LimitsOf(l), LimitsSpending(l), nil
 	}
 	a.mu.Lock()
 	read := a.read
@@ -105,21 +117,19 @@ func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, er
 	return l, ok, nil
 }
 
-// known returns the limits of an account as last read, and false if it has none.
+// known returns the limits on what the tasks of an account spend as last read, and false if it has none.
 func (a *Accounts) known(account string) (Limits, bool) {
-	if l, ok := a.c.File[account]; ok {
-		return LimitsOf(l), true
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s, ok := a.stored[account]
-	return LimitsOf(s.Limits), ok
+	l, _ := a.set(account)
+	return LimitsOf(l), LimitsSpending(l)
 }
 
-// Admit returns an ACCOUNT_LIMIT_REACHED error if an account has spent all that it may spend today.
-// Amounts that are only reserved do not count, because they may be released. Other errors are the
-// store's. For an account without limits the store is not read.
+// Admit returns an ACCOUNT_LIMIT_REACHED error if an account has spent all that it may spend today, and
+// an INSUFFICIENT_RESOURCES error if too many of its tasks wait, or are stored. Amounts that are only
+// reserved do not count as spent, because they may be released. Other errors are the store's.
 func (a *Accounts) Admit(ctx context.Context, account string) error {
+	if err := a.admitTask(ctx, account); err != nil {
+		return err
+	}
 	l, ok, err := a.limits(ctx, account)
 	if err != nil || !ok || l.PerDay == agent.NoLimit() {
 		return err

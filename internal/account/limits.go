@@ -1,6 +1,7 @@
 package account
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -41,6 +42,68 @@ func LimitsMoney(l *teamv1.AccountLimits) bool {
 	return l != nil && (l.MaxCostPerDay != nil || l.MaxCostInFlight != nil)
 }
 
+// LimitsSpending reports whether a limit on what tasks spend is set.
+func LimitsSpending(l *teamv1.AccountLimits) bool {
+	return LimitsMoney(l) || l != nil && (l.MaxTokensPerDay != nil || l.MaxTokensInFlight != nil)
+}
+
+// CheckEvery calls fault for each fault of the limits of every account, as Check does. They must not
+// limit what tasks spend.
+func CheckEvery(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
+	if l == nil {
+		return
+	}
+	Check(l, fault)
+	for field, set := range map[string]bool{
+		"max_tokens_per_day": l.MaxTokensPerDay != nil, "max_cost_per_day": l.MaxCostPerDay != nil,
+		"max_tokens_in_flight": l.MaxTokensInFlight != nil, "max_cost_in_flight": l.MaxCostInFlight != nil, "time_zone": l.GetTimeZone() != "",
+	} {
+		if set {
+			fault(field, field+" is only for a single account", "move it to server.accounts.NAME")
+		}
+	}
+}
+
+// checkUse calls fault for each fault in the limits on the use of the server.
+func checkUse(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
+	for _, n := range []struct {
+		field       string
+		value       *int32
+		least, most int64
+	}{
+		{"weight", l.Weight, 1, 1000}, {"max_running", l.MaxRunning, 1, 1_000_000}, {"max_queued", l.MaxQueued, 1, 1_000_000},
+		{"max_collaborations", l.MaxCollaborations, 1, 1_000_000}, {"burst", l.Burst, 1, 1_000_000},
+	} {
+		if n.value != nil && (int64(*n.value) < n.least || int64(*n.value) > n.most) {
+			fault(n.field, fmt.Sprintf("%s must be a number from %d to %d", n.field, n.least, n.most), "correct it, or remove it to use the default")
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value *int64
+		least int64
+	}{{"max_stored_bytes", l.MaxStoredBytes, 1}, {"max_upload_bytes", l.MaxUploadBytes, leastUpload}} {
+		if n.value != nil && (*n.value < n.least || *n.value > most) {
+			fault(n.field, fmt.Sprintf("%s must be a number of bytes from %d to %d", n.field, n.least, int64(most)), "correct it, or remove it to use the default")
+		}
+	}
+	if r := l.RequestsPerSecond; r != nil && !(*r >= 0.001 && *r <= 1e6) {
+		fault("requests_per_second", "requests_per_second must be a number from 0.001 to 1000000", "correct it, or remove it for no limit")
+	}
+	if l.Burst != nil && l.RequestsPerSecond == nil {
+		fault("burst", "burst has no effect without requests_per_second", "add requests_per_second, or remove burst")
+	}
+}
+
+// leastUpload is the least value of max_upload_bytes: the largest body of a request.
+const leastUpload = 4 << 20
+
+// none reports whether no limit is set.
+func none(l *teamv1.AccountLimits) bool {
+	return !LimitsSpending(l) && l.Weight == nil && l.MaxRunning == nil && l.MaxQueued == nil && l.MaxStoredBytes == nil &&
+		l.MaxCollaborations == nil && l.RequestsPerSecond == nil && l.Burst == nil && l.MaxUploadBytes == nil
+}
+
 // Check calls fault for each fault of l: the field, what is wrong, and what to write instead.
 func Check(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
 	if l == nil {
@@ -65,8 +128,9 @@ func Check(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
 			fault(n.field, n.field+" must be an amount in USD from 0.000001 to "+agent.Dollars(most), "correct it, or remove it for no limit")
 		}
 	}
-	if l.MaxTokensPerDay == nil && l.MaxCostPerDay == nil && l.MaxTokensInFlight == nil && l.MaxCostInFlight == nil {
-		fault("", "no limit is set", "set max_tokens_per_day, max_cost_per_day, max_tokens_in_flight or max_cost_in_flight")
+	checkUse(l, fault)
+	if none(l) {
+		fault("", "no limit is set", "set one of its limits, for example max_tokens_per_day or max_running")
 	}
 }
 

@@ -144,24 +144,24 @@ func (a *Accounts) account(ctx context.Context, name string) (*teamv1.Account, e
 		return nil, a2a.StoreError("", err)
 	}
 	got := &teamv1.Account{Account: name}
-	if !limited {
-		return got, nil
+	if limited {
+		now := a.c.Clock()
+		use, err := a.c.Ledger.Use(ctx, name, l.Day(now))
+		if err != nil {
+			return nil, a2a.StoreError("", err)
+		}
+		got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
+		got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)
 	}
-	now := a.c.Clock()
-	use, err := a.c.Ledger.Use(ctx, name, l.Day(now))
-	if err != nil {
-		return nil, a2a.StoreError("", err)
-	}
-	got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
-	got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)
 	if got.InFile = a.inFile(name); got.GetInFile() {
 		got.Limits = a.c.File[name]
 		return got, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.stored[name]
-	got.Limits, got.Changed, got.ChangedBy = s.Limits, timestamppb.New(s.Changed), s.ChangedBy
+	if s, ok := a.stored[name]; ok {
+		got.Limits, got.Changed, got.ChangedBy = s.Limits, timestamppb.New(s.Changed), s.ChangedBy
+	}
 	return got, nil
 }
 

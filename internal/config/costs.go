@@ -11,16 +11,21 @@ import (
 // accounts reports faults in the limits of accounts.
 func (k *checker) accounts() {
 	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {
-		path := []any{"server", "accounts", name}
-		account.Check(k.Server.GetServer().GetAccounts()[name], func(field, what, instead string) {
-			at := path
-			if field != "" {
-				at = append(slices.Clone(path), field)
-			}
-			if !k.isDamaged(at...) {
-				k.fault(k.keyAt(at...), what, instead)
-			}
-		})
+		account.Check(k.Server.GetServer().GetAccounts()[name], k.limitFault("server", "accounts", name))
+	}
+	account.CheckEvery(k.Server.GetServer().GetLimits().GetAccount(), k.limitFault("server", "limits", "account"))
+}
+
+// limitFault returns a function that reports a fault in a field of the limits at a path.
+func (k *checker) limitFault(path ...any) func(field, what, instead string) {
+	return func(field, what, instead string) {
+		at := path
+		if field != "" {
+			at = append(slices.Clone(path), field)
+		}
+		if !k.isDamaged(at...) {
+			k.fault(k.keyAt(at...), what, instead)
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ type Config struct {
 	// Slots limits the number of runs driven at the same time; 0 means DefaultSlots. A parked run
 	// needs no slot.
 	Slots int
+	// Shares says how accounts share the slots; nil means that all accounts are equal.
+	Shares a2a.Shares
 	// Replica names this process in its claims. It must differ from the name of every other
 	// process, including earlier ones.
 	Replica string
@@ -47,8 +49,9 @@ type Engine struct {
 	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
-	busy     int              // runs being driven; guarded by mu
+	room     *a2a.Room        // the slots; guarded by mu
 	starved  bool             // due runs may be waiting for a slot; guarded by mu
+	freed    bool             // a slot became free since the room was last copied; guarded by mu
 	failures map[string]int   // consecutive failed drives, by root task id; guarded by mu
 	stops    map[string]int   // consecutive stopped drives, by root task id; guarded by mu
 	logged   map[string]entry // conditions that are logged at intervals; guarded by mu
@@ -70,7 +73,7 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Engine{Config: cfg, wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
+	return &Engine{Config: cfg, room: a2a.NewRoom(cfg.Slots, cfg.Shares), wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
 }
 
 // Wake tells the engine that a run may be due. Call it after the change that makes the run due is
@@ -118,11 +121,12 @@ func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 // claim claims as many due runs as there are free slots and starts them. If bounded is true, no
 // further run is due before wait has passed; otherwise the engine waits for a signal.
 func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wait time.Duration, bounded bool) {
-	free, runs := e.free()
-	if free == 0 || ctx.Err() != nil {
+	room, runs := e.free()
+	if room.Free() == 0 || ctx.Err() != nil {
 		return 0, false // the run that frees a slot signals
 	}
-	claims, next, err := e.ask(ctx, free)
+	free := room.Free()
+	claims, next, err := e.ask(ctx, room)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.rarely(claiming, func(skipped int) {
@@ -134,15 +138,15 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	if e.settled(claiming) {
 		e.Log.Warn("claiming runs works again")
 	}
-	more := len(claims) == free
-	e.take(len(claims), more)
+	full := len(claims) == free
+	e.take(claims, full || room.Waiting)
 	for _, c := range claims {
 		wg.Go(func() {
-			defer e.done()
+			defer e.done(c)
 			e.run(runs, c, drive)
 		})
 	}
-	if more || next.IsZero() {
+	if full || next.IsZero() {
 		return 0, false
 	}
 	return max(next.Sub(e.Leases.Now()), 0), true
@@ -160,47 +164,49 @@ func (e *Engine) settled(what string) bool {
 	return logged
 }
 
-// ask claims up to limit runs. It has a timeout, because a store that hangs must not block the
-// engine.
-func (e *Engine) ask(ctx context.Context, limit int) ([]a2a.Claim, time.Time, error) {
+// ask claims runs. It has a timeout, because a store that hangs must not block the engine.
+func (e *Engine) ask(ctx context.Context, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return e.Leases.Claim(ctx, e.Replica, limit)
+	return e.Leases.Claim(ctx, e.Replica, room)
 }
 
 // Full reports whether all slots are in use, so that a new run would have to wait.
 func (e *Engine) Full() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.busy >= e.Slots
+	return e.room.Free() == 0
 }
 
-// free returns the number of free slots and the context for runs that are claimed now. If no slot
-// is free, done signals the engine when one becomes free.
-func (e *Engine) free() (int, context.Context) {
+// free returns a copy of the room and the context for runs that are claimed now. If no slot is free,
+// done signals the engine when one becomes free.
+func (e *Engine) free() (*a2a.Room, context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.starved = e.busy == e.Slots
-	return e.Slots - e.busy, e.tenure.ctx
+	e.starved, e.freed = e.room.Free() == 0, false
+	return e.room.Clone(), e.tenure.ctx
 }
 
-// take marks n slots as used. If more is true, further runs may be due, and the next free slot
+// take gives slots to claimed runs. If more is true, further runs may be due, and the next free slot
 // causes another claim.
-func (e *Engine) take(n int, more bool) {
+func (e *Engine) take(claims []a2a.Claim, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.busy += n
-	e.starved = more
-	if more && e.busy < e.Slots {
+	for _, c := range claims {
+		e.room.Take(a2a.AccountOf(c.Owner))
+	}
+	if e.freed && more {
 		e.signal() // a slot became free after free counted them
 	}
+	e.starved = more
 }
 
-// done frees a slot, and signals the engine if due runs may be waiting for one.
-func (e *Engine) done() {
+// done frees the slot of a run, and signals the engine if due runs may be waiting for one.
+func (e *Engine) done(c a2a.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.busy--
+	e.room.Give(a2a.AccountOf(c.Owner))
+	e.freed = true
 	if e.starved {
 		e.starved = false
 		e.signal()

@@ -94,6 +94,7 @@ func TestEngine(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"A-16 each run is driven once at a time, as many as there are slots", slots},
+		{"P-11 one account does not hold all slots", sharing},
 		{"A-16 a parked run goes on at its time", parked},
 		{"A-16 an input that comes as a run parks is not missed", inputs},
 		{"A-16 a stop ends the drives and leaves the runs to the next", shutdown},
@@ -136,6 +137,39 @@ func slots(t *testing.T) {
 	pass(10 * time.Second)
 	if all.Load() != 10 || most.Load() != 3 {
 		t.Fatalf("%d drives, %d at a time, by %v", all.Load(), most.Load(), time.Since(start))
+	}
+}
+
+func sharing(t *testing.T) {
+	var now, all atomic.Int32
+	r := serve(t, 10, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		now.Add(1)
+		defer now.Add(-1)
+		if c.Owner == me {
+			time.Sleep(time.Hour)
+		}
+		all.Add(1)
+		return end(ctx, c)
+	})
+	for i := range 20 {
+		r.send(fmt.Sprint(i))
+	}
+	pass(time.Second)
+	if now.Load() != 9 {
+		t.Errorf("%d of 20 slow runs are driven, want 9", now.Load())
+	}
+	n := a2a.New{Owner: "other/bob", MessageID: "x", Accepted: &teamv1.Accepted{TaskId: "x", Agent: "a", Message: agent.UserMessage("x", "do it")}}
+	if _, _, err := r.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	r.Wake("x")
+	pass(time.Second)
+	if all.Load() != 1 {
+		t.Error("the run of another account waits")
+	}
+	pass(3 * time.Hour)
+	if all.Load() != 21 {
+		t.Errorf("%d runs have ended, want 21", all.Load())
 	}
 }
 
@@ -182,7 +216,7 @@ func shutdown(t *testing.T) {
 	r.send("two")
 	synctest.Wait()
 	r.stop()
-	claims, _, err := r.Claim(context.Background(), "r2", 10)
+	claims, _, err := r.Claim(context.Background(), "r2", a2a.NewRoom(10, nil))
 	if err != nil || len(claims) != 2 {
 		t.Fatalf("the next gets %v, %v, want both", claims, err)
 	}
@@ -270,12 +304,12 @@ type broken struct {
 	refusals int
 }
 
-func (b *broken) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+func (b *broken) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
 	if b.refusals > 0 {
 		b.refusals--
 		return nil, time.Time{}, errors.New("no connection")
 	}
-	return b.Store.Claim(ctx, replica, limit)
+	return b.Store.Claim(ctx, replica, room)
 }
 
 func refused(t *testing.T) {

@@ -17,11 +17,13 @@ type Leases interface {
 	Lease() time.Duration
 	// Beat records a heartbeat of a replica, which renews its lease.
 	Beat(ctx context.Context, replica string) error
-	// Claim claims up to limit due runs, those that have been due longest first, each under a new
-	// epoch that fences earlier owners. next is when to call Claim again unless Wake is called
+	// Claim claims due runs, as many as room has free slots for, each under a new epoch that fences
+	// earlier owners. Accounts share the slots as room says; of the runs of an account, those that have
+	// been due longest come first. Claim sets room.Waiting if due runs were left because of that; the
+	// replica then claims again when a slot becomes free. next is when to call Claim again unless Wake is called
 	// earlier: the earliest known due time, and for a store that is shared with other processes no
 	// later than its polling interval. The zero time means not before Wake is called.
-	Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error)
+	Claim(ctx context.Context, replica string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error)
 	// Park releases a claimed run after its drive has returned without an error. A run that is not
 	// done is due at once if its inbox holds an unread input. Park decides that under the same lock
 	// as the arrival of an input, so that none is missed. It returns agent.ErrFenced if the claim

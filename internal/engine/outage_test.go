@@ -33,11 +33,11 @@ func (s *shared) Beat(context.Context, string) error {
 	return nil
 }
 
-func (s *shared) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+func (s *shared) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
 	if s.out.Load() {
 		return nil, time.Time{}, errOut
 	}
-	return s.Store.Claim(ctx, replica, limit)
+	return s.Store.Claim(ctx, replica, room)
 }
 
 func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {

@@ -20,13 +20,13 @@ type slow struct {
 	claimed       atomic.Int64
 }
 
-func (s *slow) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+func (s *slow) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
 	if s.claims.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, time.Time{}, ctx.Err()
 	}
 	s.claimed.Add(1)
-	return s.Store.Claim(ctx, replica, limit)
+	return s.Store.Claim(ctx, replica, room)
 }
 
 func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {

@@ -67,7 +67,7 @@ func (d *desk) beginAs(accepted *teamv1.Accepted) {
 // take claims the runs.
 func (d *desk) take() {
 	d.Helper()
-	claims, _, err := d.store.Claim(d.ctx, "r", 100)
+	claims, _, err := d.store.Claim(d.ctx, "r", a2a.NewRoom(100, nil))
 	if err != nil {
 		d.Fatal(err)
 	}

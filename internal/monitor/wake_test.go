@@ -77,7 +77,7 @@ func works(t *testing.T, st *memory.Store, owner string, rest func()) {
 		t.Fatal(err)
 	}
 	rest()
-	claims, _, err := st.Claim(t.Context(), "r", 1)
+	claims, _, err := st.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}

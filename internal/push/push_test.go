@@ -140,7 +140,7 @@ func (w *world) run(id string, hosts ...string) a2a.Claim {
 	if _, _, err := w.store.Create(w.t.Context(), n); err != nil {
 		w.t.Fatal(err)
 	}
-	claims, _, err := w.store.Claim(w.t.Context(), "r", 10)
+	claims, _, err := w.store.Claim(w.t.Context(), "r", a2a.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		w.t.Fatal(len(claims), err)
 	}

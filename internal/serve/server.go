@@ -232,7 +232,7 @@ func startServer(ctx context.Context, def *config.Config, kept server.Store, c s
 	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
 	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
 	_, c.ForgetMessageIDs = deduplicate(settings)
-	c.CardInterfaces, c.Accounts = settings.GetCard().GetInterfaces(), settings.GetAccounts()
+	c.CardInterfaces, c.Accounts, c.Limits = settings.GetCard().GetInterfaces(), settings.GetAccounts(), settings.GetLimits()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
 	return startLive(ctx, live, kept, c)

@@ -46,7 +46,7 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 			s.fail(w, r, wire.Status(err))
 			return
 		}
-		b, err := read(w, r)
+		b, err := s.read(w, r)
 		var media *mediaError
 		switch {
 		case errors.As(err, &media):
@@ -77,7 +77,8 @@ func (e *mediaError) Error() string {
 	return fmt.Sprintf("content type %q is not accepted; send %s or %s", e.sent, wire.TypeA2A, wire.TypeJSON)
 }
 
-func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// read reads the body of a request.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
 		return nil, wire.TooLarge(wire.MaxBody)
 	}
@@ -95,7 +96,9 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil || media != wire.TypeJSON && (json || media != wire.TypeA2A && !isYAML) || encoding != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r), json: json}
 	}
-	b, err := readAtRate(http.NewResponseController(w), r.Body, r.ContentLength)
+	in := s.uploadOf(inboundOf(r.Context()))
+	defer in.done()
+	b, err := readAtRate(http.NewResponseController(w), r.Body, r.ContentLength, in)
 	if err != nil || !isYAML {
 		return b, err
 	}
@@ -107,15 +110,23 @@ const chunkSize = 32 << 10
 
 // readAtRate reads a body to its end. After the first 5 seconds it must arrive with at
 // least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
-// The errors are INSUFFICIENT_RESOURCES, TIMEOUT_EXCEEDED and INVALID_REQUEST.
-func readAtRate(control *http.ResponseController, from io.Reader, size int64) ([]byte, error) {
+// What is read is reserved in in before. The errors are INSUFFICIENT_RESOURCES,
+// TIMEOUT_EXCEEDED and INVALID_REQUEST.
+func readAtRate(control *http.ResponseController, from io.Reader, size int64, in *upload) ([]byte, error) {
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
 	var all bytes.Buffer
 	all.Grow(int(min(max(size, 0), chunkSize)) + bytes.MinRead)
 	start := time.Now()
 	for {
 		_ = control.SetReadDeadline(start.Add(5*time.Second + time.Duration(all.Len()>>10)*time.Second))
-		_, err := io.CopyN(&all, from, chunkSize)
+		more := int64(chunkSize)
+		if size >= 0 {
+			more = min(more, size-int64(all.Len())+1) // one more, to find the end
+		}
+		if err := in.reserve(more); err != nil {
+			return nil, err
+		}
+		_, err := io.CopyN(&all, from, more)
 		switch {
 		case all.Len() > wire.MaxBody:
 			return nil, wire.TooLarge(wire.MaxBody)

@@ -169,6 +169,9 @@ func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
 		return nil, err
 	}
+	if err := s.request(inboundOf(ctx)); err != nil {
+		return nil, err
+	}
 	return next(ctx, req)
 }
 
@@ -183,6 +186,9 @@ func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 			return err
 		}
 		defer leave()
+	}
+	if err := s.request(inboundOf(stream.Context())); err != nil {
+		return err
 	}
 	return next(srv, stream)
 }

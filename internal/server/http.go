@@ -76,6 +76,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if err == nil {
 		in.caller = &caller
 	}
+	if err := s.request(in); err != nil {
+		s.fail(w, r, status.Convert(err))
+		return
+	}
 	ctx, cancel, err := bounded(r)
 	if err != nil {
 		s.fail(w, r, wire.Status(err))

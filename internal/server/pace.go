@@ -115,18 +115,28 @@ func slowReader() *agent.Error {
 	}
 }
 
-// narrowListener limits the kernel's send buffer of each connection, and with it the memory
-// that a peer that does not read can occupy.
-type narrowListener struct{ net.Listener }
+// narrowListener limits the number of connections, and the kernel's send buffer of each, and with
+// it the memory that a peer that does not read can occupy.
+type narrowListener struct {
+	net.Listener
+	open *connections
+}
 
 // sendBuffer is the size in bytes that is requested for the send buffer; the kernel may
 // double it.
 const sendBuffer = 256 << 10
 
 func (l narrowListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok && err == nil {
-		_ = c.SetWriteBuffer(sendBuffer) // on failure the kernel's default applies
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return conn, err
+		}
+		if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+			_ = c.SetWriteBuffer(sendBuffer) // on failure the kernel's default applies
+		}
+		if counted := l.open.accept(conn); counted != nil {
+			return counted, nil
+		}
 	}
-	return conn, err
 }

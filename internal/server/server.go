@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,13 @@ type Config struct {
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
 	OriginHeaders []string
+	// Use limits what accounts use of the server; nil means no limits.
+	Use Use
+	// MaxConnections is the maximum number of open connections; 0 means 10,000.
+	MaxConnections int
+	// MaxConnectionsFrom is the maximum number of open connections from one address, or from one /64
+	// network of IPv6, that is neither a loopback address nor one of TrustedProxies; 0 means 256.
+	MaxConnectionsFrom int
 	// Log receives one line per call. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }
@@ -176,8 +184,12 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			}
 		})
 	}
-	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l}) })
-	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l}) })
+	open := &connections{
+		most: cmp.Or(s.config.MaxConnections, defaultConnections), mostFrom: cmp.Or(s.config.MaxConnectionsFrom, defaultConnectionsFrom),
+		proxies: s.config.TrustedProxies, log: s.log,
+	}
+	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l, open}) })
+	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l, open}) })
 	s.serving.Store(true)
 	var err error
 	select {

@@ -29,6 +29,7 @@ type Store interface {
 	catalog.Store
 	board.Store
 	account.Ledger
+	account.Counts
 	cost.Store
 	halt.Store
 	audit.Store

@@ -89,6 +89,9 @@ type Config struct {
 	// CheckPlan returns what is wrong with a plan, as JSON, that people send in place of the one that
 	// they are asked to approve. If it is nil, such plans are not checked before the run reads them.
 	CheckPlan func(rules *teamv1.PlanRules, plan string) error
+	// MaxCollaborations returns how many collaborations of an account may be running; 0 means no limit.
+	// Nil means that no account has a limit.
+	MaxCollaborations func(account string) int
 	// AdmitGrant returns an error, as Admit does, if an account may not spend what the answer to a question
 	// for more budget grants to one of its tasks. If it is nil, every account may.
 	AdmitGrant func(ctx context.Context, account string, grant agent.Cost) error
@@ -216,6 +219,10 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrBusy):
 		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
 			Message: "the team has reached its maximum of concurrent collaborations; wait for one to end, or stop one"}
+	case errors.Is(err, ErrAccountBusy):
+		e := &agent.Error{Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: busyAgain, Err: err,
+			Message: "the account has reached its max_collaborations; wait for a collaboration to end, or stop one"}
+		return e.With(agent.DetailLimit, "max_collaborations").With(agent.DetailSetBy, agent.SetByAccount)
 	case errors.Is(err, ErrDeleted):
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
 	case errors.Is(err, ErrPushTask):

@@ -281,7 +281,7 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 					t.Fatalf("turn %d: paused %v, %v", i, f.Paused(), err)
 				}
 			}
-			claims, _, err := s.Claim(t.Context(), "r", 1)
+			claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 			if err != nil || len(claims) != 1 {
 				t.Fatal(claims, err)
 			}

@@ -187,7 +187,13 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err := h.mayBegin(ctx, who, id, s.key); err != nil {
 		return sent{}, err
 	}
+	most := 0
+	if s.concurrent > 0 && h.c.MaxCollaborations != nil {
+		most = h.c.MaxCollaborations(who.Account)
+	}
 	root, existed, err := h.c.Store.Create(ctx, New{
+		AccountCollaborations: most,
+
 		Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry,
 	})
 	// Also after an error and for an existing task: it may have been recorded without a wake-up.

@@ -36,8 +36,10 @@ var (
 	// ErrAnswered means that the question has been answered before. The error is an
 	// *AnsweredError.
 	ErrAnswered = errors.New("question has an answer")
-	// ErrBusy means that the maximum number of collaborations of the agent are running.
-	ErrBusy = errors.New("collaboration in progress")
+	// ErrBusy means that the maximum number of collaborations of the agent are running, and
+	// ErrAccountBusy that of the account.
+	ErrBusy        = errors.New("collaboration in progress")
+	ErrAccountBusy = errors.New("too many collaborations of the account are in progress")
 	// ErrDeleted means that the agent of the task to create has been deleted.
 	ErrDeleted = errors.New("agent has been deleted")
 )
@@ -81,10 +83,14 @@ type New struct {
 	Push *a2av1.TaskPushNotificationConfig
 	// PushVersion is the Version of Push; see the type Push.
 	PushVersion string
-	// Collaborations is the maximum number of running collaborations of the agent, including this
-	// one. If it would be exceeded, the error is ErrBusy, except for a known MessageID. 0 means
-	// that the task is not a collaboration.
+	// Collaborations is the maximum number of running collaborations of the agent that belong to the
+	// account of the owner, including this one. If it would be exceeded, the error is ErrBusy, except
+	// for a known MessageID. 0 means that the task is not a collaboration. A collaboration that waits
+	// for people or is paused does not count as running.
 	Collaborations int
+	// AccountCollaborations is the same for all agents together; the error is ErrAccountBusy. 0 means
+	// no maximum.
+	AccountCollaborations int
 	// Entry is the catalog entry that defines the agent of a collaboration. If it no longer
 	// exists, the error is ErrDeleted. It is empty if the agent is not in a catalog.
 	Entry string

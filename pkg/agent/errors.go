@@ -122,6 +122,9 @@ type Error struct {
 	// false, the outcome is unknown, as after a broken connection or a timeout, and a retry uses
 	// the same key.
 	Fresh bool
+	// Answered says that the agent has answered with this error, as the end of a task: the error is
+	// about the work, not about whether the agent can be called. Proto does not include it.
+	Answered bool
 	// RetryAfter is the minimum time to wait before a retry. 0 means unknown.
 	RetryAfter time.Duration
 	// Details holds more information for users, by key. Nil means none.

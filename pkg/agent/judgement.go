@@ -9,34 +9,29 @@ const (
 	// JudgementNone means that the result says nothing about the agent: the call was canceled or
 	// was not made.
 	JudgementNone Judgement = iota
-	// JudgementAnswered means that the agent works, even if it answered with a refusal or a
-	// question.
+	// JudgementAnswered means that the agent answered, even if its answer is a refusal, a question
+	// or a failure of the work that it was given.
 	JudgementAnswered
-	// JudgementFailed means that the agent does not work: it cannot be reached, fails or takes
-	// too long.
+	// JudgementFailed means that the agent does not work for any caller: it cannot be reached, does
+	// not answer, or says that it is overloaded or down.
 	JudgementFailed
 )
 
-// JudgementOf returns the judgement for the error of a call. A nil error is an answer. Only
-// failures of the agent itself count as failed; refusals, blocked messages, limits of the caller
-// and questions count as answered, and cancellations as none.
+// JudgementOf returns the judgement for the error of a call. A nil error is an answer. So that the
+// input of one caller does not stop the calls of others, only an error that says that the agent is
+// down counts as failed: the classes UNAVAILABLE and DEADLINE_EXCEEDED, and an HTTP 429 response.
+// The error of a task that has ended, which is Answered, counts as an answer like every other
+// error; cancellations count as none.
 func JudgementOf(err error) Judgement {
 	e := AsError(err)
-	if e == nil {
+	switch {
+	case e == nil || e.Answered:
 		return JudgementAnswered
-	}
-	switch e.Reason {
-	case ReasonCanceled, ReasonShuttingDown, ReasonBreakerOpen:
+	case e.Reason == ReasonCanceled || e.Reason == ReasonShuttingDown || e.Reason == ReasonBreakerOpen:
 		return JudgementNone
-	case ReasonTimeout, ReasonAgentPanic, ReasonInternal, ReasonDelegationFailed:
+	case e.Code == CodeUnavailable || e.Code == CodeDeadlineExceeded:
 		return JudgementFailed
-	case ReasonUnavailable:
-		if e.Code == CodeFailedPrecondition || e.Code == CodeResourceExhausted { // the agent answered with a refusal
-			return JudgementAnswered
-		}
-		return JudgementFailed
-	}
-	if e.Code == CodeUnavailable || e.Code == CodeDeadlineExceeded {
+	case e.Code == CodeResourceExhausted && (e.Reason == ReasonUnavailable || e.Reason == ReasonInsufficientResources):
 		return JudgementFailed
 	}
 	return JudgementAnswered

@@ -313,6 +313,6 @@ func (p *process) unsuccessful(e *teamv1.Ended) error {
 		default:
 		}
 	}
-	err.Message, err.Fresh, err.Spent = clip(err.Message), true, claimed(e.GetSpent())
+	err.Message, err.Fresh, err.Answered, err.Spent = clip(err.Message), true, true, claimed(e.GetSpent())
 	return err
 }

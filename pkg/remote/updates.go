@@ -233,7 +233,7 @@ func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) 
 		return x.afterSilence(x.agent.cfg.ID, claimed(teamRunOf(metadata).GetSpent()))
 	}
 	if e := agent.FromProto(teamRunOf(metadata).GetError()); e != nil {
-		e.Message, e.Fresh, e.Spent = clip(e.Message), true, claimed(teamRunOf(metadata).GetSpent())
+		e.Message, e.Fresh, e.Answered, e.Spent = clip(e.Message), true, true, claimed(teamRunOf(metadata).GetSpent())
 		return e
 	}
 	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "TASK_STATE_"))
@@ -244,7 +244,7 @@ func (x *exchange) unsuccessful(s *a2av1.TaskStatus, metadata *structpb.Struct) 
 	if s.GetState() == a2av1.TaskState_TASK_STATE_CANCELED {
 		e.Reason, e.Code = agent.ReasonCanceled, agent.CodeAborted
 	}
-	e.Fresh, e.Retry = true, s.GetState() == a2av1.TaskState_TASK_STATE_FAILED
+	e.Fresh, e.Answered, e.Retry = true, true, s.GetState() == a2av1.TaskState_TASK_STATE_FAILED
 	return e.With("remote_task_id", x.bound.GetTaskId()).With("state", state)
 }
 

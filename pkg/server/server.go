@@ -151,6 +151,8 @@ type Config struct {
 	// Keys the account is local. Limits that are set by team.v1.AccountService apply to other
 	// accounts.
 	Accounts map[string]*teamv1.AccountLimits
+	// Limits are those of accounts for which the same limit is not set, and of the server.
+	Limits *teamv1.LimitSettings
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
@@ -257,6 +259,9 @@ func (c *Config) complete() error {
 			wrong = fmt.Errorf("server.Config.Accounts[%q]: %s; %s", name, what, instead)
 		})
 	}
+	account.CheckEvery(c.Limits.GetAccount(), func(_, what, instead string) {
+		wrong = fmt.Errorf("server.Config.Limits.Account: %s; %s", what, instead)
+	})
 	if wrong != nil {
 		return wrong
 	}
@@ -286,7 +291,11 @@ func signing(c *Config) (*cardsign.Signer, error) {
 // newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
-	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
+	accounts := account.New(account.Config{
+		Ledger: c.Store, Counts: c.Store, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
+		Clock: c.Store.Now, Log: c.Log.Named("accounts"),
+	})
+	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	config := a2a.Config{
 		Halts:  halts,
@@ -306,8 +315,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if sign != nil {
 		config.Sign = sign.Sign
 	}
-	accounts := account.New(account.Config{Ledger: c.Store, File: c.Accounts, Clock: c.Store.Now, Log: c.Log.Named("accounts")})
-	config.Admit, config.AdmitGrant = accounts.Admit, accounts.AdmitGrant
+	config.Admit, config.AdmitGrant, config.MaxCollaborations = accounts.Admit, accounts.AdmitGrant, accounts.MaxCollaborations
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
 		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
@@ -360,7 +368,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Accounts = k.accounts
+	config.Accounts, config.Use = k.accounts, k.accounts
+	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}

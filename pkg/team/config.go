@@ -148,7 +148,7 @@ const (
 )
 
 // Upstreams are circuit breakers and retry budgets, shared by all teams of a process: they stop
-// calls of agents that do not work, and bound the share of retries. *upstream.Guard implements it.
+// calls of agents that are down, and bound the share of retries. *upstream.Guard implements it.
 // Implementations are safe for concurrent use and never block.
 type Upstreams interface {
 	// Allow asks whether the agent registered under an id may be called. If not, the error is

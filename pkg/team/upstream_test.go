@@ -2,6 +2,7 @@ package team_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -42,6 +43,27 @@ func newFlaky(id string, err error) *flaky {
 		return agent.NewMessage("up"), nil
 	}}
 	return f
+}
+
+// unanswering is a member that does not answer. If first is set, it records a first event.
+type unanswering struct {
+	first bool
+}
+
+func (*unanswering) Info(context.Context) (*teamv1.AgentInfo, error) {
+	return &teamv1.AgentInfo{Id: "far", Name: "far"}, nil
+}
+
+func (*unanswering) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
+
+func (s *unanswering) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
+	return func(yield func(*teamv1.Event, error) bool) {
+		if s.first && !yield(&teamv1.Event{Scope: req.GetScope(), Kind: &teamv1.Event_Bound{Bound: &teamv1.Bound{TaskId: "x"}}}, nil) {
+			return
+		}
+		<-ctx.Done()
+		yield(nil, ctx.Err())
+	}
 }
 
 var (
@@ -140,9 +162,10 @@ func TestR_002_33_TeamsShareBreakers(t *testing.T) {
 	t.Run("R-002-33 refusals, cancels and guardrails do not open it", func(t *testing.T) {
 		blocked := &agent.Error{Reason: agent.ReasonGuardrailBlocked, Code: agent.CodeFailedPrecondition, Message: "no"}
 		over := &agent.Error{Reason: agent.ReasonBudgetExceeded, Code: agent.CodeInternal, Message: "no"}
-		busy := &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeResourceExhausted, Message: "429"}
+		ended := &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Answered: true, Message: "its task failed"}
+		spent := &agent.Error{Reason: agent.ReasonAccountLimit, Code: agent.CodeResourceExhausted, Message: "tomorrow"}
 		asks := &agent.Error{Reason: agent.ReasonInputRequired, Code: agent.CodeFailedPrecondition, Message: "which?"}
-		for _, err := range []error{errNo, blocked, over, busy, asks, agent.ErrCanceled} {
+		for _, err := range []error{errNo, blocked, over, ended, spent, asks, agent.ErrCanceled, errors.New("bad input"), agent.Panicked(nil, "far", "x")} {
 			g := upstream.New(upstream.Config{})
 			far := newFlaky("far", err)
 			r := newRecord()
@@ -152,21 +175,31 @@ func TestR_002_33_TeamsShareBreakers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("R-002-33 timeouts and crashes open it", func(t *testing.T) {
+	t.Run("R-002-33 silence and 429 open it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			slow := &agent.Func{ID: "far", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}}
-			crash := &agent.Func{ID: "far", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) { panic("no") }}
-			for _, far := range []*agent.Func{slow, crash} {
-				g := upstream.New(upstream.Config{})
+			busy := &agent.Error{Reason: agent.ReasonUnavailable, Code: agent.CodeResourceExhausted, Message: "429"}
+			for _, far := range []agent.Agent{&unanswering{}, &newFlaky("far", busy).Func} {
+				g := upstream.New(upstream.Config{Window: time.Minute})
 				limits := proto.CloneOf(oneTry)
-				limits.MemberTimeout = durationpb.New(100 * time.Millisecond)
+				limits.MemberTimeout = durationpb.New(time.Second)
 				r := newRecord()
 				r.process(t.Context(), guarded(t, "one", registry{"far": far}, g, limits, 21, nil), nil)
 				if got := outcomes(r.events); got[20] != "REJECTED BREAKER_OPEN" {
 					t.Error(got)
+				}
+			}
+		})
+	})
+	t.Run("R-002-33 callers that give little time, and work that takes long, do not open it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for far, most := range map[*unanswering]time.Duration{{}: 100 * time.Millisecond, {first: true}: 2 * time.Second} {
+				g := upstream.New(upstream.Config{Window: time.Hour})
+				limits := proto.CloneOf(oneTry)
+				limits.MemberTimeout = durationpb.New(most)
+				r := newRecord()
+				r.process(t.Context(), guarded(t, "one", registry{"far": far}, g, limits, 30, nil), nil)
+				if got := outcomes(r.events); len(got) != 30 || slices.Contains(got, "REJECTED BREAKER_OPEN") {
+					t.Errorf("%s each: %v", most, got)
 				}
 			}
 		})

@@ -533,7 +533,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
 }
 
 // Value is the word in the file.
@@ -602,7 +602,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -2565,7 +2565,8 @@ type TeamConfig struct {
 	// Additions to its card for authenticated callers. The first entry that matches the caller is
 	// used.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,15,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
-	// Maximum number of concurrent collaborations, of all callers together; 1.
+	// Maximum number of concurrent collaborations of each account, without those that are paused or
+	// wait for people; 1.
 	MaxConcurrentCollaborations *int32 `protobuf:"varint,18,opt,name=max_concurrent_collaborations,json=maxConcurrentCollaborations,proto3,oneof" json:"max_concurrent_collaborations,omitempty"`
 	// A judge scores every result before it becomes the answer, and results that are not good enough
 	// are revised.
@@ -4399,11 +4400,13 @@ type ServerSettings struct {
 	Cors *CorsSettings `protobuf:"bytes,21,opt,name=cors,proto3" json:"cors,omitempty"`
 	// Contents of cards.
 	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
-	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
-	// account is local.
+	// Limits of accounts, by account: on what their tasks spend together and on what they use of the
+	// server. Without keys, the account is local.
 	Accounts map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Where connections may lead whose address a caller or a card named.
-	Egress        *EgressSettings `protobuf:"bytes,41,opt,name=egress,proto3" json:"egress,omitempty"`
+	Egress *EgressSettings `protobuf:"bytes,41,opt,name=egress,proto3" json:"egress,omitempty"`
+	// Limits of each account that has none of its own, and of the server.
+	Limits        *LimitSettings `protobuf:"bytes,42,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4571,6 +4574,13 @@ func (x *ServerSettings) GetEgress() *EgressSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetLimits() *LimitSettings {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
 // agents that were made over the API, and interfaces that a card names at another host than its own.
 // Public addresses are allowed.
@@ -4620,8 +4630,84 @@ func (x *EgressSettings) GetAllow() []string {
 	return nil
 }
 
-// AccountLimits limits what the tasks of an account spend together, on all servers with the same
-// store. At least one of its limits must be set.
+// LimitSettings limits what each account uses of the server, and the connections of the server.
+type LimitSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What each account may use, unless server.accounts or the API sets the same limit for it: weight,
+	// max_running, max_queued, max_stored_bytes, max_collaborations, requests_per_second, burst and
+	// max_upload_bytes.
+	Account *AccountLimits `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// Open connections of both listeners together; 10000.
+	MaxConnections *int32 `protobuf:"varint,2,opt,name=max_connections,json=maxConnections,proto3,oneof" json:"max_connections,omitempty"`
+	// Open connections from one address; 256. Loopback addresses and those of trusted_proxies may have
+	// as many as max_connections.
+	MaxConnectionsPerAddress *int32 `protobuf:"varint,3,opt,name=max_connections_per_address,json=maxConnectionsPerAddress,proto3,oneof" json:"max_connections_per_address,omitempty"`
+	// Bytes of request bodies that are being received over HTTP, of all accounts together; 268435456.
+	MaxUploadBytes *int64 `protobuf:"varint,4,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LimitSettings) Reset() {
+	*x = LimitSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitSettings) ProtoMessage() {}
+
+func (x *LimitSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
+func (*LimitSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LimitSettings) GetAccount() *AccountLimits {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *LimitSettings) GetMaxConnections() int32 {
+	if x != nil && x.MaxConnections != nil {
+		return *x.MaxConnections
+	}
+	return 0
+}
+
+func (x *LimitSettings) GetMaxConnectionsPerAddress() int32 {
+	if x != nil && x.MaxConnectionsPerAddress != nil {
+		return *x.MaxConnectionsPerAddress
+	}
+	return 0
+}
+
+func (x *LimitSettings) GetMaxUploadBytes() int64 {
+	if x != nil && x.MaxUploadBytes != nil {
+		return *x.MaxUploadBytes
+	}
+	return 0
+}
+
+// AccountLimits limits what the tasks of an account spend together and what the account uses of the
+// server, on all servers with the same store. At least one of its limits must be set.
 type AccountLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Input and output tokens on a day; no limit.
@@ -4633,14 +4719,30 @@ type AccountLimits struct {
 	// Cost in USD that may be reserved at the same time; no limit.
 	MaxCostInFlight *float64 `protobuf:"fixed64,4,opt,name=max_cost_in_flight,json=maxCostInFlight,proto3,oneof" json:"max_cost_in_flight,omitempty"`
 	// Time zone in which a day begins at midnight, a name of the IANA database; UTC.
-	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeZone string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// Share of the slots for running tasks, relative to the other accounts, 1 to 1000; 1.
+	Weight *int32 `protobuf:"varint,6,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	// Tasks that are run at the same time; no limit but the share of the slots.
+	MaxRunning *int32 `protobuf:"varint,7,opt,name=max_running,json=maxRunning,proto3,oneof" json:"max_running,omitempty"`
+	// Tasks that wait for a slot; 10000.
+	MaxQueued *int32 `protobuf:"varint,8,opt,name=max_queued,json=maxQueued,proto3,oneof" json:"max_queued,omitempty"`
+	// Bytes of the events of stored tasks; no limit.
+	MaxStoredBytes *int64 `protobuf:"varint,9,opt,name=max_stored_bytes,json=maxStoredBytes,proto3,oneof" json:"max_stored_bytes,omitempty"`
+	// Collaborations that have not ended and do not wait for people, of all teams together; no limit.
+	MaxCollaborations *int32 `protobuf:"varint,10,opt,name=max_collaborations,json=maxCollaborations,proto3,oneof" json:"max_collaborations,omitempty"`
+	// Requests per second to each server; no limit.
+	RequestsPerSecond *float64 `protobuf:"fixed64,11,opt,name=requests_per_second,json=requestsPerSecond,proto3,oneof" json:"requests_per_second,omitempty"`
+	// Requests that may come at once, if requests_per_second is set; twice as many.
+	Burst *int32 `protobuf:"varint,12,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
+	// Bytes of request bodies that are being received over HTTP by each server; 33554432.
+	MaxUploadBytes *int64 `protobuf:"varint,13,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +4754,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +4767,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4703,6 +4805,62 @@ func (x *AccountLimits) GetTimeZone() string {
 	return ""
 }
 
+func (x *AccountLimits) GetWeight() int32 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxRunning() int32 {
+	if x != nil && x.MaxRunning != nil {
+		return *x.MaxRunning
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxQueued() int32 {
+	if x != nil && x.MaxQueued != nil {
+		return *x.MaxQueued
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxStoredBytes() int64 {
+	if x != nil && x.MaxStoredBytes != nil {
+		return *x.MaxStoredBytes
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxCollaborations() int32 {
+	if x != nil && x.MaxCollaborations != nil {
+		return *x.MaxCollaborations
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetRequestsPerSecond() float64 {
+	if x != nil && x.RequestsPerSecond != nil {
+		return *x.RequestsPerSecond
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetBurst() int32 {
+	if x != nil && x.Burst != nil {
+		return *x.Burst
+	}
+	return 0
+}
+
+func (x *AccountLimits) GetMaxUploadBytes() int64 {
+	if x != nil && x.MaxUploadBytes != nil {
+		return *x.MaxUploadBytes
+	}
+	return 0
+}
+
 // CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4716,7 +4874,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4886,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4899,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4770,7 +4928,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4782,7 +4940,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4795,7 +4953,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4816,7 +4974,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4986,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4999,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4862,7 +5020,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5032,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5045,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4910,7 +5068,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5080,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5093,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4972,7 +5130,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4984,7 +5142,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5155,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Definition) GetId() string {
@@ -5047,7 +5205,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5059,7 +5217,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5072,7 +5230,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5119,7 +5277,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5289,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5302,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5177,7 +5335,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5189,7 +5347,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5202,7 +5360,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5218,7 +5376,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5388,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5401,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5281,7 +5439,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5451,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5464,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5361,7 +5519,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5373,7 +5531,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5386,7 +5544,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5402,7 +5560,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5572,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5585,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5979,7 +6137,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\x8a\x1a\n" +
+	"\x0f_strict_members\"\xba\x1a\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -6012,7 +6170,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
 	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12/\n" +
-	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x1aS\n" +
+	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
+	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
@@ -6021,17 +6180,48 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x82\x01\n" +
 	"\x0eEgressSettings\x12p\n" +
 	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
-	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\xd0\x02\n" +
+	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x8e\x05\n" +
+	"\rLimitSettings\x120\n" +
+	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x90\x01\n" +
+	"\x0fmax_connections\x18\x02 \x01(\x05Bb\xbaH_\xba\x01\\\n" +
+	"\x16limits.max_connections\x12$max_connections must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x00R\x0emaxConnections\x88\x01\x01\x12\xbe\x01\n" +
+	"\x1bmax_connections_per_address\x18\x03 \x01(\x05Bz\xbaHw\xba\x01t\n" +
+	"\"limits.max_connections_per_address\x120max_connections_per_address must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x01R\x18maxConnectionsPerAddress\x88\x01\x01\x12\xad\x01\n" +
+	"\x10max_upload_bytes\x18\x04 \x01(\x03B~\xbaH{\xba\x01x\n" +
+	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01B\x12\n" +
+	"\x10_max_connectionsB\x1e\n" +
+	"\x1c_max_connections_per_addressB\x13\n" +
+	"\x11_max_upload_bytes\"\xa6\x06\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
 	"\x14max_tokens_in_flight\x18\x03 \x01(\x03H\x02R\x11maxTokensInFlight\x88\x01\x01\x120\n" +
 	"\x12max_cost_in_flight\x18\x04 \x01(\x01H\x03R\x0fmaxCostInFlight\x88\x01\x01\x12\x1b\n" +
-	"\ttime_zone\x18\x05 \x01(\tR\btimeZoneB\x15\n" +
+	"\ttime_zone\x18\x05 \x01(\tR\btimeZone\x12\x1b\n" +
+	"\x06weight\x18\x06 \x01(\x05H\x04R\x06weight\x88\x01\x01\x12$\n" +
+	"\vmax_running\x18\a \x01(\x05H\x05R\n" +
+	"maxRunning\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_queued\x18\b \x01(\x05H\x06R\tmaxQueued\x88\x01\x01\x12-\n" +
+	"\x10max_stored_bytes\x18\t \x01(\x03H\aR\x0emaxStoredBytes\x88\x01\x01\x122\n" +
+	"\x12max_collaborations\x18\n" +
+	" \x01(\x05H\bR\x11maxCollaborations\x88\x01\x01\x123\n" +
+	"\x13requests_per_second\x18\v \x01(\x01H\tR\x11requestsPerSecond\x88\x01\x01\x12\x19\n" +
+	"\x05burst\x18\f \x01(\x05H\n" +
+	"R\x05burst\x88\x01\x01\x12-\n" +
+	"\x10max_upload_bytes\x18\r \x01(\x03H\vR\x0emaxUploadBytes\x88\x01\x01B\x15\n" +
 	"\x13_max_tokens_per_dayB\x13\n" +
 	"\x11_max_cost_per_dayB\x17\n" +
 	"\x15_max_tokens_in_flightB\x15\n" +
-	"\x13_max_cost_in_flight\"\x91\a\n" +
+	"\x13_max_cost_in_flightB\t\n" +
+	"\a_weightB\x0e\n" +
+	"\f_max_runningB\r\n" +
+	"\v_max_queuedB\x13\n" +
+	"\x11_max_stored_bytesB\x15\n" +
+	"\x13_max_collaborationsB\x16\n" +
+	"\x14_requests_per_secondB\b\n" +
+	"\x06_burstB\x13\n" +
+	"\x11_max_upload_bytes\"\x91\a\n" +
 	"\fCorsSettings\x12\xab\x04\n" +
 	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
 	"\vcors.origin\x12\x9a\x01origins must be http or https addresses without a path, in lower case, at most 100; for example https://app.example or http://localhost:5173, or \"*\" alone\x1a\x8d\x01this == ['*'] || (size(this) <= 100 && this.all(o, o.matches('^https?://([a-z0-9._-]+|[[][0-9a-f:.]+[]])(:[1-9][0-9]{0,4})?$') && o.isUri()))\xba\x01\xca\x01\n" +
@@ -6140,7 +6330,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),       // 1: team.v1.CardAccess.Value
@@ -6200,54 +6390,55 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*SwarmConfig)(nil),         // 55: team.v1.SwarmConfig
 	(*ServerSettings)(nil),      // 56: team.v1.ServerSettings
 	(*EgressSettings)(nil),      // 57: team.v1.EgressSettings
-	(*AccountLimits)(nil),       // 58: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 59: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 60: team.v1.CardSettings
-	(*PushSettings)(nil),        // 61: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 62: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 63: team.v1.SigningKey
-	(*Definition)(nil),          // 64: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 65: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 66: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 67: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 68: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 69: team.v1.ApiKey
-	(*Permission)(nil),          // 70: team.v1.Permission
-	(*OidcConfig)(nil),          // 71: team.v1.OidcConfig
-	nil,                         // 72: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 73: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 74: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 75: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 76: team.v1.McpTool.EnvEntry
-	nil,                         // 77: team.v1.McpTool.EffectsEntry
-	nil,                         // 78: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 79: team.v1.Definition.ScriptsEntry
-	nil,                         // 80: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 81: google.protobuf.Duration
-	(*Skill)(nil),               // 82: team.v1.Skill
-	(*Limits)(nil),              // 83: team.v1.Limits
-	(*Retry)(nil),               // 84: team.v1.Retry
-	(OnLimit_Value)(0),          // 85: team.v1.OnLimit.Value
+	(*LimitSettings)(nil),       // 58: team.v1.LimitSettings
+	(*AccountLimits)(nil),       // 59: team.v1.AccountLimits
+	(*CorsSettings)(nil),        // 60: team.v1.CorsSettings
+	(*CardSettings)(nil),        // 61: team.v1.CardSettings
+	(*PushSettings)(nil),        // 62: team.v1.PushSettings
+	(*SigningSettings)(nil),     // 63: team.v1.SigningSettings
+	(*SigningKey)(nil),          // 64: team.v1.SigningKey
+	(*Definition)(nil),          // 65: team.v1.Definition
+	(*ProtocolSettings)(nil),    // 66: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),      // 67: team.v1.StreamSettings
+	(*StreamClose)(nil),         // 68: team.v1.StreamClose
+	(*AuthConfig)(nil),          // 69: team.v1.AuthConfig
+	(*ApiKey)(nil),              // 70: team.v1.ApiKey
+	(*Permission)(nil),          // 71: team.v1.Permission
+	(*OidcConfig)(nil),          // 72: team.v1.OidcConfig
+	nil,                         // 73: team.v1.ServerConfig.ModelsEntry
+	nil,                         // 74: team.v1.ServerConfig.ToolsEntry
+	nil,                         // 75: team.v1.ServerConfig.AgentsEntry
+	nil,                         // 76: team.v1.ServerConfig.TeamsEntry
+	nil,                         // 77: team.v1.McpTool.EnvEntry
+	nil,                         // 78: team.v1.McpTool.EffectsEntry
+	nil,                         // 79: team.v1.ServerSettings.AccountsEntry
+	nil,                         // 80: team.v1.Definition.ScriptsEntry
+	nil,                         // 81: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil), // 82: google.protobuf.Duration
+	(*Skill)(nil),               // 83: team.v1.Skill
+	(*Limits)(nil),              // 84: team.v1.Limits
+	(*Retry)(nil),               // 85: team.v1.Retry
+	(OnLimit_Value)(0),          // 86: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	72,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	73,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	74,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	75,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	73,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	74,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	75,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	76,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	56,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	12,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	81,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	82,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	14,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	81,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	81,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	76,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	77,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	82,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	82,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	77,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	78,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	17,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	81,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	81,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	82,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	83,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	82,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	82,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	83,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	84,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	26,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	28,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	29,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -6256,7 +6447,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	23,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	20,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	82,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	83,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	25,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	25,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	25,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -6264,10 +6455,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	27,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	31,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	32,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	81,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	82,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	32,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	81,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	82,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	36,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	38,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	41,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -6278,12 +6469,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	24,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	23,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	34,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	83,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	84,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	20,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	35,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	81,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	84,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	82,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	85,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	15,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	34,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -6293,48 +6484,50 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	42,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	43,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	81,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	82,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	47,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	48,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	45,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	81,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	84,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	82,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	85,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	50,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	85,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	86,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	82,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	68,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	65,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	81,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	61,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	62,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	66,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	59,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	60,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	78,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	83,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	69,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	66,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	82,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	62,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	63,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	67,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	60,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	61,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	79,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
 	57,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	63,  // 86: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	10,  // 87: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	79,  // 88: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	80,  // 89: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,   // 90: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	69,  // 91: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	71,  // 92: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,   // 93: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	11,  // 94: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	13,  // 95: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	19,  // 96: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	33,  // 97: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 98: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	58,  // 99: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	100, // [100:100] is the sub-list for method output_type
-	100, // [100:100] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	58,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	59,  // 87: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	64,  // 88: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	10,  // 89: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	80,  // 90: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	81,  // 91: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,   // 92: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	70,  // 93: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	72,  // 94: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	9,   // 95: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	11,  // 96: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	13,  // 97: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	19,  // 98: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	33,  // 99: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 100: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	59,  // 101: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	102, // [102:102] is the sub-list for method output_type
+	102, // [102:102] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6365,16 +6558,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -183,7 +183,7 @@ func newSingle(t *testing.T, agentID string) *single {
 // take claims the run for the next process.
 func (s *single) take(t *testing.T) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(t.Context(), "r", 1)
+	claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}

@@ -177,12 +177,12 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 
 // Claim implements engine.Leases. The replica does not learn of runs that are claimed by a call
 // which is reported as failed.
-func (s *Store) Claim(ctx context.Context, replica string, limit int) ([]a2a.Claim, time.Time, error) {
+func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
 	after, err := s.meet(ctx, Claim)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	claims, next, err := s.Store.Claim(ctx, replica, limit)
+	claims, next, err := s.Store.Claim(ctx, replica, room)
 	if err == nil && after != nil {
 		return nil, time.Time{}, after
 	}

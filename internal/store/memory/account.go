@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -149,4 +150,28 @@ func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
 		defer c.mu.Unlock()
 		delete(c.watchers, w)
 	}
+}
+
+// Queued implements account.Counts.
+func (s *Store) Queued(_ context.Context, name string, most int) (int, error) {
+	return min(s.due.waiting(name, s.clock()), most), nil
+}
+
+// StoredBytes implements account.Counts.
+func (s *Store) StoredBytes(_ context.Context, name string) (int64, error) {
+	s.mu.RLock()
+	var runs []*run
+	for _, r := range s.runs {
+		if a2a.AccountOf(r.owner) == name {
+			runs = append(runs, r)
+		}
+	}
+	s.mu.RUnlock()
+	n := int64(0)
+	for _, r := range runs {
+		r.mu.Lock()
+		n += r.bytes
+		r.mu.Unlock()
+	}
+	return n, nil
 }

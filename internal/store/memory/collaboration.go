@@ -11,7 +11,36 @@ import (
 func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.busy[agent]), nil
+	var keys []a2a.Key
+	for _, r := range s.busy[agent] {
+		keys = append(keys, a2a.Key{Owner: r.owner, ID: r.root})
+	}
+	return keys, nil
+}
+
+// room returns a2a.ErrBusy or a2a.ErrAccountBusy if a task is a collaboration that may not begin. The
+// caller must hold mu.
+func (s *Store) room(n a2a.New) error {
+	if n.Collaborations == 0 {
+		return nil
+	}
+	account, all := a2a.AccountOf(n.Owner), 0
+	for agent, list := range s.busy {
+		running := 0
+		for _, r := range list {
+			if a2a.AccountOf(r.owner) == account && (r.driven.Load() || s.due.queued(r)) {
+				running++
+			}
+		}
+		if agent == n.Accepted.GetAgent() && running >= n.Collaborations {
+			return a2a.ErrBusy
+		}
+		all += running
+	}
+	if n.AccountCollaborations > 0 && all >= n.AccountCollaborations {
+		return a2a.ErrAccountBusy
+	}
+	return nil
 }
 
 // free allows the agent of a collaboration that has ended to begin another one. The caller must
@@ -19,7 +48,7 @@ func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, erro
 func (s *Store) free(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.busy[r.agent], func(k a2a.Key) bool { return k.ID == r.root })
+	left := slices.DeleteFunc(s.busy[r.agent], func(other *run) bool { return other == r })
 	if s.busy[r.agent] = left; len(left) == 0 {
 		delete(s.busy, r.agent)
 	}

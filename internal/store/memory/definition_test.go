@@ -49,7 +49,7 @@ func TestDefinitions(t *testing.T) {
 		if i > 0 {
 			begin(fmt.Sprint(i + 1))
 		}
-		claims, _, err := s.Claim(t.Context(), "r", 1)
+		claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 		if err != nil || len(claims) != 1 {
 			t.Fatalf("claimed %v, %v", claims, err)
 		}

@@ -19,30 +19,47 @@ func (s *Store) Lease() time.Duration { return 0 }
 // Beat does nothing, because leases do not expire.
 func (s *Store) Beat(context.Context, string) error { return nil }
 
-// Claim claims up to limit due runs.
-func (s *Store) Claim(_ context.Context, _ string, limit int) (claims []a2a.Claim, next time.Time, err error) {
+// Claim claims due runs, as many as room has free slots for.
+func (s *Store) Claim(_ context.Context, _ string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error) {
 	now := s.clock()
-	for len(claims) < limit {
-		r := s.due.pop(now)
-		if r == nil {
-			break
+	for {
+		most := s.due.accounts(now)
+		for account := range most {
+			if limit := room.MaxRunning(account); limit > 0 {
+				most[account] = min(most[account], max(limit-room.Held(account), 0)) // there are no other replicas
+			}
 		}
-		if c, ok := s.claim(r); ok {
-			claims = append(claims, c)
+		parts := room.Divide(most)
+		if len(parts) == 0 {
+			room.Waiting = len(most) > 0
+			return claims, s.due.next(now, room.Waiting), nil
+		}
+		for account, n := range parts {
+			for range n {
+				r := s.due.pop(account, now)
+				if r == nil {
+					break
+				}
+				if c, ok := s.claim(r); ok {
+					room.Take(account)
+					claims = append(claims, c)
+				}
+			}
 		}
 	}
-	return claims, s.due.next(), nil
 }
 
 // claim begins a new epoch of a run, unless the run is claimed or has ended.
 func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.due.remove(r) // an input may have queued it again after it was popped
 	if r.claimed || r.ended {
+		s.due.remove(r)
 		return a2a.Claim{}, false
 	}
+	defer s.due.remove(r) // an input may have queued it again after it was popped
 	r.claimed, r.parked = true, ""
+	r.driven.Store(true)
 	r.epoch++
 	r.wake = make(chan struct{}, 1)
 	j := &journal{store: s, run: r, epoch: r.epoch, wake: r.wake}
@@ -107,14 +124,15 @@ func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 		return err
 	}
 	j.run.claimed = false
+	j.run.driven.Store(false)
 	return nil
 }
 
-// dueQueue holds the runs to be claimed, ordered by due time. No other lock may be acquired while
-// its lock is held.
+// dueQueue holds the runs to be claimed, of each account ordered by due time. No other lock may be
+// acquired while its lock is held.
 type dueQueue struct {
 	mu   sync.Mutex
-	runs dueHeap // guarded by mu
+	runs map[string]*dueHeap // by account, without empty ones; guarded by mu
 }
 
 // set sets when a run is due.
@@ -122,11 +140,20 @@ func (q *dueQueue) set(r *run, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r.dueAt = at
+	account := a2a.AccountOf(r.owner)
+	h := q.runs[account]
 	if r.place > 0 {
-		heap.Fix(&q.runs, r.place-1)
+		heap.Fix(h, r.place-1)
 		return
 	}
-	heap.Push(&q.runs, r)
+	if h == nil {
+		if q.runs == nil {
+			q.runs = map[string]*dueHeap{}
+		}
+		h = &dueHeap{}
+		q.runs[account] = h
+	}
+	heap.Push(h, r)
 }
 
 // has reports whether a run is queued and due.
@@ -136,33 +163,82 @@ func (q *dueQueue) has(r *run, now time.Time) bool {
 	return r.place > 0 && !r.dueAt.After(now)
 }
 
+// queued reports whether a run is queued.
+func (q *dueQueue) queued(r *run) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return r.place > 0
+}
+
 // remove removes a run from the queue, if it is queued.
 func (q *dueQueue) remove(r *run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if r.place > 0 {
-		heap.Remove(&q.runs, r.place-1)
+		q.take(a2a.AccountOf(r.owner), r.place-1)
 	}
 }
 
-// pop removes and returns the run that has been due longest, nil if none is due.
-func (q *dueQueue) pop(now time.Time) *run {
+// take removes and returns the run at an index of the heap of an account. The caller holds mu.
+func (q *dueQueue) take(account string, i int) *run {
+	h := q.runs[account]
+	r := heap.Remove(h, i).(*run)
+	if h.Len() == 0 {
+		delete(q.runs, account)
+	}
+	return r
+}
+
+// pop removes and returns the run of an account that has been due longest, nil if none is due.
+func (q *dueQueue) pop(account string, now time.Time) *run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.runs) == 0 || q.runs[0].dueAt.After(now) {
+	if h := q.runs[account]; h == nil || (*h)[0].dueAt.After(now) {
 		return nil
 	}
-	return heap.Pop(&q.runs).(*run)
+	return q.take(account, 0)
 }
 
-// next returns the time at which the first run is due. It is the zero time if the queue is empty.
-func (q *dueQueue) next() time.Time {
+// accounts returns the accounts that have due runs, each with the number of its runs that are queued.
+func (q *dueQueue) accounts(now time.Time) map[string]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.runs) == 0 {
-		return time.Time{}
+	n := map[string]int{}
+	for account, h := range q.runs {
+		if !(*h)[0].dueAt.After(now) {
+			n[account] = h.Len()
+		}
 	}
-	return q.runs[0].dueAt
+	return n
+}
+
+// waiting returns how many runs of an account are due.
+func (q *dueQueue) waiting(account string, now time.Time) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h, n := q.runs[account], 0
+	if h == nil {
+		return 0
+	}
+	for _, r := range *h {
+		if !r.dueAt.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// next returns the time at which the first run is due, with later only those of accounts that have none
+// due now. It is the zero time without such runs.
+func (q *dueQueue) next(now time.Time, later bool) (first time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, h := range q.runs {
+		if at := (*h)[0].dueAt; (!later || at.After(now)) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // dueHeap implements heap.Interface. It maintains run.place.

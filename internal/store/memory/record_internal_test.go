@@ -66,7 +66,7 @@ func TestMemory_PackedRuns(t *testing.T) {
 		if _, _, err := s.Create(t.Context(), a2a.New{Owner: acc.GetOwner(), MessageID: acc.GetMessage().GetMessageId(), Accepted: acc}); err != nil {
 			t.Fatal(err)
 		}
-		claims, _, err := s.Claim(t.Context(), "r", 1)
+		claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

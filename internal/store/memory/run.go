@@ -3,6 +3,7 @@ package memory
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -35,6 +36,7 @@ type run struct {
 	watchers map[chan struct{}]struct{} // guarded by mu
 	epoch    int64                      // epoch of the last claim; guarded by mu
 	claimed  bool                       // there is a claim; guarded by mu
+	driven   atomic.Bool                // the value of claimed
 	wake     chan struct{}              // of the last claim, see journal.Wake; guarded by mu
 	parked   string                     // the reason, see Suspend; empty if not parked; guarded by mu
 	halted   bool                       // it is parked because a halt has paused it; guarded by mu

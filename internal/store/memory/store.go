@@ -88,7 +88,7 @@ type Store struct {
 
 	definitions map[string]*definition // by revision; guarded by mu
 
-	busy map[string][]a2a.Key // collaborations that have not ended, by agent; guarded by mu
+	busy map[string][]*run // collaborations that have not ended, by agent; guarded by mu
 }
 
 var _ store.Store = (*Store)(nil)
@@ -117,7 +117,7 @@ func New(cfg Config) *Store {
 	return &Store{
 		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: store.NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
-		definitions: map[string]*definition{}, busy: map[string][]a2a.Key{},
+		definitions: map[string]*definition{}, busy: map[string][]*run{},
 		sizes:         sharedSizes{seed: maphash.MakeSeed()},
 		pushes:        newPushes(),
 		conversations: conversations{max: entriesOf * cfg.MaxFinished, threads: map[a2a.Thread]*conversation{}},
@@ -146,8 +146,8 @@ func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool,
 	if n.Entry != "" && !s.catalog.has(n.Entry) {
 		return "", false, a2a.ErrDeleted
 	}
-	if n.Collaborations > 0 && len(s.busy[r.agent]) >= n.Collaborations {
-		return "", false, a2a.ErrBusy
+	if err := s.room(n); err != nil {
+		return "", false, err
 	}
 	if n.Push != nil {
 		p := a2a.Push{Task: a2a.Key{Owner: n.Owner, ID: root}, Config: n.Push, Version: n.PushVersion}
@@ -158,7 +158,7 @@ func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool,
 	}
 	if n.Collaborations > 0 {
 		r.collab = true
-		s.busy[r.agent] = append(s.busy[r.agent], a2a.Key{Owner: r.owner, ID: root})
+		s.busy[r.agent] = append(s.busy[r.agent], r)
 	}
 	s.runs[root] = r
 	s.ownerOf(n.Owner).runs++

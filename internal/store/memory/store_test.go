@@ -49,7 +49,7 @@ func claimed(t testing.TB, s *memory.Store, i int) a2a.Claim {
 	if _, _, err := s.Create(t.Context(), newTask(i)); err != nil {
 		t.Fatal(err)
 	}
-	claims, _, err := s.Claim(t.Context(), "r", 1)
+	claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}

@@ -255,3 +255,32 @@ ON CONFLICT (account) DO UPDATE SET changed = excluded.changed, changed_by = exc
 func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
 	return s.hub.watch(accountTopic)
 }
+
+// Queued implements account.Counts.
+func (s *Store) Queued(ctx context.Context, name string, most int) (int, error) {
+	c := &claiming{s: s, q: s.db.reader(), now: s.now()}
+	owners, err := c.owners(ctx, dueOwners)
+	who := owners[name]
+	if err != nil || len(who) == 0 {
+		return 0, s.unrecorded(err)
+	}
+	var n int
+	err = c.q.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 AND owner IN (`+numbered(3, min(len(who), most))+`) LIMIT $2) AS q`,
+		append([]any{c.now, int64(most)}, who[:min(len(who), most)]...)...) // each owner has at least one
+	return n, s.unrecorded(err)
+}
+
+// StoredBytes implements account.Counts.
+func (s *Store) StoredBytes(ctx context.Context, name string) (int64, error) {
+	total := int64(0)
+	err := each(ctx, s.db.reader(), func() { total = 0 }, func(r *sql.Rows) error {
+		var owner string
+		var n int64
+		err := r.Scan(&owner, &n)
+		if a2a.AccountOf(owner) == name {
+			total += n
+		}
+		return err
+	}, `SELECT owner, CAST(sum(bytes) AS BIGINT) FROM run GROUP BY owner`)
+	return total, s.unrecorded(err)
+}

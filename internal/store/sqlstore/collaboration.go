@@ -28,7 +28,7 @@ func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (r
 			return "", false, cmp.Or(err, refuse(a2a.ErrDeleted))
 		}
 	}
-	if err := take(ctx, q, team, root, n.Collaborations); err != nil {
+	if err := take(ctx, s, q, n); err != nil {
 		return "", false, err
 	}
 	o.affected = o.affected[:0]
@@ -59,25 +59,48 @@ func refuse(err error) error {
 // freeSlot frees the slot of a collaboration that has ended.
 const freeSlot = `DELETE FROM collaboration_slot WHERE id = $1`
 
-// takeSlot counts the slots again. If several transactions insert the same slot, one succeeds, and
-// the others wait until that one is committed.
-const takeSlot = `INSERT INTO collaboration_slot (team, slot, id) SELECT $1, $2, $3
-WHERE (SELECT count(*) FROM collaboration_slot WHERE team = $1) < $4 ON CONFLICT DO NOTHING`
+// running selects the collaborations of an account, which are not waiting for people. $1 is the account
+// with a slash.
+const running = ` FROM collaboration_slot AS s JOIN run ON run.id = s.id
+WHERE substr(run.owner, 1, length(CAST($1 AS TEXT))) = $1 AND (run.holder IS NOT NULL OR run.due IS NOT NULL)`
 
-// take occupies the lowest free slot of a team. The error is a2a.ErrBusy if most slots are
-// occupied; slots above most, from a time with a higher limit, are counted as well.
-func take(ctx context.Context, q querier, team, root string, most int) error {
-	var taken int
-	if err := q.scan(ctx, []any{&taken}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, team); err != nil {
-		return err
+// takeSlot counts again, and takes the lowest free slot of a team. If several transactions take the same
+// one, one succeeds, and the others wait until that one is committed and change nothing.
+const takeSlot = `INSERT INTO collaboration_slot (team, slot, id)
+SELECT $2, (SELECT min(n) FROM (SELECT 1 AS n UNION ALL SELECT slot + 1 FROM collaboration_slot WHERE team = $2) AS c
+WHERE NOT EXISTS (SELECT 1 FROM collaboration_slot WHERE team = $2 AND slot = c.n)), $3
+WHERE (SELECT count(*)` + running + ` AND s.team = $2) < $4 ON CONFLICT DO NOTHING`
+
+// take takes a slot of a team. The error is a2a.ErrBusy if as many collaborations of the team and the
+// account are running as n allows, and a2a.ErrAccountBusy if as many of the account are.
+func take(ctx context.Context, s *Store, q querier, n a2a.New) error {
+	account, team := a2a.AccountOf(n.Owner)+"/", n.Accepted.GetAgent()
+	if n.AccountCollaborations > 0 {
+		var version int64 // the lock lets only one replica count at a time: it is not the slot that they share
+		if err := q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+s.db.lock()); err != nil {
+			return err
+		}
+		var all int
+		if err := q.scan(ctx, []any{&all}, `SELECT count(*)`+running, account); err != nil {
+			return err
+		}
+		if all >= n.AccountCollaborations {
+			return refuse(a2a.ErrAccountBusy)
+		}
 	}
-	for slot := 1; slot <= most && taken < most; slot++ {
-		rows, err := q.exec(ctx, takeSlot, team, int64(slot), root, int64(most))
+	for {
+		var taken int
+		if err := q.scan(ctx, []any{&taken}, `SELECT count(*)`+running+` AND s.team = $2`, account, team); err != nil {
+			return err
+		}
+		if taken >= n.Collaborations {
+			return refuse(a2a.ErrBusy)
+		}
+		rows, err := q.exec(ctx, takeSlot, account, team, n.Accepted.GetTaskId(), int64(n.Collaborations))
 		if rows > 0 || err != nil {
 			return err
 		}
 	}
-	return refuse(a2a.ErrBusy)
 }
 
 // Collaborations returns the collaborations of an agent that have not ended, of all owners.

@@ -249,7 +249,7 @@ func TestSQLite_P15_ADamagedStructureStopsWrites(t *testing.T) {
 	if _, _, err := s.Task(t.Context(), a2a.Key{Owner: "o", ID: "task-7"}); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := s.Claim(t.Context(), "r", 1); !errors.Is(err, a2a.ErrStorage) {
+	if _, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil)); !errors.Is(err, a2a.ErrStorage) {
 		t.Errorf("Claim = %v", err)
 	}
 }

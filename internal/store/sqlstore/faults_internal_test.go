@@ -40,7 +40,7 @@ func created(t *testing.T, s *Store, id string) {
 
 func claimedOne(t *testing.T, s *Store) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(context.Background(), "r", 10)
+	claims, _, err := s.Claim(context.Background(), "r", a2a.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("Claim = %v, %v, want one", claims, err)
 	}
@@ -89,7 +89,7 @@ func TestA_16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
 	s.work.Wait()
 	db := s.db
 	s.db = twice{db}
-	claims, _, err := s.Claim(t.Context(), "r", 10)
+	claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil))
 	s.db = db
 	if err != nil || len(claims) > 0 {
 		t.Fatalf("Claim = %v, %v", claims, err)
@@ -143,7 +143,7 @@ func TestPostgres_A_16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT 1 FROM run WHERE id = 'one' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	claims, next, err := s.Claim(t.Context(), "r", 10)
+	claims, next, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil))
 	if err != nil || len(claims) > 0 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}

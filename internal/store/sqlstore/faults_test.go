@@ -68,7 +68,7 @@ func TestPostgres_A_16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
 	}
 	var c a2a.Claim
 	until(t, "the lease runs out", func() bool {
-		claims, _, err := b.Claim(t.Context(), "b", 10)
+		claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
 		if err == nil && len(claims) == 1 {
 			c = claims[0]
 		}

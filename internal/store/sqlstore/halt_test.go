@@ -53,7 +53,7 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims := func() int {
-		list, _, err := b.Claim(t.Context(), "b", 10)
+		list, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

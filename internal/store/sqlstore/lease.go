@@ -9,16 +9,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // lockedPause is how long until the next claim if all due runs are locked.
 const lockedPause = 50 * time.Millisecond
-
-// claimed is the clause that returns the columns of claimed runs.
-const claimed = ` RETURNING id, owner, epoch, seq, bytes, push`
 
 // Lease returns how long a replica keeps its runs after its last heartbeat; 0 means that they are
 // kept as long as the process lives, because it has exclusive use of the database.
@@ -106,9 +102,9 @@ func (s *Store) reclaim(ctx context.Context, replica string) error {
 	})
 }
 
-// Claim claims up to limit runs that are due or belong to replicas whose lease has expired. With
-// several replicas, next is at most pollEvery away.
-func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []a2a.Claim, next time.Time, err error) {
+// Claim claims runs that are due or belong to replicas whose lease has expired, as many as room has free
+// slots for. With several replicas, next is at most pollEvery away.
+func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error) {
 	if err := s.db.state().closed(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -126,27 +122,30 @@ func (s *Store) Claim(ctx context.Context, replica string, limit int) (claims []
 	}
 	now := s.now()
 	if due.Valid && due.Int64 <= now || s.abandoned(ctx, replica, now) {
-		if claims, err = s.claimDue(ctx, replica, limit, now); err != nil {
+		if claims, err = s.claimDue(ctx, replica, room, now); err != nil {
 			return nil, time.Time{}, s.unrecorded(err)
 		}
-		if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
+		after := int64(-1)
+		if room.Waiting {
+			after = now // what is due waits for a slot, not for a time
+		}
+		if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due > $1`, after); err != nil {
 			s.cfg.Log.Warn("the next due time cannot be read", zap.Error(err))
 		}
 	}
 	return claims, s.next(due, len(claims)), nil
 }
 
-// claimDue claims due runs and returns their claims.
-func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int64) (claims []a2a.Claim, err error) {
+// claimDue claims runs and returns their claims.
+func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, now int64) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
-	var journals []*journal
+	var c *claiming
 	tries := 0
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		tries++
-		var err error
-		journals, err = s.claim(ctx, q, replica, limit, now)
-		return err
+		c = &claiming{s: s, q: q, replica: replica, now: now, room: room.Clone()}
+		return c.claim(ctx)
 	})
 	if err != nil || tries > 1 { // runs claimed by an earlier attempt are not found by the next one
 		s.doubt()
@@ -154,7 +153,8 @@ func (s *Store) claimDue(ctx context.Context, replica string, limit int, now int
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range journals {
+	room.Waiting = c.room.Waiting
+	for _, j := range c.taken {
 		claims = append(claims, s.adopt(j))
 	}
 	return claims, nil
@@ -185,45 +185,6 @@ func (s *Store) abandoned(ctx context.Context, replica string, now int64) bool {
 	err := s.db.reader().scan(ctx, []any{&n}, `SELECT 1 FROM run WHERE holder <> $2
 AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, replica)
 	return err == nil
-}
-
-// claim claims runs in a transaction. A replica that has not applied the current halts claims none: it
-// could begin calls that they cover.
-func (s *Store) claim(ctx context.Context, q querier, replica string, limit int, now int64) ([]*journal, error) {
-	if !s.db.single() {
-		var behind bool
-		err := q.scan(ctx, []any{&behind}, `SELECT version > COALESCE((SELECT halts FROM replica WHERE id = $1), 0) FROM halt_version`, replica)
-		if err != nil || behind {
-			return nil, err
-		}
-	}
-	taken, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE due <= $2 ORDER BY due LIMIT $3`+s.db.skip()+`)
-UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit))
-	if err != nil || s.db.single() || len(taken) >= limit {
-		return taken, err
-	}
-	left, err := s.takes(ctx, q, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE holder <> $1
-  AND holder NOT IN (SELECT id FROM replica WHERE expires > $2) LIMIT $3`+s.db.skip()+`)
-UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)`+claimed, replica, now, int64(limit-len(taken)))
-	return append(taken, left...), err
-}
-
-// takes runs a statement that claims runs, and returns their journals.
-func (s *Store) takes(ctx context.Context, q querier, text string, args ...any) ([]*journal, error) {
-	var taken []*journal
-	err := each(ctx, q, func() { taken = nil }, func(r *sql.Rows) error {
-		// An input that arrives before adopt sends no wake-up, so the inbox is read once at the start.
-		j := &journal{s: s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
-		j.view.turn = make(chan struct{}, 1)
-		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
-			return err
-		}
-		j.durable = j.seq
-		j.view.fold = project.New(j.root, "")
-		taken = append(taken, j)
-		return nil
-	}, text, args...)
-	return taken, err
 }
 
 // adopt registers a claim in this process, and ends an earlier one of the same run.

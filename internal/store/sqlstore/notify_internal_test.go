@@ -61,7 +61,7 @@ func TestPostgres_R_003_30_ALookWakesTheOwner(t *testing.T) {
 	if _, _, err := s.Create(t.Context(), a2a.New{Owner: "acme/bob", Accepted: accepted}); err != nil {
 		t.Fatal(err)
 	}
-	if claims, _, err := s.Claim(t.Context(), "r", 1); err != nil || len(claims) != 1 { // it is looked at
+	if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil)); err != nil || len(claims) != 1 { // it is looked at
 		t.Fatal(claims, err)
 	}
 	ann, stop := s.WatchAll("acme/ann")

@@ -21,7 +21,7 @@ func TestS_49_AParkedRun(t *testing.T) {
 			if err := s.Suspend(t.Context(), c, "because"); err != nil {
 				t.Fatal(err)
 			}
-			if claims, next, err := s.Claim(t.Context(), "r", 10); err != nil || len(claims) > 0 {
+			if claims, next, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil)); err != nil || len(claims) > 0 {
 				t.Fatalf("Claim = %v, %v, %v", claims, next, err)
 			}
 			task, _, err := s.Task(t.Context(), key("one"))

@@ -41,7 +41,7 @@ func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 	record(t, old, note("by a"))
 	var c a2a.Claim
 	until(t, "the lease runs out", func() bool {
-		claims, next, err := b.Claim(t.Context(), "b", 10)
+		claims, next, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
 		if err != nil || next.IsZero() || next.After(b.Now().Add(2*time.Second)) {
 			t.Fatalf("Claim = %v, %v", next, err)
 		}
@@ -74,7 +74,7 @@ func TestPostgres_A_16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
 		if err := a.Beat(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if claims, _, err := b.Claim(t.Context(), "b", 10); err != nil || len(claims) > 0 {
+		if claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil)); err != nil || len(claims) > 0 {
 			t.Fatalf("Claim = %v, %v", claims, err)
 		}
 		<-time.After(40 * time.Millisecond) // twice the lease in all
@@ -137,7 +137,7 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claims, _, err := s.Claim(t.Context(), "a", 10)
+	claims, _, err := s.Claim(t.Context(), "a", a2a.NewRoom(10, nil))
 	if err != nil || len(claims) != 2 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}
@@ -154,6 +154,9 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	other, err := db.BeginTx(t.Context(), nil) // another replica, before it commits
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.ExecContext(t.Context(), `INSERT INTO run (id, owner, seq, bytes, due) VALUES ('elsewhere', 'acme/ann', 1, 1, 1)`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := other.ExecContext(t.Context(), `INSERT INTO collaboration_slot (team, slot, id) VALUES ('a', 1, 'elsewhere')`); err != nil {
@@ -202,7 +205,7 @@ func TestPostgres_P5_StartOrDelete(t *testing.T) {
 		wg.Wait()
 		switch {
 		case begun == nil && errors.Is(deleted, a2a.ErrBusy):
-			claims, _, err := b.Claim(t.Context(), "b", 10)
+			claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
 			if err != nil || len(claims) != 1 {
 				t.Fatal(claims, err)
 			}

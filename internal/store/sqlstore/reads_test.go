@@ -49,7 +49,7 @@ func TestSQLite_A_07_AReadThatIsBrokenOffLeavesNothingBehind(t *testing.T) {
 				t.Errorf("task %d is not seen after its creation: %v", i, err)
 			}
 		}
-		if claims, _, err := s.Claim(t.Context(), "r", 10); err != nil || len(claims) != 1 {
+		if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil)); err != nil || len(claims) != 1 {
 			t.Errorf("task %d: %d claims, %v", i, len(claims), err)
 		}
 		if t.Failed() {

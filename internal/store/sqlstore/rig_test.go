@@ -34,7 +34,7 @@ func create(t testing.TB, s *sqlstore.Store, ids ...string) {
 // claim takes the one run that is due.
 func claim(t testing.TB, s *sqlstore.Store, replica string) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(context.Background(), replica, 10)
+	claims, _, err := s.Claim(context.Background(), replica, a2a.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("Claim = %d of them, %v, want one", len(claims), err)
 	}

@@ -147,7 +147,7 @@ func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root 
 // unrecorded converts an error of the database for callers of the store.
 func (s *Store) unrecorded(err error) error {
 	err = answer(err)
-	for _, known := range []error{a2a.ErrBusy, a2a.ErrDeleted, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrAnswered, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{a2a.ErrBusy, a2a.ErrAccountBusy, a2a.ErrDeleted, a2a.ErrPushTask, a2a.ErrPushOwner, a2a.ErrPushLost, a2a.ErrReused, a2a.ErrAnswered, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrStorage, a2a.ErrDataLoss, agent.ErrFenced, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return err
 		}

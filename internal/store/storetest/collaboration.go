@@ -97,6 +97,41 @@ func slots(t *testing.T, open Open) {
 		}
 		r.running("one")
 	})
+	t.Run("P-11 each account has its own places, and one that waits holds none", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(collaboration("one", 1))
+		other := collaboration("other", 1)
+		other.Owner, other.Accepted.Owner = "other/bob", "other/bob"
+		r.create(other)
+		colleague := collaboration("colleague", 1)
+		colleague.Owner, colleague.Accepted.Owner = "acme/zoe", "acme/zoe"
+		r.refused(colleague)
+		claims := r.claims()
+		r.refused(colleague) // it is driven
+		for _, c := range claims {
+			r.park(c, a2a.Park{})
+		}
+		r.create(colleague)
+		r.refused(collaboration("three", 1))
+	})
+	t.Run("P-11 an account has places of its own", func(t *testing.T) {
+		r := newRig(t, open)
+		of := func(id, agent, owner string) a2a.New {
+			n := collaboration(id, 5)
+			n.AccountCollaborations, n.Accepted.Agent, n.Owner, n.Accepted.Owner = 2, agent, owner, owner
+			return n
+		}
+		r.create(of("one", "a", me), of("two", "b", "acme/zoe"), of("other", "a", "other/bob"))
+		if _, _, err := r.Create(r.ctx(), of("three", "c", me)); !errors.Is(err, a2a.ErrAccountBusy) {
+			t.Fatalf("Create = %v, want ErrAccountBusy", err)
+		}
+		for _, c := range r.claims() {
+			if c.Root == "two" {
+				r.append(c, succeeded())
+			}
+		}
+		r.create(of("three", "c", me))
+	})
 	t.Run("C-18 tasks without a brief take no place, and other agents have their own", func(t *testing.T) {
 		r := newRig(t, open)
 		other := collaboration("other", 1)

@@ -109,11 +109,11 @@ func leases(t *testing.T, open Open) {
 	t.Run("A-16 a run has one owner", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(task("one"), task("two"), task("three"))
-		first, _, err := r.Claim(r.ctx(), "r1", 2)
+		first, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(2, nil))
 		if err != nil || len(first) != 2 {
 			t.Fatalf("Claim = %v, %v, want 2", roots(first), err)
 		}
-		second, _, err := r.Claim(r.ctx(), "r2", 2)
+		second, _, err := r.Claim(r.ctx(), "r2", a2a.NewRoom(2, nil))
 		if err != nil || len(second) != 1 || second[0].Owner != me {
 			t.Fatalf("Claim = %v, %v, want 1", roots(second), err)
 		}
@@ -130,16 +130,17 @@ func leases(t *testing.T, open Open) {
 			r.clock.Move(time.Second)
 		}
 		for _, id := range []string{"z", "y", "x"} {
-			if claims, _, err := r.Claim(r.ctx(), "r1", 1); err != nil || len(claims) != 1 || claims[0].Root != id {
+			if claims, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(1, nil)); err != nil || len(claims) != 1 || claims[0].Root != id {
 				t.Fatalf("Claim = %v, %v, want %s", roots(claims), err, id)
 			}
 		}
 	})
+	fairLeases(t, open)
 	t.Run("A-16 a parked run is due at its time", func(t *testing.T) {
 		r := newRig(t, open)
 		until := r.clock.Now().Add(time.Hour)
 		r.park(r.run("one"), a2a.Park{Until: until})
-		claims, next, err := r.Claim(r.ctx(), "r1", 10)
+		claims, next, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(10, nil))
 		if err != nil || len(claims) > 0 || next.IsZero() || next.After(until) {
 			t.Fatalf("Claim = %v, %v, %v, want to ask again by %v", roots(claims), next, err, until)
 		}

@@ -115,7 +115,7 @@ func (r *rig) claims() []a2a.Claim {
 	if err != nil {
 		r.Fatalf("acknowledge the halts: %v", err)
 	}
-	claims, _, err := r.Claim(r.ctx(), "r1", 1000)
+	claims, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(1000, nil))
 	if err != nil {
 		r.Fatalf("Claim: %v", err)
 	}

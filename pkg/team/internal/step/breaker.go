@@ -29,18 +29,25 @@ func breaker(next Attempt) Attempt {
 			return w.refused(err)
 		}
 		defer w.reportJudgement(agent.JudgementNone)
+		w.heard = false
+		began := w.by.Run.Now()
 		res := next(ctx, w)
 		if !res.notStarted {
-			w.reportJudgement(judgement(ctx, res.Err))
+			w.reportJudgement(w.judgement(ctx, res.Err, w.by.Run.Now().Sub(began)))
 		}
 		return res
 	}
 }
 
+// leastSilence is how long a call must have lasted without an answer to count as failed. What ends
+// sooner does so because its caller gave it little time.
+const leastSilence = time.Second
+
 // breakerID returns the id of the agent whose breaker counts the step; empty if none does. Starting
-// a detached task says nothing about the agent, and a target with rounds has steps that do.
+// a detached task says nothing about the agent, and a target with rounds has steps that do. A team
+// has none either: the breakers of its members say which of them are down.
 func (w *Work) breakerID() string {
-	if w.Step.GetDetached() || w.Target.Rounds {
+	if _, isTeam := w.Target.Agent.(agent.Composite); isTeam || w.Step.GetDetached() || w.Target.Rounds {
 		return ""
 	}
 	return w.Target.AgentID
@@ -73,15 +80,26 @@ func (w *Work) admit() error {
 }
 
 // judgement returns what the end of an attempt says about the callee. A call that was ended from
-// above says nothing about it; a call that exceeded the step's timeout counts as failed.
-func judgement(ctx context.Context, err error) agent.Judgement {
-	switch cause := context.Cause(ctx); {
+// above says nothing about it. A call that ran out of time counts as failed only if the callee was
+// silent: after its first event it works, and how long depends on its input.
+func (w *Work) judgement(ctx context.Context, err error, lasted time.Duration) agent.Judgement {
+	cause := context.Cause(ctx)
+	switch {
 	case errors.Is(cause, errTimeout):
-		return agent.JudgementFailed
+		err = errTimeout
 	case cause != nil, errors.Is(err, ErrStopped):
 		return agent.JudgementNone
 	}
-	return agent.JudgementOf(err)
+	verdict := agent.JudgementOf(err)
+	switch {
+	case verdict != agent.JudgementFailed || agent.AsError(err).Code != agent.CodeDeadlineExceeded:
+		return verdict
+	case w.heard:
+		return agent.JudgementAnswered
+	case lasted < leastSilence:
+		return agent.JudgementNone
+	}
+	return verdict
 }
 
 // reportJudgement reports a judgement to the breaker, once.

@@ -19,6 +19,7 @@ func (w *Work) delegate(ctx context.Context) (res Result) {
 		if err != nil {
 			return Result{Err: err}
 		}
+		w.heard = w.heard || ev.GetStarted() == nil && ev.GetRetried() == nil // these come before an answer
 		if reply := ev.GetReply(); reply != nil && ev.GetScope() == w.Scope {
 			res.Reply = reply
 			continue

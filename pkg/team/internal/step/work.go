@@ -61,6 +61,7 @@ type Work struct {
 	cost     cost                  // set by the layer budget
 	edited   bool                  // people have changed the arguments, or what the member is given
 	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
+	heard    bool                  // the callee has begun to answer the current attempt; set by delegate
 }
 
 // Past is the record of a step's earlier attempts, as the next attempt needs it. The loop folds it

@@ -1,0 +1,116 @@
+package account
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// counting is a Counts that counts what it is asked.
+type counting struct{ queued, asked int }
+
+func (c *counting) Queued(context.Context, string, int) (int, error) {
+	c.asked++
+	return c.queued, nil
+}
+func (c *counting) StoredBytes(context.Context, string) (int64, error) { return 0, nil }
+
+// TestP_11_LimitsCostNoReadPerRequest: below half of what is left, the store is asked at most once a second,
+// and it is never written.
+func TestP_11_LimitsCostNoReadPerRequest(t *testing.T) {
+	c := &counting{queued: 10}
+	none := map[string]*teamv1.AccountLimits{"acme": {}} // so that no ledger is needed
+	a := New(Config{Counts: c, File: none})
+	began := time.Now()
+	for range 1000 {
+		if err := a.Admit(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := 1 + int(time.Since(began)/countFor); c.asked > most {
+		t.Errorf("%d tasks asked the store %d times", 1000, c.asked)
+	}
+	a = New(Config{Counts: c, File: none, Every: &teamv1.AccountLimits{MaxQueued: proto.Int32(14)}})
+	for range 100 {
+		if err := a.Admit(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.asked < 40 {
+		t.Errorf("near the limit the store was asked %d times for 100 tasks", c.asked)
+	}
+	c.queued = 14
+	for a.Admit(t.Context(), "acme") == nil { // the last one may still be counted here
+	}
+	e := agent.AsError(a.Admit(t.Context(), "acme"))
+	if e == nil || e.Reason != agent.ReasonInsufficientResources || e.RetryAfter <= 0 || !e.Retry {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestP_11_LimitsOfAnAccountOrOfAll: a limit of the file comes before one of all accounts, each for itself.
+func TestP_11_LimitsOfAnAccountOrOfAll(t *testing.T) {
+	a := New(Config{
+		File:  map[string]*teamv1.AccountLimits{"acme": {Weight: proto.Int32(3)}},
+		Every: &teamv1.AccountLimits{MaxRunning: proto.Int32(7), Weight: proto.Int32(2)},
+	})
+	for account, want := range map[string][2]int{"acme": {3, 7}, "other": {2, 7}} {
+		if got := [2]int{a.Weight(account), a.MaxRunning(account)}; got != want {
+			t.Errorf("%s: weight and running %v, want %v", account, got, want)
+		}
+	}
+	if !a.LimitsRunning() || New(Config{}).LimitsRunning() {
+		t.Error("LimitsRunning")
+	}
+	if _, ok := a.known("acme"); ok {
+		t.Error("a limit on the use of the server needs a ledger")
+	}
+}
+
+// TestP_11_UploadsOfAnAccount: what is returned may be used again, and one account leaves room for others.
+func TestP_11_UploadsOfAnAccount(t *testing.T) {
+	a := New(Config{TotalUpload: 40 << 20})
+	if err := a.Upload("acme", DefaultUpload); err != nil {
+		t.Fatal(err)
+	}
+	if e := agent.AsError(a.Upload("acme", 1)); e == nil || e.Details[agent.DetailLimit] != "max_upload_bytes" || e.Details[DetailAccount] != "acme" {
+		t.Errorf("%+v", e)
+	}
+	if err := a.Upload("other", 8<<20); err != nil {
+		t.Error(err)
+	}
+	if e := agent.AsError(a.Upload("third", 1)); e == nil || e.Details[DetailAccount] != "" {
+		t.Errorf("%+v", e)
+	}
+	a.Uploaded("acme", DefaultUpload)
+	a.Uploaded("other", 8<<20)
+	if err := a.Upload("acme", DefaultUpload); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestP_11_FaultsOfLimits: each fault names its field.
+func TestP_11_FaultsOfLimits(t *testing.T) {
+	for field, l := range map[string]*teamv1.AccountLimits{
+		"weight": {Weight: proto.Int32(0)}, "max_running": {MaxRunning: proto.Int32(-1)}, "max_queued": {MaxQueued: proto.Int32(0)},
+		"max_stored_bytes": {MaxStoredBytes: proto.Int64(0)}, "max_collaborations": {MaxCollaborations: proto.Int32(0)},
+		"requests_per_second": {RequestsPerSecond: proto.Float64(0)}, "burst": {Burst: proto.Int32(1)},
+		"max_upload_bytes": {MaxUploadBytes: proto.Int64(1 << 20)}, "": {},
+	} {
+		var got []string
+		Check(l, func(field, _, _ string) { got = append(got, field) })
+		if len(got) != 1 || got[0] != field {
+			t.Errorf("%v: faults of %v", l, got)
+		}
+	}
+	var got []string
+	CheckEvery(&teamv1.AccountLimits{MaxTokensPerDay: proto.Int64(1)}, func(field, _, _ string) { got = append(got, field) })
+	if len(got) != 1 || got[0] != "max_tokens_per_day" {
+		t.Errorf("faults of %v", got)
+	}
+}

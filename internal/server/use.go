@@ -1,0 +1,152 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// Use limits what accounts use of the server. It is safe for concurrent use.
+type Use interface {
+	// Request counts a request of an account. The error is INSUFFICIENT_RESOURCES.
+	Request(account string) error
+	// Upload reserves bytes of a body that is being received, until Uploaded is called with the same
+	// number. The error is INSUFFICIENT_RESOURCES; then nothing is reserved.
+	Upload(account string, n int64) error
+	Uploaded(account string, n int64)
+}
+
+// request counts a request. The error is the status for a caller that makes too many.
+func (s *Server) request(in *inbound) error {
+	if s.config.Use == nil || in.caller == nil {
+		return nil
+	}
+	if err := s.config.Use.Request(in.caller.Account); err != nil {
+		return wire.Status(err).Err()
+	}
+	return nil
+}
+
+// upload is what is reserved for the body of a request. The zero value has no limit.
+type upload struct {
+	use     Use
+	account string
+	n       int64
+}
+
+// uploadOf returns the upload of a request.
+func (s *Server) uploadOf(in *inbound) *upload {
+	if s.config.Use == nil || in.caller == nil {
+		return &upload{}
+	}
+	return &upload{use: s.config.Use, account: in.caller.Account}
+}
+
+// reserve reserves n more bytes.
+func (u *upload) reserve(n int64) error {
+	if u.use == nil {
+		return nil
+	}
+	if err := u.use.Upload(u.account, n); err != nil {
+		return err
+	}
+	u.n += n
+	return nil
+}
+
+// done returns what is reserved.
+func (u *upload) done() {
+	if u.n > 0 {
+		u.use.Uploaded(u.account, u.n)
+	}
+}
+
+const (
+	defaultConnections     = 10_000
+	defaultConnectionsFrom = 256
+)
+
+// connections counts the open connections of all listeners. It is safe for concurrent use.
+type connections struct {
+	most, mostFrom int
+	proxies        []netip.Prefix // whose connections are those of many callers
+	log            *zap.Logger
+
+	mu      sync.Mutex
+	all     int                  // guarded by mu
+	from    map[netip.Prefix]int // guarded by mu
+	refused int                  // since the last line in the log; guarded by mu
+}
+
+// enter counts a connection, and reports whether there may be one more.
+func (c *connections) enter(from netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := network(from)
+	if c.all >= c.most || !c.shared(from) && c.from[at] >= c.mostFrom {
+		if c.refused++; c.refused&(c.refused-1) == 0 { // the first, the second, the fourth, and so on
+			c.log.Warn("connections are refused: server.limits.max_connections or max_connections_per_address is reached",
+				zap.Stringer("address", from), zap.Int("open", c.all), zap.Int("of_address", c.from[at]), zap.Int("refused", c.refused))
+		}
+		return false
+	}
+	if c.from == nil {
+		c.from = map[netip.Prefix]int{}
+	}
+	c.all++
+	c.from[at]++
+	return true
+}
+
+// leave counts the end of a connection.
+func (c *connections) leave(from netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := network(from)
+	c.all--
+	if c.from[at]--; c.from[at] <= 0 {
+		delete(c.from, at)
+	}
+}
+
+// shared reports whether an address may belong to a proxy, which connects for many callers.
+func (c *connections) shared(from netip.Addr) bool {
+	if from.IsLoopback() || !from.IsValid() {
+		return true
+	}
+	for _, p := range c.proxies {
+		if p.Contains(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// accept counts a connection, and closes it if there are too many. conn is nil then.
+func (c *connections) accept(conn net.Conn) net.Conn {
+	var from netip.Addr
+	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		from = at.Addr().Unmap()
+	}
+	if !c.enter(from) {
+		_ = conn.Close()
+		return nil
+	}
+	return &counted{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from) })}
+}
+
+// counted is a connection that is counted until it is closed.
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// claiming is a claim of runs in a transaction.
+type claiming struct {
+	s       *Store
+	q       querier
+	replica string
+	now     int64
+	room    *a2a.Room // what is left
+	taken   []*journal
+}
+
+// claim claims the runs. A replica that has not applied the current halts claims none: it could begin
+// calls that they cover.
+func (c *claiming) claim(ctx context.Context) error {
+	if !c.s.db.single() {
+		var behind bool
+		err := c.q.scan(ctx, []any{&behind}, `SELECT version > COALESCE((SELECT halts FROM replica WHERE id = $1), 0) FROM halt_version`, c.replica)
+		if err != nil || behind {
+			return err
+		}
+	}
+	if err := c.due(ctx); err != nil || c.s.db.single() || c.room.Free() == 0 {
+		return err
+	}
+	return c.abandoned(ctx)
+}
+
+// due claims runs that are due. If they are few, their accounts do not matter.
+func (c *claiming) due(ctx context.Context) error {
+	few := c.room.Any()
+	if few > 0 {
+		var n int
+		if err := c.q.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few`, c.now, int64(few)+1); err != nil {
+			return err
+		}
+		if n <= few {
+			return c.take(ctx, `due <= $3 ORDER BY due`, few, c.now)
+		}
+	}
+	owners, err := c.owners(ctx, dueOwners)
+	if err != nil {
+		return err
+	}
+	most, err := c.limits(ctx, owners)
+	if err != nil {
+		return err
+	}
+	return c.share(ctx, owners, most, func(placeholders string) string { return `due <= $3 AND owner IN (` + placeholders + `) ORDER BY due` })
+}
+
+// abandoned claims runs of replicas whose lease has expired.
+func (c *claiming) abandoned(ctx context.Context) error {
+	const of = `holder <> $1 AND holder NOT IN (SELECT id FROM replica WHERE expires > $3)`
+	owners, err := c.owners(ctx, `SELECT owner, min(epoch) FROM run WHERE holder <> $2
+AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c.replica)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	most := map[string]int{}
+	for account := range owners {
+		most[account] = unlimited // they count as running already
+	}
+	return c.share(ctx, owners, most, func(placeholders string) string { return of + ` AND owner IN (` + placeholders + `)` })
+}
+
+// dueOwners returns the owners of due runs, each with the time at which its first one was due. It looks
+// up one entry of the index for each owner, however many runs are due.
+const dueOwners = `WITH RECURSIVE o (owner) AS (
+  SELECT min(owner) FROM run WHERE due IS NOT NULL
+  UNION ALL SELECT (SELECT min(owner) FROM run WHERE due IS NOT NULL AND owner > o.owner) FROM o WHERE o.owner IS NOT NULL
+), f (owner, first) AS (
+  SELECT o.owner, (SELECT min(due) FROM run WHERE due IS NOT NULL AND run.owner = o.owner) FROM o WHERE o.owner IS NOT NULL
+) SELECT owner, first FROM f WHERE first <= $1`
+
+// owners returns the owners that a query selects with a number, by account. Those of an account are
+// ordered by the number, the lowest first.
+func (c *claiming) owners(ctx context.Context, query string, args ...any) (map[string][]any, error) {
+	type owner struct {
+		name  string
+		first int64
+	}
+	var all []owner
+	err := each(ctx, c.q, func() { all = nil }, func(r *sql.Rows) error {
+		var o owner
+		err := r.Scan(&o.name, &o.first)
+		all = append(all, o)
+		return err
+	}, query, append([]any{c.now}, args...)...)
+	slices.SortFunc(all, func(a, b owner) int { return cmp.Compare(a.first, b.first) })
+	owners := map[string][]any{}
+	for _, o := range all {
+		account := a2a.AccountOf(o.name)
+		owners[account] = append(owners[account], o.name)
+	}
+	return owners, err
+}
+
+// share claims runs of accounts as the room says, and at most so many as most has for the account. of
+// returns the condition and the order of the runs of some owners.
+func (c *claiming) share(ctx context.Context, owners map[string][]any, most map[string]int, of func(placeholders string) string) error {
+	for {
+		parts := c.room.Divide(most)
+		if len(parts) == 0 {
+			c.room.Waiting = c.room.Waiting || len(most) > 0
+			return nil
+		}
+		for account, n := range parts {
+			// The n runs that have been due longest belong to the first n owners at most.
+			who := owners[account][:min(n, len(owners[account]))]
+			before := len(c.taken)
+			if err := c.take(ctx, of(numbered(4, len(who))), n, append([]any{c.now}, who...)...); err != nil {
+				return err
+			}
+			got := len(c.taken) - before
+			if most[account] -= got; got < n { // there are no more, or other replicas have them
+				delete(most, account)
+			}
+		}
+	}
+}
+
+// unlimited is more than the slots of a replica.
+const unlimited = 1 << 30
+
+// limits returns how many runs of each account may be claimed, which depends on those that all replicas
+// drive.
+func (c *claiming) limits(ctx context.Context, owners map[string][]any) (map[string]int, error) {
+	most, limited := map[string]int{}, false
+	for account := range owners {
+		most[account] = unlimited
+		limited = limited || c.room.MaxRunning(account) > 0
+	}
+	if !limited {
+		return most, nil
+	}
+	var version int64 // the lock lets only one replica count at a time
+	if err := c.q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+c.s.db.lock()); err != nil {
+		return nil, err
+	}
+	running := map[string]int{}
+	err := each(ctx, c.q, func() { clear(running) }, func(r *sql.Rows) error {
+		var owner string
+		var n int
+		err := r.Scan(&owner, &n)
+		running[a2a.AccountOf(owner)] += n
+		return err
+	}, `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL GROUP BY owner`)
+	for account := range most {
+		if limit := c.room.MaxRunning(account); limit > 0 {
+			most[account] = max(limit-running[account], 0)
+		}
+	}
+	return most, err
+}
+
+// take claims up to limit runs, those that a condition selects, whose arguments begin at $3.
+func (c *claiming) take(ctx context.Context, condition string, limit int, args ...any) error {
+	before := len(c.taken)
+	err := each(ctx, c.q, func() { c.taken = c.taken[:before] }, func(r *sql.Rows) error {
+		// An input that arrives before adopt sends no wake-up, so the inbox is read once at the start.
+		j := &journal{s: c.s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
+		j.view.turn = make(chan struct{}, 1)
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
+			return err
+		}
+		j.durable = j.seq
+		j.view.fold = project.New(j.root, "")
+		c.taken = append(c.taken, j)
+		return nil
+	}, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE `+condition+` LIMIT $2`+c.s.db.skip()+`)
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
+RETURNING id, owner, epoch, seq, bytes, push`, append([]any{c.replica, int64(limit)}, args...)...)
+	for _, j := range c.taken[before:] {
+		c.room.Take(a2a.AccountOf(j.owner))
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// shares are the shares of accounts, by account.
+type shares struct{ weights, running map[string]int }
+
+func (s shares) Weight(account string) int     { return s.weights[account] }
+func (s shares) MaxRunning(account string) int { return s.running[account] }
+func (s shares) LimitsRunning() bool           { return len(s.running) > 0 }
+
+// of returns a new task of an owner.
+func of(owner, id string) a2a.New {
+	n := task(id)
+	n.Owner, n.Accepted.Owner = owner, owner
+	return n
+}
+
+// claimIn claims runs, and counts them by account.
+func (r *rig) claimIn(room *a2a.Room) (claims []a2a.Claim, by map[string]int) {
+	r.Helper()
+	claims, _, err := r.Claim(r.ctx(), "r1", room)
+	if err != nil {
+		r.Fatalf("Claim: %v", err)
+	}
+	by = map[string]int{}
+	for _, c := range claims {
+		by[a2a.AccountOf(c.Owner)]++
+	}
+	return claims, by
+}
+
+// flood creates tasks of an owner, and lets time pass.
+func (r *rig) flood(owner string, n int) {
+	r.Helper()
+	for i := range n {
+		r.create(of(owner, fmt.Sprintf("%s-%d", a2a.AccountOf(owner), i)))
+	}
+	r.clock.Move(time.Second)
+}
+
+// wantBy fails unless so many runs were claimed by account.
+func wantBy(t *testing.T, by, want map[string]int) {
+	t.Helper()
+	if !maps.Equal(by, want) {
+		t.Fatalf("claimed are %v, want %v", by, want)
+	}
+}
+
+// fairLeases tests how accounts share the slots of a replica.
+func fairLeases(t *testing.T, open Open) {
+	limitedLeases(t, open)
+	t.Run("P-11 a slot is left for the account that comes next", func(t *testing.T) {
+		r := newRig(t, open)
+		r.flood("acme/ann", 40)
+		room := a2a.NewRoom(32, nil)
+		claims, by := r.claimIn(room)
+		wantBy(t, by, map[string]int{"acme": 29})
+		if !room.Waiting {
+			t.Error("nothing waits")
+		}
+		room = a2a.NewRoom(32, nil)
+		for _, c := range claims {
+			room.Take(a2a.AccountOf(c.Owner))
+		}
+		r.flood("other/bob", 1)
+		_, by = r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{"other": 1})
+		room.Give("acme")
+		_, by = r.claimIn(room)
+		wantBy(t, by, map[string]int{"acme": 1})
+	})
+	t.Run("P-11 accounts take turns, and what was due first comes first in each", func(t *testing.T) {
+		r := newRig(t, open)
+		r.flood("acme/ann", 10)
+		r.flood("other/bob", 2)
+		r.flood("third/cy", 10)
+		room := a2a.NewRoom(1, nil)
+		var order []string
+		for range 9 {
+			claims, _ := r.claimIn(room.Clone())
+			if len(claims) != 1 {
+				t.Fatalf("claimed are %v", roots(claims))
+			}
+			room.Take(a2a.AccountOf(claims[0].Owner))
+			order = append(order, a2a.AccountOf(claims[0].Owner))
+			room.Give(a2a.AccountOf(claims[0].Owner))
+		}
+		if got := slices.Sorted(slices.Values(order[:3])); !slices.Equal(got, []string{"acme", "other", "third"}) {
+			t.Errorf("the order is %v", order)
+		}
+		by := map[string]int{}
+		for _, a := range order {
+			by[a]++
+		}
+		if by["other"] != 2 || by["acme"] < 3 || by["third"] < 3 {
+			t.Errorf("the order is %v", order)
+		}
+	})
+	t.Run("P-11 weights", func(t *testing.T) {
+		r := newRig(t, open)
+		r.flood("acme/ann", 30)
+		r.flood("other/bob", 30)
+		_, by := r.claimIn(a2a.NewRoom(8, shares{weights: map[string]int{"other": 3}}))
+		wantBy(t, by, map[string]int{"acme": 2, "other": 6})
+	})
+}
+
+// limitedLeases tests the number of running runs of an account, and accounts with several principals.
+func limitedLeases(t *testing.T, open Open) {
+	t.Run("P-11 no more runs of an account than it may have", func(t *testing.T) {
+		r := newRig(t, open)
+		s := shares{running: map[string]int{"acme": 3}}
+		r.flood("acme/ann", 5)
+		r.flood("other/bob", 5)
+		room := a2a.NewRoom(8, s)
+		claims, by := r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{"acme": 3, "other": 5})
+		for _, c := range claims {
+			room.Take(a2a.AccountOf(c.Owner))
+		}
+		r.create(of("acme/zoe", "zoe"))
+		for range 4 {
+			room.Give("other")
+		}
+		_, by = r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{})
+		for _, c := range claims {
+			if c.Owner == "acme/ann" {
+				r.append(c, succeeded())
+				r.park(c, a2a.Park{Done: true})
+				room.Give("acme")
+				break
+			}
+		}
+		_, by = r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{"acme": 1})
+	})
+	t.Run("P-11 the first runs of many principals of an account", func(t *testing.T) {
+		r := newRig(t, open)
+		for i := range 20 {
+			r.create(of(fmt.Sprintf("acme/p%02d", 19-i), fmt.Sprintf("t%02d", i)))
+			r.clock.Move(time.Second)
+		}
+		r.flood("other/bob", 20)
+		claims, by := r.claimIn(a2a.NewRoom(8, nil))
+		wantBy(t, by, map[string]int{"acme": 4, "other": 4})
+		got := slices.DeleteFunc(roots(claims), func(id string) bool { return id[0] != 't' })
+		if slices.Sort(got); !slices.Equal(got, []string{"t00", "t01", "t02", "t03"}) {
+			t.Errorf("claimed are %v", got)
+		}
+	})
+}

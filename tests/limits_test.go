@@ -1,0 +1,199 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// twoAccounts are keys of two accounts, and that of an administrator.
+var twoAccounts = []server.APIKey{rig.Key("acme", "ann"), rig.Key("other", "bob"), administrator()}
+
+func administrator() server.APIKey {
+	k := rig.Key("ops", "root")
+	k.Permissions = a2a.EveryPermission
+	return k
+}
+
+// setLimits sets the limits of account acme over the API, or removes them.
+func setLimits(t *testing.T, target rig.Target, l *teamv1.AccountLimits) {
+	t.Helper()
+	root, err := rig.NewGRPC(target.As("ops", "root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := teamv1.NewAccountServiceClient(root.Conn).SetAccountLimits(root.Context(t.Context()), &teamv1.SetAccountLimitsRequest{Account: "acme", Limits: l}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limitedAs fails unless an error says that account acme has reached a limit, and when to try again.
+func limitedAs(t *testing.T, err error, limit, value string) {
+	t.Helper()
+	f := rig.Fault(err)
+	if f == nil || f.Code != "ResourceExhausted" || f.Reason != agent.ReasonInsufficientResources || f.Retry <= 0 ||
+		f.Details["limit"] != limit || f.Details["value"] != value || f.Details["account"] != "acme" || !strings.Contains(f.Message, limit) {
+		t.Fatalf("the error is %+v, want that %s of %s is reached", f, limit, value)
+	}
+	if f.HTTP != 0 && f.HTTP != http.StatusTooManyRequests && f.RPC == 0 {
+		t.Errorf("HTTP status %d", f.HTTP)
+	}
+}
+
+// TestP_11_RequestsOfAnAccount has one account make more requests than it may, over each binding. It is told
+// when to try again; the requests of another account are answered.
+func TestP_11_RequestsOfAnAccount(t *testing.T) {
+	target := rig.Serve(t, server.Config{
+		Agents: rig.Manager(t, says("echo")), Keys: twoAccounts,
+	})
+	setLimits(t, target, &teamv1.AccountLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)})
+	known := rig.NewREST(target.As("acme", "ann"))
+	for i := range 3 {
+		if _, err := known.Send(t.Context(), rig.Text("echo", fmt.Sprint(i), "hi")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		_, err := c.Send(t.Context(), rig.Text("echo", "one-more", "hi"))
+		limitedAs(t, err, "requests_per_second", "0.001")
+		for _, err := range c.Stream(t.Context(), rig.Text("echo", "a-stream", "hi")) {
+			limitedAs(t, err, "requests_per_second", "0.001")
+		}
+	})
+	answer, err := target.As("acme", "ann").Do(t.Context(), http.MethodGet, "/echo/tasks", nil, nil)
+	if err != nil || answer.Status != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	rig.Each(t, target.As("other", "bob"), func(t *testing.T, c rig.Client) {
+		for i := range 20 {
+			if _, err := c.Send(t.Context(), rig.Text("echo", fmt.Sprint(c.Binding(), i), "hi")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	setLimits(t, target, nil)
+	if _, err := known.Send(t.Context(), rig.Text("echo", "without-limits", "hi")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestP_11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.
+// Limits are those of the file, of the API, or of every account.
+func TestP_11_TasksOfAnAccount(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		store, _ := at.Open(t)
+		gate := make(chan struct{})
+		slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		target := rig.Serve(t, server.Config{
+			Agents: rig.Manager(t, slow, says("echo")), Store: store, Keys: twoAccounts,
+			Limits: &teamv1.LimitSettings{Account: &teamv1.AccountLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}},
+		})
+		c, err := rig.NewGRPC(target.As("acme", "ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		later := func(id, text string) error {
+			req := rig.Text("slow", id, text)
+			req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+			_, err := c.Send(within(t), req)
+			return err
+		}
+		sent := 0
+		for err = nil; err == nil && sent < 20; sent++ {
+			err = later(fmt.Sprint("m", sent), "x")
+		}
+		limitedAs(t, err, "max_queued", "3")
+		if sent--; sent < 3 || sent > 5+1 { // two run, three wait, and the first may have been counted before they ran
+			t.Errorf("%d tasks have begun", sent)
+		}
+		echoes(t, []rig.Target{target}, 3)
+		close(gate)
+		completed(t, target, sent)
+
+		setLimits(t, target, &teamv1.AccountLimits{MaxStoredBytes: proto.Int64(20_000), MaxQueued: proto.Int32(1000)})
+		for i := 0; err == nil || i == 0; i++ {
+			if _, err = c.Send(within(t), rig.Text("slow", fmt.Sprint("b", i), strings.Repeat("x", 1000))); i > 100 {
+				t.Fatal("no limit")
+			}
+		}
+		limitedAs(t, err, "max_stored_bytes", "20000")
+		echoes(t, []rig.Target{target}, 3)
+	})
+}
+
+// TestT_31_BodiesWithAKey has an account hold 200 bodies of 4 MiB but for their last byte. It may have
+// 32 MiB under way; the rest is refused, and the requests of others are answered.
+func TestT_31_BodiesWithAKey(t *testing.T) {
+	const bodies, size = 200, 4 << 20
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	end := make(chan struct{})
+	var sending, ended sync.WaitGroup
+	zeros := make([]byte, size)
+	before := heapInUse()
+	refused := make(chan int, bodies)
+	for range bodies {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(target.HTTP, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		sending.Add(1)
+		ended.Go(func() {
+			fmt.Fprintf(conn, "POST /echo/message:send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme/ann\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
+			_, _ = conn.Write(zeros[1:]) // fails where it is refused
+			sending.Done()
+			if answer, err := io.ReadAll(io.LimitReader(conn, 12)); err == nil && string(answer) == "HTTP/1.1 429" {
+				refused <- 1
+			}
+			<-end
+		})
+	}
+	sending.Wait()
+	grown := heapInUse() - before
+	if grown > 128<<20 {
+		t.Errorf("%d bodies hold %d MiB", bodies, grown>>20)
+	}
+	began := time.Now()
+	echoes(t, []rig.Target{target}, 3)
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("three calls of another account took %s", d)
+	}
+	for range bodies - 16 {
+		<-refused
+	}
+	close(end)
+	t.Logf("%d KiB", grown>>10)
+}
+
+// heapInUse is what this process uses, in bytes.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
