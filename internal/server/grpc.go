@@ -90,11 +90,13 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if p, ok := peer.FromContext(ctx); ok {
 		in.addr = callerAddr(s.config.TrustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
 	}
-	caller, err := s.keys.identify(info.Header.Get("authorization"), in.addr)
+	in.authorization = info.Header.Get("authorization")
+	caller, err := s.identify(in)
 	switch {
 	case err == nil:
 		in.caller = &caller
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
+		s.logRefusal(in, err)
 		return nil, wire.Status(err).Err()
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0

@@ -21,7 +21,7 @@ func TestA_21_ForeignPages(t *testing.T) {
 	plain := server.Config{Handler: p, Monitor: struct{ server.Monitor }{}}
 	named, keyed, proxied := plain, plain, plain
 	named.PublicURL = "https://team.example/teams"
-	keyed.Keys = []server.APIKey{key("ann", "", "secret")}
+	keyed.Auth = byKeys(key("ann", "", "secret"))
 	proxied.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	alone := start(t, plain).HTTP
 	public := start(t, named).HTTP

@@ -68,8 +68,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if s.crossOrigin(w, r) {
 		return
 	}
-	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
+	in.authorization = r.Header.Values("Authorization")
+	caller, err := s.identify(in)
 	if err != nil && !open {
+		s.logRefusal(in, err)
 		s.fail(w, r, wire.Status(err))
 		return
 	}

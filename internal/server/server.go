@@ -18,6 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -37,12 +38,11 @@ type Config struct {
 	Accounts Accounts
 	// Halts implements the halt service. If nil, it is not served.
 	Halts Halts
-	// Keys are the API keys that callers may present. Without keys every caller is
-	// local/local, and the server listens on loopback only. It then accepts HTTP requests
-	// only if their Host is localhost, a loopback address or the host of PublicURL. A
-	// request that a page sent must also come from a page of one of these hosts or of
-	// Origins.
-	Keys []APIKey
+	// Auth says who calls. If it is nil every caller is local/local, and the server listens on
+	// loopback only. It then accepts HTTP requests only if their Host is localhost, a loopback
+	// address or the host of PublicURL. A request that a page sent must also come from a page
+	// of one of these hosts or of Origins.
+	Auth auth.Authenticator
 	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
 	// large parts.
 	BaseURL string
@@ -62,6 +62,9 @@ type Config struct {
 	// Ready returns an error while the server should receive no calls. If Ready is nil, it
 	// always should.
 	Ready func() error
+	// RecheckInterval is how often the rights of the callers of streams, and of calls that wait
+	// for work, are checked again; the default is 5 s.
+	RecheckInterval time.Duration
 	// DrainDelay is how long a stopping server continues to accept calls, so that load
 	// balancers notice that it is not ready; the default is 0.
 	DrainDelay time.Duration
@@ -82,7 +85,7 @@ type Config struct {
 	// is no PublicURL, the URL for cards.
 	TrustedProxies []netip.Prefix
 	// Origins are the origins of pages that may call, such as https://app.example; "*"
-	// allows every origin on a server with keys. Default: only those of this server.
+	// allows every origin on a server with Auth. Default: only those of this server.
 	Origins []string
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
@@ -105,11 +108,12 @@ type Server struct {
 	config Config
 	h      Handler
 	log    *zap.Logger
-	keys   *keyring
-	open   map[string]bool // paths that need no key
-	rpc    map[string]grpc.MethodHandler
-	v03    map[string]unaryV03
-	cards  cards
+	// refusals logs some of the callers that are refused.
+	refusals *zap.Logger
+	open     map[string]bool // paths that need no key
+	rpc      map[string]grpc.MethodHandler
+	v03      map[string]unaryV03
+	cards    cards
 	// openAPI is the description of the REST API, in JSON.
 	openAPI []byte
 	grpc    *grpc.Server
@@ -121,9 +125,10 @@ type Server struct {
 	pacing  sync.WaitGroup // the goroutines of streams over gRPC
 
 	anonymous anonymous
+	rechecks  rechecks
 }
 
-// New returns a server. The error names the API key that is invalid.
+// New returns a server.
 func New(config Config) (*Server, error) {
 	if config.Handler == nil {
 		return nil, errors.New("server.Config.Handler is required")
@@ -134,20 +139,20 @@ func New(config Config) (*Server, error) {
 	if config.HealthInterval == 0 {
 		config.HealthInterval = 5 * time.Second
 	}
+	if config.RecheckInterval == 0 {
+		config.RecheckInterval = 5 * time.Second
+	}
 	if config.StallTime == 0 {
 		config.StallTime = 30 * time.Second
 	}
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	keys, err := newKeyring(config.Keys, config.Log)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys, open: openFiles()}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles()}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()
+	var err error
 	if s.openAPI, err = openAPI(config.Version); err != nil {
 		return nil, err
 	}
@@ -178,6 +183,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l}) })
 	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l}) })
+	checking, stopChecks := context.WithCancel(context.Background())
+	serving.Go(func() { s.recheck(checking) })
 	s.serving.Store(true)
 	var err error
 	select {
@@ -189,17 +196,18 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		err = s.delay(failed)
 	}
 	s.stop()
+	stopChecks()
 	serving.Wait()
 	return err
 }
 
 // Admit returns an error if a listener is reachable from other machines and the server has
-// no keys. Serve calls it first.
+// no authentication. Serve calls it first.
 func (s *Server) Admit(l Listeners) error {
 	if l.GRPC == nil && l.HTTP == nil {
 		return errors.New("no listener; set an address for gRPC or HTTP")
 	}
-	if s.keys.enabled() {
+	if s.config.Auth != nil {
 		return nil
 	}
 	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
@@ -259,7 +267,6 @@ func (s *Server) stop() {
 	stopping.Go(func() { s.stopGRPC(ctx) })
 	stopping.Wait()
 	s.pacing.Wait()
-	s.keys.guesses.flush()
 }
 
 func (s *Server) stopHTTP(ctx context.Context) {

@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
@@ -48,7 +49,7 @@ const NoListener = "-"
 type Listeners = server.Listeners
 
 // APIKey is a key that callers present as a bearer token.
-type APIKey = server.APIKey
+type APIKey = auth.APIKey
 
 // TeamManager implements the services that create, change and delete teams and agents.
 type TeamManager = server.Teams
@@ -201,6 +202,7 @@ type core struct {
 	engine   *engine.Engine
 	runner   *drive.Runner
 	store    Store
+	auth     *auth.Server // nil if every caller is accepted
 	accounts *account.Accounts
 	keeper   *halt.Keeper
 	notifier *notifier // nil without push notifications
@@ -281,6 +283,10 @@ func signing(c *Config) (*cardsign.Signer, error) {
 
 // newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
+	by, err := auth.New(auth.Config{Keys: c.Keys, Log: c.Log.Named("auth")})
+	if err != nil {
+		return core{}, err
+	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Replica: replica, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
@@ -288,7 +294,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Halts:  halts,
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
-		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
+		Security:   security(by), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
 		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
 	}
@@ -307,9 +313,9 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, config.Interfaces.HTTP)
+	t, err := newNotifier(c, h, by, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
+	return core{auth: by, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
 }
 
 // readHalts applies the halts in force, before anything can begin.
@@ -341,7 +347,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: c.Store.Failed(), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
@@ -353,6 +359,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
 	config.Accounts = k.accounts
+	if k.auth != nil { // a nil *auth.Server would not be a nil interface
+		config.Auth = k.auth
+	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}
@@ -364,8 +373,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 }
 
 // security returns the security schemes for cards.
-func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
-	if len(keys) == 0 {
+func security(by *auth.Server) map[string]*a2av1.SecurityScheme {
+	if by == nil {
 		return nil
 	}
 	bearer := &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "An API key of this server."}
@@ -401,6 +410,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	cancel()
 	stop()
 	driving.Wait()
+	s.auth.Flush()
 	return errors.Join(err, driven, failure(s.store))
 }
 
