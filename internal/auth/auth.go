@@ -48,6 +48,8 @@ const (
 	WhyUnknown   = "unknown key"
 	WhyExpired   = "expired key"
 	WhyRevoked   = "revoked key"
+	// WhyCertificate is for a certificate without a name that is configured.
+	WhyCertificate = "unknown certificate"
 )
 
 // Refusal is the error for credentials that are not accepted. It wraps the *agent.Error for the
@@ -142,6 +144,9 @@ func (c *chain) Holds(owner string) bool {
 type Config struct {
 	// Keys are the API keys of the configuration.
 	Keys []APIKey
+	// Clients are those that are known by their certificates, which Certificates accepts.
+	Clients      []CertificateClient
+	Certificates *Certificates
 	// Log receives lines about addresses that guess; nil means no log.
 	Log *zap.Logger
 }
@@ -155,20 +160,31 @@ type Server struct {
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
 // is wrong with the configuration.
 func New(c Config) (*Server, error) {
-	if len(c.Keys) == 0 {
+	if len(c.Keys) == 0 && len(c.Clients) == 0 {
 		return nil, nil //nolint:nilnil // every caller is accepted
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	keys, err := NewKeys(c.Keys)
-	if err != nil {
+	s := &Server{}
+	s.guesses.log = c.Log
+	var err error
+	var needs []string
+	if s.keys, err = NewKeys(c.Keys); err != nil {
 		return nil, err
 	}
-	s := &Server{keys: keys}
-	s.guesses.log = c.Log
-	s.of = []Authenticator{keys}
-	s.needs = "this server requires an API key; send the header authorization: Bearer KEY"
+	s.of = append(s.of, s.keys)
+	if len(c.Keys) > 0 {
+		needs = append(needs, "an API key; send the header authorization: Bearer KEY")
+	}
+	if len(c.Clients) > 0 {
+		m, err := newMTLS(c.Clients, c.Certificates)
+		if err != nil {
+			return nil, err
+		}
+		s.of, needs = append(s.of, m), append(needs, "a client certificate; connect with one")
+	}
+	s.needs = "this server requires " + strings.Join(needs, ", or ")
 	return s, nil
 }
 

@@ -38,6 +38,11 @@ func (s *Server) ownHost(host string) bool {
 	if public, err := url.Parse(s.config.PublicURL); err == nil && public.Host != "" && name == hostName(public.Host) {
 		return true
 	}
+	return isLoopback(name)
+}
+
+// isLoopback reports whether every browser resolves a name or address to this machine.
+func isLoopback(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && ip.Unmap().IsLoopback()
 }

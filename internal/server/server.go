@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -43,6 +44,11 @@ type Config struct {
 	// address or the host of PublicURL. A request that a page sent must also come from a page
 	// of one of these hosts or of Origins.
 	Auth auth.Authenticator
+	// TLS returns the configuration of a listener that offers the given protocols of ALPN. If TLS
+	// is nil, the server does not use TLS, and listens on loopback only unless TLSByProxy is set.
+	TLS func(protocols ...string) *tls.Config
+	// TLSByProxy says that a proxy in front of the server does TLS.
+	TLSByProxy bool
 	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
 	// large parts.
 	BaseURL string
@@ -182,7 +188,12 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		})
 	}
 	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l}) })
-	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l}) })
+	start(l.HTTP, func(l net.Listener) error {
+		if s.http.TLSConfig != nil {
+			return s.http.ServeTLS(narrowListener{l}, "", "")
+		}
+		return s.http.Serve(narrowListener{l})
+	})
 	checking, stopChecks := context.WithCancel(context.Background())
 	serving.Go(func() { s.recheck(checking) })
 	s.serving.Store(true)
@@ -201,23 +212,35 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// Admit returns an error if a listener is reachable from other machines and the server has
-// no authentication. Serve calls it first.
+// Admit returns an error if a listener is reachable from other machines and the server has no
+// authentication or no TLS. Serve calls it first.
 func (s *Server) Admit(l Listeners) error {
 	if l.GRPC == nil && l.HTTP == nil {
 		return errors.New("no listener; set an address for gRPC or HTTP")
-	}
-	if s.config.Auth != nil {
-		return nil
 	}
 	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
 		if l == nil {
 			continue
 		}
 		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			return fmt.Errorf("refusing to serve on %s without authentication.  "+
-				"Add server.auth, or listen on loopback behind a proxy that authenticates", displayIP(a.IP))
+			if err := Refuse(displayIP(a.IP), s.config.Auth != nil, s.config.TLS != nil || s.config.TLSByProxy); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// Refuse returns the error for listening on a host that other machines reach, without authentication
+// or without TLS.
+func Refuse(host string, authenticates, encrypts bool) error {
+	switch {
+	case !authenticates:
+		return fmt.Errorf("refusing to serve on %s without authentication.  "+
+			"Add server.auth, or listen on loopback behind a proxy that authenticates", host)
+	case !encrypts:
+		return fmt.Errorf("refusing to serve on %s without TLS, because keys and messages could be read on the way.  "+
+			"Add server.tls: {cert: FILE, key: FILE}, or, behind a proxy that does TLS, server.tls: {terminated_by_proxy: true}", host)
 	}
 	return nil
 }

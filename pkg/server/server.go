@@ -51,6 +51,24 @@ type Listeners = server.Listeners
 // APIKey is a key that callers present as a bearer token.
 type APIKey = auth.APIKey
 
+// CertificateClient is a client that is known by its certificate.
+type CertificateClient = auth.CertificateClient
+
+// TLS says how the listeners use TLS. The zero value means not at all.
+type TLS struct {
+	// CertFile has the certificate of the server in PEM, followed by its intermediates, and
+	// KeyFile its key. Both are read again when they change.
+	CertFile, KeyFile string
+	// ClientCAFile has the authorities in PEM that sign the certificates of clients; "" means
+	// that clients are not asked for one.
+	ClientCAFile string
+	// RequireClient refuses clients without a certificate.
+	RequireClient bool
+	// ByProxy says that a proxy in front of the server does TLS. The server then listens beyond
+	// loopback without it.
+	ByProxy bool
+}
+
 // TeamManager implements the services that create, change and delete teams and agents.
 type TeamManager = server.Teams
 
@@ -94,11 +112,16 @@ type Config struct {
 	// CardInterfaces are the bindings that cards list, the preferred one first. Bindings
 	// that are not listed are still served. The default is a2a.Bindings.
 	CardInterfaces []string
-	// Keys are the API keys that callers may present. Without keys every caller is
+	// Keys are the API keys that callers may present. Without Keys and Clients every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
 	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
 	// sent them, only pages of those or of Origins.
 	Keys []APIKey
+	// Clients are callers that are known by the certificates of their connections, which the
+	// authorities of TLS.ClientCAFile have signed.
+	Clients []CertificateClient
+	// TLS says how the listeners use TLS. Without it the server listens on loopback only.
+	TLS TLS
 	// CardKeys are the keys that sign cards. Every key signs; use two while one replaces
 	// the other. Without keys cards are not signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name if PublicURL is set.
@@ -184,8 +207,8 @@ type Config struct {
 type Addrs struct {
 	// GRPC is host:port; "" without a listener for gRPC.
 	GRPC string
-	// URL is the base URL of REST, JSON-RPC and cards, http://host:port; "" without a
-	// listener for HTTP.
+	// URL is the base URL of REST, JSON-RPC and cards, http://host:port or, with TLS,
+	// https://host:port; "" without a listener for HTTP.
 	URL string
 }
 
@@ -202,7 +225,8 @@ type core struct {
 	engine   *engine.Engine
 	runner   *drive.Runner
 	store    Store
-	auth     *auth.Server // nil if every caller is accepted
+	auth     *auth.Server       // nil if every caller is accepted
+	certs    *auth.Certificates // nil without TLS
 	accounts *account.Accounts
 	keeper   *halt.Keeper
 	notifier *notifier // nil without push notifications
@@ -281,9 +305,23 @@ func signing(c *Config) (*cardsign.Signer, error) {
 	return cardsign.NewSigner(c.CardKeys, jku)
 }
 
+// certificates reads the files of TLS; it returns nil without.
+func (c *Config) certificates() (*auth.Certificates, error) {
+	if c.TLS.CertFile == "" && c.TLS.KeyFile == "" {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	return auth.ReadCertificates(auth.CertificateFiles{
+		Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, ClientCA: c.TLS.ClientCAFile, RequireClient: c.TLS.RequireClient,
+	}, c.Log.Named("tls"))
+}
+
 // newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
-	by, err := auth.New(auth.Config{Keys: c.Keys, Log: c.Log.Named("auth")})
+	certificates, err := c.certificates()
+	if err != nil {
+		return core{}, err
+	}
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Certificates: certificates, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}
@@ -315,7 +353,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	}
 	t, err := newNotifier(c, h, by, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
 }
 
 // readHalts applies the halts in force, before anything can begin.
@@ -332,7 +370,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := public(l)
+	at := public(l, c.TLS.CertFile != "")
 	if at.GRPC != "" { // PublicGRPC has no effect without a listener
 		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
 	}
@@ -359,6 +397,10 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
 	config.Accounts = k.accounts
+	config.TLSByProxy = c.TLS.ByProxy
+	if k.certs != nil {
+		config.TLS = k.certs.Config
+	}
 	if k.auth != nil { // a nil *auth.Server would not be a nil interface
 		config.Auth = k.auth
 	}
@@ -406,6 +448,9 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { s.notifier.serve(runs) })
 	driving.Go(func() { s.accounts.Serve(runs) })
 	driving.Go(func() { s.keeper.Run(runs) })
+	if s.certs != nil {
+		driving.Go(func() { s.certs.Run(runs) })
+	}
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()
@@ -415,7 +460,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 }
 
 // Addrs returns the addresses of the server, with the ports that were selected.
-func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
+func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners, s.certs != nil) }
 
 // Close closes the listeners of a server that was never served, or of one that is stopping.
 // The latter skips the rest of its DrainDelay.

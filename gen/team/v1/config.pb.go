@@ -427,6 +427,59 @@ func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
+type ClientCertificate_Value int32
+
+const (
+	// Not set: OPTIONAL.
+	ClientCertificate_DEFAULT_CLIENT_CERTIFICATE ClientCertificate_Value = 0
+	// Clients may show one.
+	ClientCertificate_OPTIONAL ClientCertificate_Value = 1
+	// Connections of clients without one are refused.
+	ClientCertificate_REQUIRED ClientCertificate_Value = 2
+)
+
+// Enum value maps for ClientCertificate_Value.
+var (
+	ClientCertificate_Value_name = map[int32]string{
+		0: "DEFAULT_CLIENT_CERTIFICATE",
+		1: "OPTIONAL",
+		2: "REQUIRED",
+	}
+	ClientCertificate_Value_value = map[string]int32{
+		"DEFAULT_CLIENT_CERTIFICATE": 0,
+		"OPTIONAL":                   1,
+		"REQUIRED":                   2,
+	}
+)
+
+func (x ClientCertificate_Value) Enum() *ClientCertificate_Value {
+	p := new(ClientCertificate_Value)
+	*p = x
+	return p
+}
+
+func (x ClientCertificate_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClientCertificate_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+}
+
+func (ClientCertificate_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[7]
+}
+
+func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClientCertificate_Value.Descriptor instead.
+func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
+}
+
+// Value is the word in the file.
 type StreamClose_Value int32
 
 const (
@@ -467,11 +520,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[7]
+	return &file_team_v1_config_proto_enumTypes[8]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -480,7 +533,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56, 0}
 }
 
 // Value is the word in the file.
@@ -536,11 +589,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[9]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -549,7 +602,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -4168,7 +4221,9 @@ type ServerSettings struct {
 	Card *CardSettings `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	// Limits on what the tasks of an account spend together, by account; none. Without keys, the
 	// account is local.
-	Accounts      map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Accounts map[string]*AccountLimits `protobuf:"bytes,31,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// TLS of both listeners. Unset serves without TLS, which is possible on loopback only.
+	Tls           *ServerTls `protobuf:"bytes,40,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4329,6 +4384,133 @@ func (x *ServerSettings) GetAccounts() map[string]*AccountLimits {
 	return nil
 }
 
+func (x *ServerSettings) GetTls() *ServerTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+// ServerTls says how the listeners use TLS: with certificates, or not at all behind a proxy.
+type ServerTls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// File with the certificate of the server in PEM, followed by its intermediates; relative to this
+	// file. It is read again when it changes.
+	Cert string `protobuf:"bytes,1,opt,name=cert,proto3" json:"cert,omitempty"`
+	// File with the key of the certificate in PEM.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// File with the authorities in PEM that sign the certificates of clients; unset asks for none.
+	ClientCa string `protobuf:"bytes,3,opt,name=client_ca,json=clientCa,proto3" json:"client_ca,omitempty"`
+	// Whether clients must show a certificate; OPTIONAL.
+	Client ClientCertificate_Value `protobuf:"varint,4,opt,name=client,proto3,enum=team.v1.ClientCertificate_Value" json:"client,omitempty"`
+	// A proxy in front of the server does TLS, so the server listens beyond loopback without it; false.
+	TerminatedByProxy bool `protobuf:"varint,5,opt,name=terminated_by_proxy,json=terminatedByProxy,proto3" json:"terminated_by_proxy,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ServerTls) Reset() {
+	*x = ServerTls{}
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerTls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerTls) ProtoMessage() {}
+
+func (x *ServerTls) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
+func (*ServerTls) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ServerTls) GetCert() string {
+	if x != nil {
+		return x.Cert
+	}
+	return ""
+}
+
+func (x *ServerTls) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ServerTls) GetClientCa() string {
+	if x != nil {
+		return x.ClientCa
+	}
+	return ""
+}
+
+func (x *ServerTls) GetClient() ClientCertificate_Value {
+	if x != nil {
+		return x.Client
+	}
+	return ClientCertificate_DEFAULT_CLIENT_CERTIFICATE
+}
+
+func (x *ServerTls) GetTerminatedByProxy() bool {
+	if x != nil {
+		return x.TerminatedByProxy
+	}
+	return false
+}
+
+// ClientCertificate says whether clients must show a certificate.
+type ClientCertificate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientCertificate) Reset() {
+	*x = ClientCertificate{}
+	mi := &file_team_v1_config_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientCertificate) ProtoMessage() {}
+
+func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
+func (*ClientCertificate) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+}
+
 // AccountLimits limits what the tasks of an account spend together, on all servers with the same
 // store. At least one of its limits must be set.
 type AccountLimits struct {
@@ -4349,7 +4531,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4543,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4556,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4425,7 +4607,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4619,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4632,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4479,7 +4661,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4673,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4686,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4525,7 +4707,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4719,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4732,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -4571,7 +4753,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4765,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4778,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -4619,7 +4801,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4813,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4826,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -4681,7 +4863,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4875,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4888,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Definition) GetId() string {
@@ -4756,7 +4938,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +4950,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4963,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -4828,7 +5010,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +5022,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +5035,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -4886,7 +5068,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5080,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5093,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -4920,14 +5102,16 @@ type AuthConfig struct {
 	// Bearer keys.
 	ApiKeys []*ApiKey `protobuf:"bytes,1,rep,name=api_keys,json=apiKeys,proto3" json:"api_keys,omitempty"`
 	// An OpenID Connect issuer.
-	Oidc          *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	// Clients that are known by their certificates, which tls.client_ca must have signed.
+	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5123,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5136,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -4965,6 +5149,96 @@ func (x *AuthConfig) GetApiKeys() []*ApiKey {
 func (x *AuthConfig) GetOidc() *OidcConfig {
 	if x != nil {
 		return x.Oidc
+	}
+	return nil
+}
+
+func (x *AuthConfig) GetMtls() []*CertificateClient {
+	if x != nil {
+		return x.Mtls
+	}
+	return nil
+}
+
+// CertificateClient says who shows a certificate with a name.
+type CertificateClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A subject alternative name of the certificate: a URI such as spiffe://example/ann, a DNS name, or
+	// an e-mail address. Required.
+	San string `protobuf:"bytes,1,opt,name=san,proto3" json:"san,omitempty"`
+	// Name of the principal. Required.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Account of the principal; default.
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// Roles of the client. It may answer questions to these roles in tasks of its account.
+	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
+	// What the client may do; READ, CALL and ANSWER.
+	Permissions   []Permission_Value `protobuf:"varint,5,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateClient) Reset() {
+	*x = CertificateClient{}
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateClient) ProtoMessage() {}
+
+func (x *CertificateClient) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
+func (*CertificateClient) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *CertificateClient) GetSan() string {
+	if x != nil {
+		return x.San
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *CertificateClient) GetPermissions() []Permission_Value {
+	if x != nil {
+		return x.Permissions
 	}
 	return nil
 }
@@ -4983,14 +5257,16 @@ type ApiKey struct {
 	// Roles of the key. It may answer questions to these roles in tasks of its account.
 	Roles []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
 	// What the key may do; READ, CALL and ANSWER.
-	Permissions   []Permission_Value `protobuf:"varint,6,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	Permissions []Permission_Value `protobuf:"varint,6,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	// When the key ends, a time of RFC 3339 such as 2027-01-31T00:00:00Z; never.
+	Expires       string `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5278,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5291,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5060,6 +5336,13 @@ func (x *ApiKey) GetPermissions() []Permission_Value {
 	return nil
 }
 
+func (x *ApiKey) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
 // Permission is something that a caller may do. Except for ADMIN, a permission ends at the account of
 // the caller.
 type Permission struct {
@@ -5070,7 +5353,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5082,7 +5365,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5095,7 +5378,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5111,7 +5394,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5123,7 +5406,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5136,7 +5419,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5663,7 +5946,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xd9\x19\n" +
+	"\x0f_strict_members\"\xa2\x1b\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5695,13 +5978,29 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
-	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x1aS\n" +
+	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12$\n" +
+	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xe7\x05\xbaH\xe3\x05\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\xd0\x02\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\x1a\xa0\x01\n" +
+	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\xbc\x04\n" +
+	"\tServerTls\x12\x12\n" +
+	"\x04cert\x18\x01 \x01(\tR\x04cert\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
+	"\tclient_ca\x18\x03 \x01(\tR\bclientCa\x128\n" +
+	"\x06client\x18\x04 \x01(\x0e2 .team.v1.ClientCertificate.ValueR\x06client\x12.\n" +
+	"\x13terminated_by_proxy\x18\x05 \x01(\bR\x11terminatedByProxy:\x81\x03\xbaH\xfd\x02\x1a\xfa\x01\n" +
+	"\n" +
+	"server.tls\x12rtls needs cert and key, or terminated_by_proxy: true if a proxy in front of the server does TLS; write one of both\x1axthis.terminated_by_proxy ? this.cert == '' && this.key == '' && this.client_ca == '' : this.cert != '' && this.key != ''\x1a~\n" +
+	"\x11server.tls.client\x12?tls.client has no effect without client_ca; add client_ca: FILE\x1a(this.client == 0 || this.client_ca != ''\"X\n" +
+	"\x11ClientCertificate\"C\n" +
+	"\x05Value\x12\x1e\n" +
+	"\x1aDEFAULT_CLIENT_CERTIFICATE\x10\x00\x12\f\n" +
+	"\bOPTIONAL\x10\x01\x12\f\n" +
+	"\bREQUIRED\x10\x02\"\xd0\x02\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
@@ -5771,12 +6070,27 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
 	"\x0eINPUT_REQUIRED\x10\x01\x12\x0f\n" +
 	"\vINTERRUPTED\x10\x02\x12\a\n" +
-	"\x03END\x10\x03\"\xa4\x01\n" +
+	"\x03END\x10\x03\"\xd4\x01\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x8c\b\n" +
+	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\x12.\n" +
+	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"\xfa\a\n" +
+	"\x11CertificateClient\x12\xb3\x01\n" +
+	"\x03san\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
+	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xa1\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
+	"\tmtls.name\x12Nthis cannot be the name of a client; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xab\x01\n" +
+	"\aaccount\x18\x03 \x01(\tB\x90\x01\xbaH\x8c\x01\xba\x01\x88\x01\n" +
+	"\fmtls.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xff\x01\n" +
+	"\x05roles\x18\x04 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
+	"\n" +
+	"mtls.roles\x12*a client has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xda\x01\n" +
+	"\vpermissions\x18\x05 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9c\x01\xbaH\x98\x01\x92\x01\x94\x01\"\x91\x01\xba\x01\x8d\x01\n" +
+	"\x10mtls.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\xb7\n" +
+	"\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
@@ -5789,7 +6103,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xdd\x01\n" +
 	"\vpermissions\x18\x06 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9f\x01\xbaH\x9b\x01\x92\x01\x97\x01\"\x94\x01\xba\x01\x90\x01\n" +
-	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"n\n" +
+	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\xa8\x02\n" +
+	"\aexpires\x18\a \x01(\tB\x8d\x02\xbaH\x89\x02\xba\x01\x85\x02\n" +
+	"\x0fapi_key.expires\x12Dexpires must be a time of RFC 3339; for example 2027-01-31T00:00:00Z\x1a\xab\x01this == '' || this.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')R\aexpires\"n\n" +
 	"\n" +
 	"Permission\"`\n" +
 	"\x05Value\x12\x16\n" +
@@ -5819,193 +6135,201 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_team_v1_config_proto_goTypes = []any{
-	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
-	(Binding_Value)(0),          // 1: team.v1.Binding.Value
-	(HistoryScope_Value)(0),     // 2: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),    // 3: team.v1.OnMemberError.Value
-	(Join_Value)(0),             // 4: team.v1.Join.Value
-	(OpenDelegations_Value)(0),  // 5: team.v1.OpenDelegations.Value
-	(ToolStyle_Value)(0),        // 6: team.v1.ToolStyle.Value
-	(StreamClose_Value)(0),      // 7: team.v1.StreamClose.Value
-	(Permission_Value)(0),       // 8: team.v1.Permission.Value
-	(*ServerConfig)(nil),        // 9: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 10: team.v1.ModelConfig
-	(*Price)(nil),               // 11: team.v1.Price
-	(*ToolConfig)(nil),          // 12: team.v1.ToolConfig
-	(*ApproveTools)(nil),        // 13: team.v1.ApproveTools
-	(*ApproveMember)(nil),       // 14: team.v1.ApproveMember
-	(*McpTool)(nil),             // 15: team.v1.McpTool
-	(*Elicit)(nil),              // 16: team.v1.Elicit
-	(*ToolEffect)(nil),          // 17: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 18: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),    // 19: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 20: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 21: team.v1.Guardrails
-	(*Guardrail)(nil),           // 22: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 23: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 24: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 25: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 26: team.v1.A2aAgent
-	(*Binding)(nil),             // 27: team.v1.Binding
-	(*TlsConfig)(nil),           // 28: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 29: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 30: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 31: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 32: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 33: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 34: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 35: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 36: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 37: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 38: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),          // 39: team.v1.PlanConfig
-	(*ApprovePlan)(nil),         // 40: team.v1.ApprovePlan
-	(*OnMemberError)(nil),       // 41: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 42: team.v1.WorkflowStep
-	(*Join)(nil),                // 43: team.v1.Join
-	(*RepeatConfig)(nil),        // 44: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 45: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 46: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 47: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 48: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 49: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 50: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 51: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 52: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 53: team.v1.ServerSettings
-	(*AccountLimits)(nil),       // 54: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 55: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 56: team.v1.CardSettings
-	(*PushSettings)(nil),        // 57: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 58: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 59: team.v1.SigningKey
-	(*Definition)(nil),          // 60: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 61: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 62: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 63: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 64: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 65: team.v1.ApiKey
-	(*Permission)(nil),          // 66: team.v1.Permission
-	(*OidcConfig)(nil),          // 67: team.v1.OidcConfig
-	nil,                         // 68: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 69: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 70: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 71: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 72: team.v1.McpTool.EnvEntry
-	nil,                         // 73: team.v1.McpTool.EffectsEntry
-	nil,                         // 74: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 75: team.v1.Definition.ScriptsEntry
-	nil,                         // 76: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 77: google.protobuf.Duration
-	(*Skill)(nil),               // 78: team.v1.Skill
-	(*Limits)(nil),              // 79: team.v1.Limits
-	(*Retry)(nil),               // 80: team.v1.Retry
-	(OnLimit_Value)(0),          // 81: team.v1.OnLimit.Value
+	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
+	(Binding_Value)(0),           // 1: team.v1.Binding.Value
+	(HistoryScope_Value)(0),      // 2: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),     // 3: team.v1.OnMemberError.Value
+	(Join_Value)(0),              // 4: team.v1.Join.Value
+	(OpenDelegations_Value)(0),   // 5: team.v1.OpenDelegations.Value
+	(ToolStyle_Value)(0),         // 6: team.v1.ToolStyle.Value
+	(ClientCertificate_Value)(0), // 7: team.v1.ClientCertificate.Value
+	(StreamClose_Value)(0),       // 8: team.v1.StreamClose.Value
+	(Permission_Value)(0),        // 9: team.v1.Permission.Value
+	(*ServerConfig)(nil),         // 10: team.v1.ServerConfig
+	(*ModelConfig)(nil),          // 11: team.v1.ModelConfig
+	(*Price)(nil),                // 12: team.v1.Price
+	(*ToolConfig)(nil),           // 13: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 14: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 15: team.v1.ApproveMember
+	(*McpTool)(nil),              // 16: team.v1.McpTool
+	(*Elicit)(nil),               // 17: team.v1.Elicit
+	(*ToolEffect)(nil),           // 18: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 19: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),     // 20: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 21: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 22: team.v1.Guardrails
+	(*Guardrail)(nil),            // 23: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 24: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 25: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 26: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 27: team.v1.A2aAgent
+	(*Binding)(nil),              // 28: team.v1.Binding
+	(*TlsConfig)(nil),            // 29: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 30: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 31: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 32: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 33: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 34: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 35: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 36: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 37: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 38: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 39: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 40: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 41: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 42: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 43: team.v1.WorkflowStep
+	(*Join)(nil),                 // 44: team.v1.Join
+	(*RepeatConfig)(nil),         // 45: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 46: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 47: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 48: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 49: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 50: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 51: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 52: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 53: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 54: team.v1.ServerSettings
+	(*ServerTls)(nil),            // 55: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 56: team.v1.ClientCertificate
+	(*AccountLimits)(nil),        // 57: team.v1.AccountLimits
+	(*CorsSettings)(nil),         // 58: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 59: team.v1.CardSettings
+	(*PushSettings)(nil),         // 60: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 61: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 62: team.v1.SigningKey
+	(*Definition)(nil),           // 63: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 64: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 65: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 66: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 67: team.v1.AuthConfig
+	(*CertificateClient)(nil),    // 68: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 69: team.v1.ApiKey
+	(*Permission)(nil),           // 70: team.v1.Permission
+	(*OidcConfig)(nil),           // 71: team.v1.OidcConfig
+	nil,                          // 72: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 73: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 74: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 75: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 76: team.v1.McpTool.EnvEntry
+	nil,                          // 77: team.v1.McpTool.EffectsEntry
+	nil,                          // 78: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 79: team.v1.Definition.ScriptsEntry
+	nil,                          // 80: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 81: google.protobuf.Duration
+	(*Skill)(nil),                // 82: team.v1.Skill
+	(*Limits)(nil),               // 83: team.v1.Limits
+	(*Retry)(nil),                // 84: team.v1.Retry
+	(OnLimit_Value)(0),           // 85: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	68, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	69, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	70, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	71, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	53, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	11, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	77, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	15, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	13, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	77, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	77, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	72, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	73, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	16, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	77, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	77, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	78, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	79, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	23, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	25, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	26, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	21, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	19, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	20, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	78, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	22, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	22, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	22, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	22, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	24, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	28, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	29, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	72, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	73, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	74, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	75, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	54, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	12, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	81, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	16, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	14, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	81, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	81, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	76, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	77, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	17, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	81, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	81, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	82, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	83, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	24, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	26, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	27, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	22, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	20, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	21, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	82, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	23, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	23, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	23, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	23, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	25, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	29, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	30, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	81, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	29, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	77, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	33, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	35, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	38, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	46, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	52, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	49, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	50, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	21, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	20, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	31, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	79, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	32, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	77, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	80, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	30, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	81, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	34, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	36, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	39, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	47, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	53, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	50, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	51, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	22, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	21, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	32, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	83, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	33, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	81, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	84, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	14, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	31, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	36, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	37, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	42, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	15, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	32, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	37, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	38, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	43, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	39, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	40, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	77, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	40, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	41, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	81, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	44, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	45, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	42, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	77, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	80, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	47, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	45, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	46, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	43, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	81, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	84, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	48, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	81, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	85, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	78, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	64, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	61, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	77, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	57, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	58, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	62, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	55, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	56, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	74, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	59, // 81: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	9,  // 82: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	75, // 83: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	76, // 84: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	7,  // 85: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	65, // 86: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	67, // 87: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	8,  // 88: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	10, // 89: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	12, // 90: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	18, // 91: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	30, // 92: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 93: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	54, // 94: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	82, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	67, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	64, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	81, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	60, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	61, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	65, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	58, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	59, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	78, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	55, // 81: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	7,  // 82: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	62, // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	10, // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	79, // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	80, // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,  // 87: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	69, // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	71, // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	68, // 90: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	9,  // 91: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	9,  // 92: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	11, // 93: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	13, // 94: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	19, // 95: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	31, // 96: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,  // 97: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	57, // 98: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6035,17 +6359,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   68,
+			NumEnums:      10,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
