@@ -147,6 +147,8 @@ type Config struct {
 	// Clients are those that are known by their certificates, which Certificates accepts.
 	Clients      []CertificateClient
 	Certificates *Certificates
+	// Store has the keys that were made by the API; nil means that there are no others.
+	Store Store
 	// Log receives lines about addresses that guess; nil means no log.
 	Log *zap.Logger
 }
@@ -154,7 +156,9 @@ type Config struct {
 // Server authenticates the callers of a server.
 type Server struct {
 	chain
-	keys *Keys
+	keys  *Keys
+	store Store // may be nil
+	log   *zap.Logger
 }
 
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
@@ -166,7 +170,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{}
+	s := &Server{store: c.Store, log: c.Log}
 	s.guesses.log = c.Log
 	var err error
 	var needs []string

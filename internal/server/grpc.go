@@ -78,6 +78,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Accounts != nil {
 		g.RegisterService(readable(&teamv1.AccountService_ServiceDesc), accountService{Server: s})
 	}
+	if s.config.Keys != nil {
+		g.RegisterService(readable(&teamv1.KeyService_ServiceDesc), keyService{Server: s})
+	}
 	brief := briefServices{Server: g, s: s}
 	healthpb.RegisterHealthServer(brief, &health{server: s})
 	if !s.config.NoReflection {

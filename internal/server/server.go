@@ -37,6 +37,8 @@ type Config struct {
 	Board Board
 	// Accounts implements the account service. If nil, it is not served.
 	Accounts Accounts
+	// Keys implements the key service. If nil, it is not served.
+	Keys Keys
 	// Halts implements the halt service. If nil, it is not served.
 	Halts Halts
 	// Auth says who calls. If it is nil every caller is local/local, and the server listens on

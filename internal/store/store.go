@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/cost"
@@ -30,6 +31,7 @@ type Store interface {
 	account.Ledger
 	cost.Store
 	halt.Store
+	auth.Store
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.

@@ -321,7 +321,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
-	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Certificates: certificates, Log: c.Log.Named("auth")})
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}
@@ -356,8 +356,11 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
 }
 
-// readHalts applies the halts in force, before anything can begin.
-func (k *core) readHalts(ctx context.Context) error {
+// prepare reads the keys, and applies the halts in force, before anything can begin.
+func (k *core) prepare(ctx context.Context) error {
+	if err := k.auth.Refresh(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	if err := k.keeper.Refresh(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("reading the halts: %w", err)
 	}
@@ -396,7 +399,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Accounts = k.accounts
+	config.Accounts, config.Keys = k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.TLSByProxy = c.TLS.ByProxy
 	if k.certs != nil {
 		config.TLS = k.certs.Config
@@ -433,7 +436,7 @@ func security(by *auth.Server) map[string]*a2av1.SecurityScheme {
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := s.readHalts(ctx); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	serving, cancel := context.WithCancel(ctx)
@@ -448,6 +451,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { s.notifier.serve(runs) })
 	driving.Go(func() { s.accounts.Serve(runs) })
 	driving.Go(func() { s.keeper.Run(runs) })
+	driving.Go(func() { s.auth.Serve(runs) })
 	if s.certs != nil {
 		driving.Go(func() { s.certs.Run(runs) })
 	}

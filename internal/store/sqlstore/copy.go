@@ -34,6 +34,7 @@ var tables = []struct{ name, columns, key string }{
 	{"account_use", "root, day, account, epoch, held_tokens, held_micros, spent_tokens, spent_micros, before_tokens, before_micros", "root, day"},
 	{"account_day", "account, day, held_tokens, held_micros, spent_tokens, spent_micros", "account, day"},
 	{"account_limits", "account, changed, changed_by, body", "account"},
+	{"api_key", "id, hash, body", "id"},
 	{"cost", "root, " + costKeys + ", seq, " + costColumns, "root, " + costKeys},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
