@@ -114,8 +114,8 @@ func (s *Shell) offlineKey(req *teamv1.CreateKeyRequest) error {
 	}
 	line := "{" + strings.Join(append(entry, "sha256: "+hex.EncodeToString(sum[:])), ", ") + "}"
 	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
-			Secret string `json:"secret"` //nolint:gosec // printing the key is what the command is for
+		return json.NewEncoder(s.Out).Encode(struct { //nolint:gosec // printing the key is what the command is for
+			Secret string `json:"secret"`
 			Entry  string `json:"entry"`
 		}{secret, line})
 	}
