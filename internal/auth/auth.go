@@ -147,6 +147,8 @@ type Config struct {
 	// Clients are those that are known by their certificates, which Certificates accepts.
 	Clients      []CertificateClient
 	Certificates *Certificates
+	// Issuers are issuers of tokens that are accepted.
+	Issuers []Issuer
 	// Store has the keys that were made by the API; nil means that there are no others.
 	Store Store
 	// Log receives lines about addresses that guess; nil means no log.
@@ -156,15 +158,16 @@ type Config struct {
 // Server authenticates the callers of a server.
 type Server struct {
 	chain
-	keys  *Keys
-	store Store // may be nil
-	log   *zap.Logger
+	keys   *Keys
+	tokens *tokens // nil without issuers
+	store  Store   // may be nil
+	log    *zap.Logger
 }
 
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
 // is wrong with the configuration.
 func New(c Config) (*Server, error) {
-	if len(c.Keys) == 0 && len(c.Clients) == 0 {
+	if len(c.Keys) == 0 && len(c.Clients) == 0 && len(c.Issuers) == 0 {
 		return nil, nil //nolint:nilnil // every caller is accepted
 	}
 	if c.Log == nil {
@@ -176,6 +179,13 @@ func New(c Config) (*Server, error) {
 	var needs []string
 	if s.keys, err = NewKeys(c.Keys); err != nil {
 		return nil, err
+	}
+	if len(c.Issuers) > 0 { // first, because Keys refuses every bearer token that it does not know
+		s.tokens, err = newTokens(c.Issuers, func(i Issuer) (*issuerKeys, error) { return newIssuerKeys(i, c.Log) })
+		if err != nil {
+			return nil, err
+		}
+		s.of, needs = append(s.of, s.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
 	s.of = append(s.of, s.keys)
 	if len(c.Keys) > 0 {

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -71,11 +72,26 @@ func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
 	return p
 }
 
-// Serve reads keys that other replicas have changed until ctx ends. Server may be nil.
+// Serve reads the keys of issuers, and those that other replicas have changed, until ctx ends. Server
+// may be nil.
 func (s *Server) Serve(ctx context.Context) {
-	if s == nil || s.store == nil {
+	if s == nil {
 		return
 	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	if s.tokens != nil {
+		for _, i := range s.tokens.issuers {
+			work.Go(func() { i.keys.run(ctx) })
+		}
+	}
+	if s.store != nil {
+		s.follow(ctx)
+	}
+}
+
+// follow reads keys that other replicas have changed until ctx ends.
+func (s *Server) follow(ctx context.Context) {
 	wake, stop := s.store.WatchKeys()
 	defer stop()
 	tick := time.NewTicker(pollInterval)

@@ -6,9 +6,15 @@ import (
 	"time"
 )
 
-// certificates checks the files named by tls.ca of the agents that are served, and those of server.tls.
+// certificates checks the files named by tls.ca of the agents that are served, those of
+// server.tls, and those of issuers.
 func (k *checker) certificates() {
 	k.serverTLS()
+	for i, issuer := range k.Server.GetServer().GetAuth().GetJwt() {
+		if path := []any{"server", "auth", "jwt", i, "ca"}; issuer.GetCa() != "" && !k.isDamaged(path...) {
+			k.certificate("ca", issuer.GetCa(), path...)
+		}
+	}
 	for _, id := range sorted(k.Server.GetAgents()) {
 		path := []any{"agents", id, "grpc", "tls", "ca"}
 		if ca := k.Server.GetAgents()[id].GetGrpc().GetTls().GetCa(); ca != "" && k.Used[id] && !k.isDamaged(path...) {

@@ -111,6 +111,26 @@ func certificateClients(s *teamv1.ServerSettings) []server.CertificateClient {
 	return clients
 }
 
+// issuers returns the issuers of tokens.
+func issuers(def *config.Config) []server.Issuer {
+	var all []server.Issuer
+	for _, i := range def.Server.GetServer().GetAuth().GetJwt() {
+		one := server.Issuer{
+			Name: i.GetName(), URL: i.GetIssuer(), Audiences: i.GetAudiences(), Algorithms: i.GetAlgorithms(), JWKSURL: i.GetJwksUrl(),
+			Account: i.GetAccount(), AccountClaim: i.GetClaims().GetAccount(), PrincipalClaim: i.GetClaims().GetPrincipal(),
+			RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
+		}
+		if i.GetCa() != "" {
+			one.CAFile = def.Path(i.GetCa())
+		}
+		if i.Leeway != nil {
+			one.Leeway = cmp.Or(i.GetLeeway().AsDuration(), -1) // 0 would be the default
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 // permissionsOf returns the permissions that a list of the file names.
 func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
 	var p a2a.Permissions
@@ -163,12 +183,12 @@ type Config struct {
 func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
-	keys, clients, secure := apiKeys(settings), certificateClients(settings), tlsOf(def)
+	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
 	for _, address := range []string{http, grpc} {
 		if address == Off || Loopback(address) {
 			continue
 		}
-		if err := refuse(address, len(keys)+len(clients) > 0, secure != (server.TLS{})); err != nil {
+		if err := refuse(address, len(keys)+len(clients)+len(tokens) > 0, secure != (server.TLS{})); err != nil {
 			return nil, err
 		}
 	}
@@ -186,7 +206,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		return nil, errors.Join(err, closeListeners(l), kept.Close())
 	}
 	r, err := startServer(ctx, def, kept, server.Config{
-		Listeners: l, Keys: keys, Clients: clients, TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
+		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
 		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
 	if err == nil {

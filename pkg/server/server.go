@@ -54,6 +54,9 @@ type APIKey = auth.APIKey
 // CertificateClient is a client that is known by its certificate.
 type CertificateClient = auth.CertificateClient
 
+// Issuer is an issuer of tokens that callers present as bearer tokens.
+type Issuer = auth.Issuer
+
 // TLS says how the listeners use TLS. The zero value means not at all.
 type TLS struct {
 	// CertFile has the certificate of the server in PEM, followed by its intermediates, and
@@ -112,7 +115,7 @@ type Config struct {
 	// CardInterfaces are the bindings that cards list, the preferred one first. Bindings
 	// that are not listed are still served. The default is a2a.Bindings.
 	CardInterfaces []string
-	// Keys are the API keys that callers may present. Without Keys and Clients every caller is
+	// Keys are the API keys that callers may present. Without Keys, Clients and Issuers every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
 	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
 	// sent them, only pages of those or of Origins.
@@ -120,6 +123,9 @@ type Config struct {
 	// Clients are callers that are known by the certificates of their connections, which the
 	// authorities of TLS.ClientCAFile have signed.
 	Clients []CertificateClient
+	// Issuers are issuers of tokens that callers may present. Their keys are fetched in the
+	// background.
+	Issuers []Issuer
 	// TLS says how the listeners use TLS. Without it the server listens on loopback only.
 	TLS TLS
 	// CardKeys are the keys that sign cards. Every key signs; use two while one replaces
@@ -321,7 +327,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
-	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}

@@ -602,7 +602,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5103,6 +5103,8 @@ type AuthConfig struct {
 	ApiKeys []*ApiKey `protobuf:"bytes,1,rep,name=api_keys,json=apiKeys,proto3" json:"api_keys,omitempty"`
 	// An OpenID Connect issuer.
 	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	// Issuers of tokens, such as OpenID Connect servers, whose callers are accepted.
+	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
 	// Clients that are known by their certificates, which tls.client_ca must have signed.
 	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5153,11 +5155,219 @@ func (x *AuthConfig) GetOidc() *OidcConfig {
 	return nil
 }
 
+func (x *AuthConfig) GetJwt() []*JwtIssuer {
+	if x != nil {
+		return x.Jwt
+	}
+	return nil
+}
+
 func (x *AuthConfig) GetMtls() []*CertificateClient {
 	if x != nil {
 		return x.Mtls
 	}
 	return nil
+}
+
+// JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
+type JwtIssuer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the issuer, which begins the principals of its callers: NAME:SUBJECT. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The issuer as its tokens name it, an https address; http only on this machine. Required.
+	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// Audiences, of which a token must have one. Required.
+	Audiences []string `protobuf:"bytes,3,rep,name=audiences,proto3" json:"audiences,omitempty"`
+	// Signature algorithms; RS256, ES256 and EdDSA.
+	Algorithms []string `protobuf:"bytes,4,rep,name=algorithms,proto3" json:"algorithms,omitempty"`
+	// Address of the issuer's keys; unset means the one of its discovery document.
+	JwksUrl string `protobuf:"bytes,5,opt,name=jwks_url,json=jwksUrl,proto3" json:"jwks_url,omitempty"`
+	// By how much clocks may differ, 0s to 60s; 30s.
+	Leeway *durationpb.Duration `protobuf:"bytes,6,opt,name=leeway,proto3" json:"leeway,omitempty"`
+	// Account of the callers, unless claims.account is set; default.
+	Account string `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
+	// Which claims say who calls.
+	Claims *JwtClaims `protobuf:"bytes,8,opt,name=claims,proto3" json:"claims,omitempty"`
+	// What the callers may do; with claims.permissions, at most. READ, CALL and ANSWER.
+	Permissions []Permission_Value `protobuf:"varint,9,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	// File with certificate authorities to trust for the issuer, in PEM; unset means those of the
+	// system.
+	Ca            string `protobuf:"bytes,10,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JwtIssuer) Reset() {
+	*x = JwtIssuer{}
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JwtIssuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JwtIssuer) ProtoMessage() {}
+
+func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
+func (*JwtIssuer) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *JwtIssuer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetAudiences() []string {
+	if x != nil {
+		return x.Audiences
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetAlgorithms() []string {
+	if x != nil {
+		return x.Algorithms
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetJwksUrl() string {
+	if x != nil {
+		return x.JwksUrl
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetLeeway() *durationpb.Duration {
+	if x != nil {
+		return x.Leeway
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetClaims() *JwtClaims {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetPermissions() []Permission_Value {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+// JwtClaims names claims of tokens. A dot separates the names of nested claims.
+type JwtClaims struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The account, a text; unset means account of the issuer.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The principal, a text; sub.
+	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The roles, a list or words that spaces separate; unset means none.
+	Roles string `protobuf:"bytes,3,opt,name=roles,proto3" json:"roles,omitempty"`
+	// The permissions, a list or words that spaces separate; unset means those of the issuer.
+	Permissions   string `protobuf:"bytes,4,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JwtClaims) Reset() {
+	*x = JwtClaims{}
+	mi := &file_team_v1_config_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JwtClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JwtClaims) ProtoMessage() {}
+
+func (x *JwtClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
+func (*JwtClaims) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *JwtClaims) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetRoles() string {
+	if x != nil {
+		return x.Roles
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetPermissions() string {
+	if x != nil {
+		return x.Permissions
+	}
+	return ""
 }
 
 // CertificateClient says who shows a certificate with a name.
@@ -5180,7 +5390,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5402,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5415,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -5266,7 +5476,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5488,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5501,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5353,7 +5563,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5575,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5588,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5394,7 +5604,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5406,7 +5616,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5419,7 +5629,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5946,7 +6156,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xa2\x1b\n" +
+	"\x0f_strict_members\"\xcf\x1b\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -5982,10 +6192,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xe7\x05\xbaH\xe3\x05\x1a\xc8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
-	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\x1a\xa0\x01\n" +
+	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\xbc\x04\n" +
 	"\tServerTls\x12\x12\n" +
 	"\x04cert\x18\x01 \x01(\tR\x04cert\x12\x10\n" +
@@ -6070,13 +6280,44 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
 	"\x0eINPUT_REQUIRED\x10\x01\x12\x0f\n" +
 	"\vINTERRUPTED\x10\x02\x12\a\n" +
-	"\x03END\x10\x03\"\xd4\x01\n" +
+	"\x03END\x10\x03\"\xf4\x03\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
-	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
-	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\x12.\n" +
-	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"\xfa\a\n" +
+	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12\x9b\x01\n" +
+	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBr\xbaHo\xba\x01l\n" +
+	"\tauth.oidc\x12Xoidc is not supported yet; write jwt: [{name: NAME, issuer: URL, audiences: [AUDIENCE]}]\x1a\x05falseR\x04oidc\x12\xeb\x01\n" +
+	"\x03jwt\x18\x03 \x03(\v2\x12.team.v1.JwtIssuerB\xc4\x01\xbaH\xc0\x01\xba\x01\xbc\x01\n" +
+	"\bauth.jwt\x12\\jwt has at most 16 issuers, each with a name and an address of its own; change or remove one\x1aRsize(this) <= 16 && this.map(i, i.name).unique() && this.map(i, i.issuer).unique()R\x03jwt\x12.\n" +
+	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"\xd3\r\n" +
+	"\tJwtIssuer\x12\x9e\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\xee\x01\n" +
+	"\x06issuer\x18\x02 \x01(\tB\xd5\x01\xbaH\xd1\x01\xba\x01\xcd\x01\n" +
+	"\n" +
+	"jwt.issuer\x12^issuer must be the https address that the issuer's tokens name; for example https://id.example\x1a_this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri()R\x06issuer\x12\xda\x01\n" +
+	"\taudiences\x18\x03 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
+	"\rjwt.audiences\x12ea token must be for this server; add audiences: [AUDIENCE], 1 to 16, as the issuer writes it into aud\x1a;size(this) >= 1 && size(this) <= 16 && this.all(a, a != '')R\taudiences\x12\x8e\x02\n" +
+	"\n" +
+	"algorithms\x18\x04 \x03(\tB\xed\x01\xbaH\xe9\x01\xba\x01\xe5\x01\n" +
+	"\x0ejwt.algorithms\x12ealgorithms are RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA; remove others\x1althis.all(a, a in ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'])R\n" +
+	"algorithms\x12\xeb\x01\n" +
+	"\bjwks_url\x18\x05 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
+	"\fjwt.jwks_url\x12Fjwks_url must be an https address; for example https://id.example/keys\x1aothis == '' || (this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri())R\ajwksUrl\x12\x92\x01\n" +
+	"\x06leeway\x18\x06 \x01(\v2\x19.google.protobuf.DurationB_\xbaH\\\xba\x01Y\n" +
+	"\n" +
+	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')R\x06leeway\x12\xaa\x01\n" +
+	"\aaccount\x18\a \x01(\tB\x8f\x01\xbaH\x8b\x01\xba\x01\x87\x01\n" +
+	"\vjwt.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12*\n" +
+	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xd9\x01\n" +
+	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x0fjwt.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
+	"\x02ca\x18\n" +
+	" \x01(\tR\x02ca\"{\n" +
+	"\tJwtClaims\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x14\n" +
+	"\x05roles\x18\x03 \x01(\tR\x05roles\x12 \n" +
+	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xfa\a\n" +
 	"\x11CertificateClient\x12\xb3\x01\n" +
 	"\x03san\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
 	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xa1\x01\n" +
@@ -6136,7 +6377,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),           // 1: team.v1.Binding.Value
@@ -6206,130 +6447,136 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*StreamSettings)(nil),       // 65: team.v1.StreamSettings
 	(*StreamClose)(nil),          // 66: team.v1.StreamClose
 	(*AuthConfig)(nil),           // 67: team.v1.AuthConfig
-	(*CertificateClient)(nil),    // 68: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 69: team.v1.ApiKey
-	(*Permission)(nil),           // 70: team.v1.Permission
-	(*OidcConfig)(nil),           // 71: team.v1.OidcConfig
-	nil,                          // 72: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 73: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 74: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 75: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 76: team.v1.McpTool.EnvEntry
-	nil,                          // 77: team.v1.McpTool.EffectsEntry
-	nil,                          // 78: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 79: team.v1.Definition.ScriptsEntry
-	nil,                          // 80: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 81: google.protobuf.Duration
-	(*Skill)(nil),                // 82: team.v1.Skill
-	(*Limits)(nil),               // 83: team.v1.Limits
-	(*Retry)(nil),                // 84: team.v1.Retry
-	(OnLimit_Value)(0),           // 85: team.v1.OnLimit.Value
+	(*JwtIssuer)(nil),            // 68: team.v1.JwtIssuer
+	(*JwtClaims)(nil),            // 69: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 70: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 71: team.v1.ApiKey
+	(*Permission)(nil),           // 72: team.v1.Permission
+	(*OidcConfig)(nil),           // 73: team.v1.OidcConfig
+	nil,                          // 74: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 75: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 76: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 77: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 78: team.v1.McpTool.EnvEntry
+	nil,                          // 79: team.v1.McpTool.EffectsEntry
+	nil,                          // 80: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 81: team.v1.Definition.ScriptsEntry
+	nil,                          // 82: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 83: google.protobuf.Duration
+	(*Skill)(nil),                // 84: team.v1.Skill
+	(*Limits)(nil),               // 85: team.v1.Limits
+	(*Retry)(nil),                // 86: team.v1.Retry
+	(OnLimit_Value)(0),           // 87: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	72, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	73, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	74, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	75, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	54, // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	12, // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	81, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	16, // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	14, // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	81, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	81, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	76, // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	77, // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	17, // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	81, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	81, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	82, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	83, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	24, // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	26, // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	27, // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	22, // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	20, // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	21, // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	82, // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	23, // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	23, // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	23, // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	23, // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	25, // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	29, // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	30, // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	81, // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	1,  // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	30, // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	81, // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	34, // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	36, // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	39, // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	47, // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	53, // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	50, // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	51, // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	22, // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	21, // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	32, // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	83, // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	33, // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	81, // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	84, // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	2,  // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	15, // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	32, // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	37, // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	38, // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	43, // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	3,  // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	40, // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	41, // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	81, // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	4,  // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	45, // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	46, // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	43, // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	81, // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	84, // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	48, // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	6,  // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	5,  // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	85, // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	3,  // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	82, // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	67, // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	64, // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	81, // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	60, // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	61, // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	65, // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	58, // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	59, // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	78, // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	55, // 81: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	7,  // 82: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	62, // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	10, // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	79, // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	80, // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,  // 87: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	69, // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	71, // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	68, // 90: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	9,  // 91: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	9,  // 92: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	11, // 93: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	13, // 94: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	19, // 95: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	31, // 96: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,  // 97: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	57, // 98: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	74,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	75,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	76,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	77,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	54,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	12,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	83,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	16,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	14,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	83,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	83,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	78,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	79,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	17,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	83,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	83,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	84,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	85,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	24,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	26,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	27,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	22,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	20,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	21,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	84,  // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	23,  // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	23,  // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	23,  // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	23,  // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	25,  // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	29,  // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	30,  // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	83,  // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	1,   // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	30,  // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	83,  // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	34,  // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	36,  // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	39,  // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	47,  // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	53,  // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	50,  // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	51,  // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	22,  // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	21,  // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	32,  // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	85,  // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	33,  // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	83,  // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	86,  // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	2,   // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	15,  // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	32,  // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	37,  // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	38,  // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	43,  // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	3,   // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	40,  // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	41,  // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	83,  // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	4,   // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	45,  // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	46,  // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	43,  // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	83,  // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	86,  // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	48,  // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	6,   // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	5,   // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	87,  // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	3,   // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	84,  // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	67,  // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	64,  // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	83,  // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	60,  // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	61,  // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	65,  // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	58,  // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	59,  // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	80,  // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	55,  // 81: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	7,   // 82: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	62,  // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	10,  // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	81,  // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	82,  // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	8,   // 87: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	71,  // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	73,  // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	68,  // 90: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	70,  // 91: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	83,  // 92: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	69,  // 93: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	9,   // 94: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	9,   // 95: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	9,   // 96: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	11,  // 97: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	13,  // 98: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	19,  // 99: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	31,  // 100: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 101: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	57,  // 102: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	103, // [103:103] is the sub-list for method output_type
+	103, // [103:103] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6369,7 +6616,7 @@ func file_team_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   71,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
