@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -200,6 +201,15 @@ func New(c Config) (*Server, error) {
 	}
 	s.needs = "this server requires " + strings.Join(needs, ", or ")
 	return s, nil
+}
+
+// Ended returns the owners who had a right to call, and have none any more: all of their keys have
+// expired or were revoked. Server may be nil.
+func (s *Server) Ended() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.keys.ended(), s.Holds)
 }
 
 // Flush logs what is known of addresses that guess, when the server stops.

@@ -97,6 +97,18 @@ func (k *Keys) set(stored map[hash]entry) {
 	k.ring.Store(r)
 }
 
+// ended returns the owners all of whose keys have expired or were revoked.
+func (k *Keys) ended() []string {
+	now := time.Now()
+	var owners []string
+	for owner, keys := range k.ring.Load().owners {
+		if !slices.ContainsFunc(keys, func(e entry) bool { return !e.ended(now) }) {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
+}
+
 // Authenticate implements Authenticator. The time that it takes depends on the hash of the token
 // only, from which nothing about a key follows.
 func (k *Keys) Authenticate(r Request) (a2a.Caller, error) {

@@ -122,7 +122,7 @@ func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
 	server := kind == teamv1.HaltKind_HALT_KIND_SERVER
 	switch _, known := teamv1.HaltKind_name[int32(kind)]; {
 	case !known || kind == teamv1.HaltKind_HALT_KIND_UNSPECIFIED:
-		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _TEAM, _AGENT, _MODEL or _TOOL")
+		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _OWNER, _TEAM, _AGENT, _MODEL or _TOOL")
 	case server && name != "":
 		faults.Add("name", "must be empty for the server; halt a team, an agent, a model, a tool or an account by its name")
 	case !server && (name == "" || utf8.RuneCountInString(name) > maxName):

@@ -111,6 +111,13 @@ func certificateClients(s *teamv1.ServerSettings) []server.CertificateClient {
 	return clients
 }
 
+// endedRights returns what becomes of tasks whose owners may no longer call.
+func endedRights(s *teamv1.ServerSettings) server.EndedRights {
+	return map[teamv1.EndedRights_Value]server.EndedRights{
+		teamv1.EndedRights_CANCEL: server.CancelTasks, teamv1.EndedRights_CONTINUE: server.ContinueTasks,
+	}[s.GetAuth().GetEnded()]
+}
+
 // issuers returns the issuers of tokens.
 func issuers(def *config.Config) []server.Issuer {
 	var all []server.Issuer
@@ -206,7 +213,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		return nil, errors.Join(err, closeListeners(l), kept.Close())
 	}
 	r, err := startServer(ctx, def, kept, server.Config{
-		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
+		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, EndedRights: endedRights(settings), TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
 		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
 	if err == nil {

@@ -123,6 +123,8 @@ type Config struct {
 	// Clients are callers that are known by the certificates of their connections, which the
 	// authorities of TLS.ClientCAFile have signed.
 	Clients []CertificateClient
+	// EndedRights says what becomes of tasks whose owners' keys have all expired or were revoked.
+	EndedRights EndedRights
 	// Issuers are issuers of tokens that callers may present. Their keys are fetched in the
 	// background.
 	Issuers []Issuer
@@ -235,6 +237,7 @@ type core struct {
 	certs    *auth.Certificates // nil without TLS
 	accounts *account.Accounts
 	keeper   *halt.Keeper
+	ender    *ender    // nil if every caller is accepted
 	notifier *notifier // nil without push notifications
 }
 
@@ -359,7 +362,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	}
 	t, err := newNotifier(c, h, by, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, ender: newEnder(c, by), notifier: t}, err
 }
 
 // prepare reads the keys, and applies the halts in force, before anything can begin.
@@ -458,6 +461,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { s.accounts.Serve(runs) })
 	driving.Go(func() { s.keeper.Run(runs) })
 	driving.Go(func() { s.auth.Serve(runs) })
+	driving.Go(func() { s.ender.run(runs) })
 	if s.certs != nil {
 		driving.Go(func() { s.certs.Run(runs) })
 	}

@@ -537,6 +537,63 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
+type EndedRights_Value int32
+
+const (
+	// Not set: PARK.
+	EndedRights_DEFAULT_ENDED_RIGHTS EndedRights_Value = 0
+	// They are paused until their owner has a valid key again.
+	EndedRights_PARK EndedRights_Value = 1
+	// They are canceled.
+	EndedRights_CANCEL EndedRights_Value = 2
+	// They continue.
+	EndedRights_CONTINUE EndedRights_Value = 3
+)
+
+// Enum value maps for EndedRights_Value.
+var (
+	EndedRights_Value_name = map[int32]string{
+		0: "DEFAULT_ENDED_RIGHTS",
+		1: "PARK",
+		2: "CANCEL",
+		3: "CONTINUE",
+	}
+	EndedRights_Value_value = map[string]int32{
+		"DEFAULT_ENDED_RIGHTS": 0,
+		"PARK":                 1,
+		"CANCEL":               2,
+		"CONTINUE":             3,
+	}
+)
+
+func (x EndedRights_Value) Enum() *EndedRights_Value {
+	p := new(EndedRights_Value)
+	*p = x
+	return p
+}
+
+func (x EndedRights_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EndedRights_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
+}
+
+func (EndedRights_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[9]
+}
+
+func (x EndedRights_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EndedRights_Value.Descriptor instead.
+func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
+}
+
+// Value is the word in the file.
 type Permission_Value int32
 
 const (
@@ -589,11 +646,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[9].Descriptor()
+	return file_team_v1_config_proto_enumTypes[10].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[9]
+	return &file_team_v1_config_proto_enumTypes[10]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -602,7 +659,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5105,6 +5162,8 @@ type AuthConfig struct {
 	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
 	// Issuers of tokens, such as OpenID Connect servers, whose callers are accepted.
 	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
+	// What becomes of the tasks of callers whose keys have all expired or were revoked; PARK.
+	Ended EndedRights_Value `protobuf:"varint,6,opt,name=ended,proto3,enum=team.v1.EndedRights_Value" json:"ended,omitempty"`
 	// Clients that are known by their certificates, which tls.client_ca must have signed.
 	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5162,11 +5221,55 @@ func (x *AuthConfig) GetJwt() []*JwtIssuer {
 	return nil
 }
 
+func (x *AuthConfig) GetEnded() EndedRights_Value {
+	if x != nil {
+		return x.Ended
+	}
+	return EndedRights_DEFAULT_ENDED_RIGHTS
+}
+
 func (x *AuthConfig) GetMtls() []*CertificateClient {
 	if x != nil {
 		return x.Mtls
 	}
 	return nil
+}
+
+// EndedRights says what becomes of tasks of callers who may no longer call.
+type EndedRights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedRights) Reset() {
+	*x = EndedRights{}
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedRights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedRights) ProtoMessage() {}
+
+func (x *EndedRights) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
+func (*EndedRights) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -5199,7 +5302,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5314,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5327,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -5314,7 +5417,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +5429,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +5442,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -5390,7 +5493,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5505,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5518,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -5476,7 +5579,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5591,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5604,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5563,7 +5666,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5575,7 +5678,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5588,7 +5691,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5604,7 +5707,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +5719,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5732,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6280,15 +6383,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
 	"\x0eINPUT_REQUIRED\x10\x01\x12\x0f\n" +
 	"\vINTERRUPTED\x10\x02\x12\a\n" +
-	"\x03END\x10\x03\"\xf4\x03\n" +
+	"\x03END\x10\x03\"\xa6\x04\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
 	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12\x9b\x01\n" +
 	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBr\xbaHo\xba\x01l\n" +
 	"\tauth.oidc\x12Xoidc is not supported yet; write jwt: [{name: NAME, issuer: URL, audiences: [AUDIENCE]}]\x1a\x05falseR\x04oidc\x12\xeb\x01\n" +
 	"\x03jwt\x18\x03 \x03(\v2\x12.team.v1.JwtIssuerB\xc4\x01\xbaH\xc0\x01\xba\x01\xbc\x01\n" +
-	"\bauth.jwt\x12\\jwt has at most 16 issuers, each with a name and an address of its own; change or remove one\x1aRsize(this) <= 16 && this.map(i, i.name).unique() && this.map(i, i.issuer).unique()R\x03jwt\x12.\n" +
-	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"\xd3\r\n" +
+	"\bauth.jwt\x12\\jwt has at most 16 issuers, each with a name and an address of its own; change or remove one\x1aRsize(this) <= 16 && this.map(i, i.name).unique() && this.map(i, i.issuer).unique()R\x03jwt\x120\n" +
+	"\x05ended\x18\x06 \x01(\x0e2\x1a.team.v1.EndedRights.ValueR\x05ended\x12.\n" +
+	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"T\n" +
+	"\vEndedRights\"E\n" +
+	"\x05Value\x12\x18\n" +
+	"\x14DEFAULT_ENDED_RIGHTS\x10\x00\x12\b\n" +
+	"\x04PARK\x10\x01\x12\n" +
+	"\n" +
+	"\x06CANCEL\x10\x02\x12\f\n" +
+	"\bCONTINUE\x10\x03\"\xd3\r\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\xee\x01\n" +
@@ -6376,8 +6487,8 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(Binding_Value)(0),           // 1: team.v1.Binding.Value
@@ -6388,195 +6499,198 @@ var file_team_v1_config_proto_goTypes = []any{
 	(ToolStyle_Value)(0),         // 6: team.v1.ToolStyle.Value
 	(ClientCertificate_Value)(0), // 7: team.v1.ClientCertificate.Value
 	(StreamClose_Value)(0),       // 8: team.v1.StreamClose.Value
-	(Permission_Value)(0),        // 9: team.v1.Permission.Value
-	(*ServerConfig)(nil),         // 10: team.v1.ServerConfig
-	(*ModelConfig)(nil),          // 11: team.v1.ModelConfig
-	(*Price)(nil),                // 12: team.v1.Price
-	(*ToolConfig)(nil),           // 13: team.v1.ToolConfig
-	(*ApproveTools)(nil),         // 14: team.v1.ApproveTools
-	(*ApproveMember)(nil),        // 15: team.v1.ApproveMember
-	(*McpTool)(nil),              // 16: team.v1.McpTool
-	(*Elicit)(nil),               // 17: team.v1.Elicit
-	(*ToolEffect)(nil),           // 18: team.v1.ToolEffect
-	(*AgentConfig)(nil),          // 19: team.v1.AgentConfig
-	(*ConformanceAgent)(nil),     // 20: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 21: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 22: team.v1.Guardrails
-	(*Guardrail)(nil),            // 23: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 24: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 25: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 26: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 27: team.v1.A2aAgent
-	(*Binding)(nil),              // 28: team.v1.Binding
-	(*TlsConfig)(nil),            // 29: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 30: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 31: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 32: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 33: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 34: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 35: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 36: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 37: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 38: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 39: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 40: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 41: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 42: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 43: team.v1.WorkflowStep
-	(*Join)(nil),                 // 44: team.v1.Join
-	(*RepeatConfig)(nil),         // 45: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 46: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 47: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 48: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 49: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 50: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 51: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 52: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 53: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 54: team.v1.ServerSettings
-	(*ServerTls)(nil),            // 55: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 56: team.v1.ClientCertificate
-	(*AccountLimits)(nil),        // 57: team.v1.AccountLimits
-	(*CorsSettings)(nil),         // 58: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 59: team.v1.CardSettings
-	(*PushSettings)(nil),         // 60: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 61: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 62: team.v1.SigningKey
-	(*Definition)(nil),           // 63: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 64: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 65: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 66: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 67: team.v1.AuthConfig
-	(*JwtIssuer)(nil),            // 68: team.v1.JwtIssuer
-	(*JwtClaims)(nil),            // 69: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 70: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 71: team.v1.ApiKey
-	(*Permission)(nil),           // 72: team.v1.Permission
-	(*OidcConfig)(nil),           // 73: team.v1.OidcConfig
-	nil,                          // 74: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 75: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 76: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 77: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 78: team.v1.McpTool.EnvEntry
-	nil,                          // 79: team.v1.McpTool.EffectsEntry
-	nil,                          // 80: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 81: team.v1.Definition.ScriptsEntry
-	nil,                          // 82: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 83: google.protobuf.Duration
-	(*Skill)(nil),                // 84: team.v1.Skill
-	(*Limits)(nil),               // 85: team.v1.Limits
-	(*Retry)(nil),                // 86: team.v1.Retry
-	(OnLimit_Value)(0),           // 87: team.v1.OnLimit.Value
+	(EndedRights_Value)(0),       // 9: team.v1.EndedRights.Value
+	(Permission_Value)(0),        // 10: team.v1.Permission.Value
+	(*ServerConfig)(nil),         // 11: team.v1.ServerConfig
+	(*ModelConfig)(nil),          // 12: team.v1.ModelConfig
+	(*Price)(nil),                // 13: team.v1.Price
+	(*ToolConfig)(nil),           // 14: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 15: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 16: team.v1.ApproveMember
+	(*McpTool)(nil),              // 17: team.v1.McpTool
+	(*Elicit)(nil),               // 18: team.v1.Elicit
+	(*ToolEffect)(nil),           // 19: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 20: team.v1.AgentConfig
+	(*ConformanceAgent)(nil),     // 21: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 22: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 23: team.v1.Guardrails
+	(*Guardrail)(nil),            // 24: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 25: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 26: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 27: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 28: team.v1.A2aAgent
+	(*Binding)(nil),              // 29: team.v1.Binding
+	(*TlsConfig)(nil),            // 30: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 31: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 32: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 33: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 34: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 35: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 36: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 37: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 38: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 39: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 40: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 41: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 42: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 43: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 44: team.v1.WorkflowStep
+	(*Join)(nil),                 // 45: team.v1.Join
+	(*RepeatConfig)(nil),         // 46: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 47: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 48: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 49: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 50: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 51: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 52: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 53: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 54: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 55: team.v1.ServerSettings
+	(*ServerTls)(nil),            // 56: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 57: team.v1.ClientCertificate
+	(*AccountLimits)(nil),        // 58: team.v1.AccountLimits
+	(*CorsSettings)(nil),         // 59: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 60: team.v1.CardSettings
+	(*PushSettings)(nil),         // 61: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 62: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 63: team.v1.SigningKey
+	(*Definition)(nil),           // 64: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 65: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 66: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 67: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 68: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 69: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 70: team.v1.JwtIssuer
+	(*JwtClaims)(nil),            // 71: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 72: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 73: team.v1.ApiKey
+	(*Permission)(nil),           // 74: team.v1.Permission
+	(*OidcConfig)(nil),           // 75: team.v1.OidcConfig
+	nil,                          // 76: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 77: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 78: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 79: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 80: team.v1.McpTool.EnvEntry
+	nil,                          // 81: team.v1.McpTool.EffectsEntry
+	nil,                          // 82: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 83: team.v1.Definition.ScriptsEntry
+	nil,                          // 84: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 85: google.protobuf.Duration
+	(*Skill)(nil),                // 86: team.v1.Skill
+	(*Limits)(nil),               // 87: team.v1.Limits
+	(*Retry)(nil),                // 88: team.v1.Retry
+	(OnLimit_Value)(0),           // 89: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	74,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	75,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	76,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	77,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	54,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	12,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	83,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	16,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	14,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	83,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	83,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	78,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	79,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	17,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	83,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	83,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	84,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	85,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	24,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	26,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	27,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	22,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	20,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	21,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	84,  // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	23,  // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	23,  // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	23,  // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	23,  // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	25,  // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	29,  // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	30,  // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	83,  // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	76,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	77,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	78,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	79,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	55,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	13,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	85,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	17,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	15,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	85,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	85,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	80,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	81,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	18,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	85,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	85,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	86,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	87,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	25,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	27,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	28,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	23,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	21,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	22,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	86,  // 24: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	24,  // 25: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	24,  // 26: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	24,  // 27: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	24,  // 28: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	26,  // 29: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	30,  // 30: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	31,  // 31: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	85,  // 32: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	1,   // 33: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	30,  // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	83,  // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	34,  // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	36,  // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	39,  // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	47,  // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	53,  // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	50,  // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	51,  // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	22,  // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	21,  // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	32,  // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	85,  // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	33,  // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	83,  // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	86,  // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	31,  // 34: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	85,  // 35: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	35,  // 36: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	37,  // 37: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	40,  // 38: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	48,  // 39: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	54,  // 40: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	51,  // 41: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	52,  // 42: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	23,  // 43: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	22,  // 44: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	33,  // 45: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	87,  // 46: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	34,  // 47: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	85,  // 48: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	88,  // 49: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	2,   // 50: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	15,  // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	32,  // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	37,  // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	38,  // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	43,  // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	16,  // 51: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	33,  // 52: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	38,  // 53: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	39,  // 54: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	44,  // 55: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	3,   // 56: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	40,  // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	41,  // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	83,  // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	41,  // 57: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	42,  // 58: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	85,  // 59: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	4,   // 60: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	45,  // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	46,  // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	43,  // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	83,  // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	86,  // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	48,  // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	46,  // 61: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	47,  // 62: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	44,  // 63: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	85,  // 64: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	88,  // 65: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	49,  // 66: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	6,   // 67: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	5,   // 68: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	87,  // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	89,  // 69: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	3,   // 70: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	84,  // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	67,  // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	64,  // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	83,  // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	60,  // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	61,  // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	65,  // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	58,  // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	59,  // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	80,  // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	55,  // 81: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	86,  // 71: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	68,  // 72: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	65,  // 73: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	85,  // 74: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	61,  // 75: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	62,  // 76: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	66,  // 77: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	59,  // 78: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	60,  // 79: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	82,  // 80: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	56,  // 81: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
 	7,   // 82: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	62,  // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	10,  // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	81,  // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	82,  // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	63,  // 83: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	11,  // 84: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	83,  // 85: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	84,  // 86: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
 	8,   // 87: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	71,  // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	73,  // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	68,  // 90: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	70,  // 91: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	83,  // 92: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	69,  // 93: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	9,   // 94: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	9,   // 95: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	9,   // 96: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	11,  // 97: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	13,  // 98: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	19,  // 99: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	31,  // 100: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 101: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	57,  // 102: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	103, // [103:103] is the sub-list for method output_type
-	103, // [103:103] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	73,  // 88: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	75,  // 89: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	70,  // 90: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	9,   // 91: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	72,  // 92: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	85,  // 93: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	71,  // 94: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	10,  // 95: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	10,  // 96: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	10,  // 97: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	12,  // 98: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	14,  // 99: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	20,  // 100: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	32,  // 101: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 102: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	58,  // 103: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	104, // [104:104] is the sub-list for method output_type
+	104, // [104:104] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6615,8 +6729,8 @@ func file_team_v1_config_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   73,
+			NumEnums:      11,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
