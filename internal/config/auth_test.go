@@ -24,25 +24,32 @@ func TestT_7_TLSSettings(t *testing.T) {
 	apiKey := "auth: {api_keys: [{name: ann, sha256: " + strings.Repeat("0", 64) + ", expires: "
 	for settings, fault := range map[string]string{
 		good + "}": "",
-		good + ", client: REQUIRED}, auth: {mtls: [{san: \"spiffe://x/ann\", name: ann}]}": "",
-		"tls: {terminated_by_proxy: true}":                                                 "",
-		"tls: {}":                                                                          "tls needs cert and key",
-		"tls: {cert: cert.pem}":                                                            "tls needs cert and key",
-		"tls: {cert: cert.pem, key: key.pem, terminated_by_proxy: true}":                   "tls needs cert and key",
-		"tls: {cert: cert.pem, key: key.pem, client: REQUIRED}":                            "tls.client has no effect without client_ca",
-		"tls: {cert: cert.pem, key: other.pem}":                                            "tls.cert and tls.key are no certificate with its key",
-		"tls: {cert: absent.pem, key: key.pem}":                                            "tls.cert",
-		"tls: {cert: cert.pem, key: key.pem, client_ca: key.pem}":                          "contains no certificate",
-		"auth: {mtls: [{san: x, name: ann}]}":                                              "auth.mtls needs certificates of clients",
-		good + "}, auth: {mtls: [{san: \"\", name: ann}]}":                                 "san must be a URI",
-		good + "}, auth: {mtls: [{san: x, name: a/b}]}":                                    "this cannot be the name of a client",
-		apiKey + "2027-01-31T00:00:00Z}]}":                                                 "",
-		apiKey + "\"2027-01-31T00:00:00+01:00\"}]}":                                        "",
-		apiKey + "tomorrow}]}":                                                             "expires must be a time of RFC 3339",
-		apiKey + "2027-13-31T00:00:00Z}]}":                                                 "expires must be a time of RFC 3339",
+		good + ", client: REQUIRED}, auth: {mtls: [{san: \"spiffe://x/ann\", name: ann}]}":           "",
+		"tls: {terminated_by_proxy: true}":                                                           "",
+		"tls: {}":                                                                                    "tls needs cert and key",
+		"tls: {cert: cert.pem}":                                                                      "tls needs cert and key",
+		"tls: {cert: cert.pem, key: key.pem, terminated_by_proxy: true}":                             "tls needs cert and key",
+		"tls: {cert: cert.pem, key: key.pem, client: REQUIRED}":                                      "tls.client has no effect without client_ca",
+		"tls: {cert: cert.pem, key: other.pem}":                                                      "tls.cert and tls.key are no certificate with its key",
+		"tls: {cert: absent.pem, key: key.pem}":                                                      "tls.cert",
+		"tls: {cert: cert.pem, key: key.pem, client_ca: key.pem}":                                    "contains no certificate",
+		"auth: {mtls: [{san: x, name: ann}]}":                                                        "auth.mtls needs certificates of clients",
+		good + "}, auth: {mtls: [{san: \"\", name: ann}]}":                                           "san must be a URI",
+		good + "}, auth: {mtls: [{san: x, name: a/b}]}":                                              "this cannot be the name of a client",
+		apiKey + "2027-01-31T00:00:00Z}]}":                                                           "",
+		apiKey + "\"2027-01-31T00:00:00+01:00\"}]}":                                                  "",
+		apiKey + "tomorrow}]}":                                                                       "expires must be a time of RFC 3339",
+		apiKey + "2027-13-31T00:00:00Z}]}":                                                           "expires must be a time of RFC 3339",
+		"}, agents: {far: {grpc: {address: \"127.0.0.1:1\", tls: {cert: cert.pem, key: key.pem}}}":   "",
+		"}, agents: {far: {grpc: {address: \"127.0.0.1:1\", tls: {cert: cert.pem}}}":                 "a client certificate needs cert and key",
+		"}, agents: {far: {grpc: {address: \"127.0.0.1:1\", tls: {cert: cert.pem, key: other.pem}}}": "tls.cert and tls.key are no certificate with its key",
 	} {
 		file := filepath.Join(dir, "team.yaml")
-		text := "version: v1\nagents: {parrot: {scripted: {steps: [{echo: true}]}}}\nserver: {" + settings + "}\n"
+		agents := ""
+		if !strings.Contains(settings, "agents:") {
+			agents = "agents: {parrot: {scripted: {steps: [{echo: true}]}}}, "
+		}
+		text := "{version: v1, " + agents + "server: {" + settings + "}}\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

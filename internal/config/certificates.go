@@ -20,6 +20,9 @@ func (k *checker) certificates() {
 		if ca := k.Server.GetAgents()[id].GetGrpc().GetTls().GetCa(); ca != "" && k.Used[id] && !k.isDamaged(path...) {
 			k.certificate("tls.ca", ca, path...)
 		}
+		if t := k.Server.GetAgents()[id].GetGrpc().GetTls(); k.Used[id] {
+			k.pair(t.GetCert(), t.GetKey(), "agents", id, "grpc", "tls")
+		}
 	}
 }
 
@@ -41,21 +44,24 @@ func (k *checker) serverTLS() {
 	if ca := t.GetClientCa(); ca != "" && !k.isDamaged(at("client_ca")...) {
 		k.certificate("tls.client_ca", ca, at("client_ca")...)
 	}
+	k.pair(t.GetCert(), t.GetKey(), "server", "tls")
+}
+
+// pair checks the files of a certificate and of its key, which the keys cert and key below a path name.
+func (k *checker) pair(cert, key string, above ...any) {
+	at := func(key string) []any { return append(above[:len(above):len(above)], key) }
 	var pair [2][]byte
-	for i, file := range []string{t.GetCert(), t.GetKey()} {
-		path := at([]string{"cert", "key"}[i])
-		if file == "" || k.isDamaged(path...) {
+	for i, file := range []string{cert, key} {
+		name := []string{"cert", "key"}[i]
+		if file == "" || k.isDamaged(at(name)...) {
 			return
 		}
-		n, _ := k.at(path...)
+		n, _ := k.at(at(name)...)
 		var err error
 		if pair[i], err = k.ReadFile(file); err != nil {
-			k.fault(n, "tls."+path[2].(string)+" "+quote(file)+": "+unreadable(file, err)[0].Message, "the path is relative to this file")
+			k.fault(n, "tls."+name+" "+quote(file)+": "+unreadable(file, err)[0].Message, "the path is relative to this file")
 			return
 		}
-	}
-	if pair[0] == nil {
-		return
 	}
 	if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil {
 		n, _ := k.at(at("cert")...)

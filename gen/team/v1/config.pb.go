@@ -2325,9 +2325,9 @@ type TlsConfig struct {
 	Ca string `protobuf:"bytes,1,opt,name=ca,proto3" json:"ca,omitempty"`
 	// Name that the server's certificate must have; unset means the host.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Client certificate.
+	// File with the certificate to show, in PEM; it is read again for each connection.
 	Cert string `protobuf:"bytes,3,opt,name=cert,proto3" json:"cert,omitempty"`
-	// Key of the client certificate.
+	// File with the key of that certificate, in PEM.
 	Key           string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5996,17 +5996,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
 	"\x04GRPC\x10\x01\x12\b\n" +
 	"\x04REST\x10\x02\x12\v\n" +
-	"\aJSONRPC\x10\x03\"\x95\x02\n" +
+	"\aJSONRPC\x10\x03\"\xe7\x01\n" +
 	"\tTlsConfig\x12\x0e\n" +
 	"\x02ca\x18\x01 \x01(\tR\x02ca\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\x12l\n" +
-	"\x04cert\x18\x03 \x01(\tBX\xbaHU\xba\x01R\n" +
-	"\btls.cert\x12:client certificates are not supported yet; use auth.bearer\x1a\n" +
-	"this == ''R\x04cert\x12i\n" +
-	"\x03key\x18\x04 \x01(\tBW\xbaHT\xba\x01Q\n" +
-	"\atls.key\x12:client certificates are not supported yet; use auth.bearer\x1a\n" +
-	"this == ''R\x03key\"m\n" +
+	"serverName\x12\x12\n" +
+	"\x04cert\x18\x03 \x01(\tR\x04cert\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key:\x82\x01\xbaH\x7f\x1a}\n" +
+	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"m\n" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
