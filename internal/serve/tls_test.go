@@ -53,7 +53,7 @@ server:
 `)
 	for tls, want := range map[string]a2av1.TaskState{
 		"{ca: ca.pem, cert: cert.pem, key: key.pem}": a2av1.TaskState_TASK_STATE_COMPLETED,
-		"{ca: ca.pem}":                               a2av1.TaskState_TASK_STATE_FAILED,
+		"{ca: ca.pem}": a2av1.TaskState_TASK_STATE_FAILED,
 	} {
 		near := start("version: v1\nagents: {there: {description: Repeats., grpc: {address: \"" + far.GRPC + "\", agent_id: parrot, tls: " + tls + "}}}\nserver: {default_agent: there}\n")
 		c := rig.Clients(t, rig.Target{GRPC: near.GRPC, HTTP: "http://" + near.HTTP})[0]
