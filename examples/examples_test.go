@@ -42,7 +42,7 @@ func runExample(t *testing.T, folder string, env map[string]string, team, text s
 			t.Error(err)
 		}
 	}()
-	c, err := client.NewTeam("http://"+running.HTTP, "")
+	c, err := client.NewTeam("http://"+running.HTTP, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

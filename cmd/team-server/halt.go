@@ -24,6 +24,7 @@ func subjectFlags(c *cobra.Command, verb string) *subject {
 		name, help string
 	}{
 		{teamv1.HaltKind_HALT_KIND_ACCOUNT, "account", "the tasks of an account"},
+		{teamv1.HaltKind_HALT_KIND_OWNER, "owner", "the tasks of a principal: ACCOUNT/NAME"},
 		{teamv1.HaltKind_HALT_KIND_TEAM, "team", "a team, also as a member of other teams"},
 		{teamv1.HaltKind_HALT_KIND_AGENT, "agent", "an agent, also as a member of teams"},
 		{teamv1.HaltKind_HALT_KIND_MODEL, "model", "a model, by its key in the file or its provider's name"},
@@ -47,7 +48,7 @@ func (s *subject) named(c *cobra.Command) (kind teamv1.HaltKind, name string, er
 		}
 	}
 	if n != 1 {
-		return kind, name, cli.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
+		return kind, name, cli.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --owner, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
 	}
 	return kind, name, nil
 }

@@ -40,10 +40,13 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
 	f.StringVar(&s.Token, "token", "", "bearer token for the server (TEAM_TOKEN)")
+	f.StringVar(&s.CA, "ca", "", "file with certificate authorities to trust, in PEM (TEAM_CA)")
+	f.StringVar(&s.ClientCert, "client-cert", "", "file with the certificate to show to the server, in PEM (TEAM_CLIENT_CERT)")
+	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate (TEAM_CLIENT_KEY)")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
 	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
-		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), versionCommand(s))
+		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), versionCommand(s))
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

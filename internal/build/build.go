@@ -258,6 +258,16 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 	}
 	c := b.Egress.TLS()
 	c.ServerName = t.GetServerName()
+	if t.GetCert() != "" {
+		cert, key := b.Definition.Path(t.GetCert()), b.Definition.Path(t.GetKey())
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			if err != nil {
+				return nil, fmt.Errorf("reading tls.cert and tls.key: %w", err)
+			}
+			return &pair, nil
+		}
+	}
 	if t.GetCa() == "" {
 		return c, nil
 	}

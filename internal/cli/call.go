@@ -86,6 +86,9 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 		cfg.Raw = plain{s.Talk}
 	}
 	var err error
+	if cfg.TLS, err = s.tls(); err != nil {
+		return cfg, err
+	}
 	cfg.Verifier, err = s.verifier(f.Trusted)
 	return cfg, err
 }

@@ -77,7 +77,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		return err
 	}
 	defer stop()
-	c, err := client.NewTeam(base, s.Token)
+	c, err := s.client(base)
 	if err != nil {
 		return UsageError{err}
 	}

@@ -24,6 +24,9 @@ type Shell struct {
 	Server string
 	// Token is the API key for the server; "" means none.
 	Token string
+	// CA is a file with certificate authorities to trust in addition to those of the system; "" means
+	// none. ClientCert and ClientKey are files with the certificate to show, and its key.
+	CA, ClientCert, ClientKey string
 	// JSON selects JSON output.
 	JSON bool
 	// Level is the log level; nil means the default of the command.

@@ -26,7 +26,16 @@ func (s *Shell) manager(command string) (*client.Team, error) {
 	if s.Server == "" {
 		return nil, UsageError{fmt.Errorf("%s needs a running server: --server http://127.0.0.1:8080, or TEAM_SERVER", command)}
 	}
-	return client.NewTeam(s.Server, s.Token)
+	return s.client(s.Server)
+}
+
+// client returns a client of the team-server at a base address.
+func (s *Shell) client(base string) (*client.Team, error) {
+	secure, err := s.tls()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewTeam(base, s.Token, secure)
 }
 
 // teamFile is a file with teams to apply.

@@ -22,7 +22,7 @@ func TestPagesThatDoNotEnd(t *testing.T) {
 		_, _ = w.Write([]byte(`{"nextPageToken":"again"}`))
 	}))
 	defer s.Close()
-	c, err := NewTeam(s.URL, "")
+	c, err := NewTeam(s.URL, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,13 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
@@ -25,13 +27,16 @@ type Team struct {
 }
 
 // NewTeam returns a client of the team-server at a base address, such as
-// http://127.0.0.1:8080. The token is sent as bearer token; empty sends none.
-func NewTeam(base, token string) (*Team, error) {
+// http://127.0.0.1:8080. The token is sent as bearer token; empty sends none. secure configures
+// TLS; nil trusts the authorities of the system.
+func NewTeam(base, token string, secure *tls.Config) (*Team, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, addressError(base)
 	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
 	return &Team{token: token, base: strings.TrimSuffix(base, "/"), url: u, http: &http.Client{
+		Transport: transport,
 		// A token must not follow a redirect to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

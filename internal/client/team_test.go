@@ -41,7 +41,7 @@ func TestA_21_AddressesAreShownWithoutUsers(t *testing.T) {
 		"http://ann:hush@127.0.0.1:x", "ann:hush@127.0.0.1", "ftp://ann:hush@127.0.0.1/x", "http://ann:hu@sh@127.0.0.1:x",
 		"grpc://ann:hush@127.0.0.1:9", "grpc://ann:hush@127.0.0.1:x/desk",
 	} {
-		_, err := NewTeam(address, "")
+		_, err := NewTeam(address, "", nil)
 		if !strings.Contains(text(err), "127.0.0.1") || strings.Contains(text(err), "hu") || strings.Contains(text(err), "sh@") {
 			t.Errorf("a server at %s: %v", address, err)
 		}
@@ -69,7 +69,7 @@ func TestWhatIsNoTeamServer(t *testing.T) {
 			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TEAM_NOT_FOUND","domain":"team-server"}]}}`, `TEAM_NOT_FOUND: there is no team "x"`},
 	} {
 		base := serve(t, tt.status, tt.body)
-		c, err := NewTeam(strings.Replace(base, "http://", "http://ann:hush@", 1), "")
+		c, err := NewTeam(strings.Replace(base, "http://", "http://ann:hush@", 1), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -197,6 +197,9 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 		if refuse(a.GetGrpc().GetTls().GetCa() != "", file, "grpc", "tls", "ca") {
 			a.Grpc.Tls.Ca = ""
 		}
+		if t := a.GetGrpc().GetTls(); refuse(t.GetCert() != "", file, "grpc", "tls", "cert") || refuse(t.GetKey() != "", file, "grpc", "tls", "key") {
+			t.Cert, t.Key = "", ""
+		}
 		refuse(a.GetA2A().GetAuth() != nil, secret, "a2a", "auth")
 		refuse(a.GetGrpc().GetAuth() != nil, secret, "grpc", "auth")
 	}

@@ -37,9 +37,6 @@ server: {SERVER}
 		t.Fatalf("the file is not good to begin with: %v", fs)
 	}
 	for at, values := range map[string][]string{
-		"{AGENT}": {
-			`{grpc: {address: "127.0.0.1:1", tls: {cert: c.pem}}}`,
-		},
 		"{SERVER}": {`{auth: {oidc: {issuer: "https://id.example"}}}`},
 	} {
 		for _, value := range values {

@@ -124,10 +124,11 @@ func (s *Service) check(ctx context.Context, req *teamv1.HaltRequest) error {
 }
 
 // mayHalt returns PERMISSION_DENIED if a caller may not halt a subject. Callers who may not administer
-// the server may halt their own account, and the teams and agents that it has made.
+// the server may halt their own account, its owners, and the teams and agents that it has made.
 func (s *Service) mayHalt(who a2a.Caller, kind teamv1.HaltKind, name string) error {
 	switch {
-	case who.May(a2a.PermissionAdmin), kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account:
+	case who.May(a2a.PermissionAdmin), kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account,
+		kind == teamv1.HaltKind_HALT_KIND_OWNER && a2a.AccountOf(name) == who.Account:
 		return nil
 	case kind == teamv1.HaltKind_HALT_KIND_TEAM || kind == teamv1.HaltKind_HALT_KIND_AGENT:
 		if s.c.Names != nil && s.c.Names.InAccount(who.Account, name) {
@@ -142,7 +143,7 @@ func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
 	server := kind == teamv1.HaltKind_HALT_KIND_SERVER
 	switch _, known := teamv1.HaltKind_name[int32(kind)]; {
 	case !known || kind == teamv1.HaltKind_HALT_KIND_UNSPECIFIED:
-		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _TEAM, _AGENT, _MODEL or _TOOL")
+		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _OWNER, _TEAM, _AGENT, _MODEL or _TOOL")
 	case server && name != "":
 		faults.Add("name", "must be empty for the server; halt a team, an agent, a model, a tool or an account by its name")
 	case !server && (name == "" || utf8.RuneCountInString(name) > maxName):

@@ -179,7 +179,7 @@ teams:
 `
 	url := store.SQLite + filepath.Join(t.TempDir(), "team.db")
 	r := serveOn(t, define(t, busy, nil), url)
-	c, err := client.NewTeam("http://"+r.HTTP, "")
+	c, err := client.NewTeam("http://"+r.HTTP, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

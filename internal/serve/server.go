@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
+	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
@@ -89,23 +90,78 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {
 	var keys []server.APIKey
 	for _, k := range s.GetAuth().GetApiKeys() {
-		keys = append(keys, server.APIKey{Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Permissions: permissionsOf(k), Roles: k.GetRoles()})
+		p := permissionsOf(k.GetPermissions())
+		if k.GetManage() {
+			p |= a2a.PermissionManage | a2a.PermissionHalt
+		}
+		keys = append(keys, server.APIKey{
+			Name: k.GetName(), Account: k.GetAccount(), SHA256: k.GetSha256(), Permissions: p, Roles: k.GetRoles(), Expires: config.KeyExpiry(k.GetExpires()),
+		})
 	}
 	return keys
 }
 
-// permissionsOf returns the permissions of a key.
-func permissionsOf(k *teamv1.ApiKey) a2a.Permissions {
+// certificateClients returns the clients that are known by their certificates.
+func certificateClients(s *teamv1.ServerSettings) []server.CertificateClient {
+	var clients []server.CertificateClient
+	for _, c := range s.GetAuth().GetMtls() {
+		clients = append(clients, server.CertificateClient{
+			SAN: c.GetSan(), Name: c.GetName(), Account: c.GetAccount(), Permissions: permissionsOf(c.GetPermissions()), Roles: c.GetRoles(),
+		})
+	}
+	return clients
+}
+
+// endedRights returns what becomes of tasks whose owners may no longer call.
+func endedRights(s *teamv1.ServerSettings) server.EndedRights {
+	return map[teamv1.EndedRights_Value]server.EndedRights{
+		teamv1.EndedRights_CANCEL: server.CancelTasks, teamv1.EndedRights_CONTINUE: server.ContinueTasks,
+	}[s.GetAuth().GetEnded()]
+}
+
+// issuers returns the issuers of tokens.
+func issuers(def *config.Config) []server.Issuer {
+	var all []server.Issuer
+	for _, i := range def.Server.GetServer().GetAuth().GetJwt() {
+		one := server.Issuer{
+			Name: i.GetName(), URL: i.GetIssuer(), Audiences: i.GetAudiences(), Algorithms: i.GetAlgorithms(), JWKSURL: i.GetJwksUrl(),
+			Account: i.GetAccount(), AccountClaim: i.GetClaims().GetAccount(), PrincipalClaim: i.GetClaims().GetPrincipal(),
+			RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
+		}
+		if i.GetCa() != "" {
+			one.CAFile = def.Path(i.GetCa())
+		}
+		if i.Leeway != nil {
+			one.Leeway = cmp.Or(i.GetLeeway().AsDuration(), -1) // 0 would be the default
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// permissionsOf returns the permissions that a list of the file names.
+func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
 	var p a2a.Permissions
-	for _, one := range k.GetPermissions() {
+	for _, one := range list {
 		known, _ := a2a.ParsePermission(one.String()) // the enum has the same names
 		p |= known
 	}
-	p = cmp.Or(p, a2a.DefaultPermissions)
-	if k.GetManage() {
-		p |= a2a.PermissionManage | a2a.PermissionHalt
+	return cmp.Or(p, a2a.DefaultPermissions)
+}
+
+// tlsOf returns how the listeners use TLS.
+func tlsOf(def *config.Config) server.TLS {
+	t := def.Server.GetServer().GetTls()
+	path := func(name string) string {
+		if name == "" {
+			return ""
+		}
+		return def.Path(name)
 	}
-	return p
+	return server.TLS{
+		CertFile: path(t.GetCert()), KeyFile: path(t.GetKey()), ClientCAFile: path(t.GetClientCa()),
+		RequireClient: t.GetClient() == teamv1.ClientCertificate_REQUIRED, ByProxy: t.GetTerminatedByProxy(),
+	}
 }
 
 // noPush reports whether the configuration turns push notifications off.
@@ -131,16 +187,17 @@ type Config struct {
 }
 
 // Start serves a configuration until ctx ends. It does not try other ports, and it refuses to
-// listen on a non-loopback address without API keys.
+// listen on a non-loopback address without authentication or without TLS.
 func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
-	keys := apiKeys(settings)
-	if len(keys) == 0 {
-		for _, address := range []string{http, grpc} {
-			if address != Off && !Loopback(address) {
-				return nil, refuse(address)
-			}
+	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
+	for _, address := range []string{http, grpc} {
+		if address == Off || Loopback(address) {
+			continue
+		}
+		if err := refuse(address, len(keys)+len(clients)+len(tokens) > 0, secure != (server.TLS{})); err != nil {
+			return nil, err
 		}
 	}
 	url := cmp.Or(c.Store, settings.GetStore(), store.MemoryURL)
@@ -157,7 +214,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		return nil, errors.Join(err, closeListeners(l), kept.Close())
 	}
 	r, err := startServer(ctx, def, kept, server.Config{
-		Listeners: l, Keys: keys, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
+		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, EndedRights: endedRights(settings), TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
 		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
 	if err == nil {
@@ -207,14 +264,14 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
-// refuse returns the error for listening on a non-loopback address without API keys.
-func refuse(address string) error {
+// refuse returns the error for listening on a non-loopback address without authentication or without
+// TLS.
+func refuse(address string, authenticates, encrypts bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%q is not a valid address; expected HOST:PORT, for example 127.0.0.1:8080", address)
 	}
-	return fmt.Errorf("refusing to serve on %s without authentication.  "+
-		"Add server.auth, or listen on loopback behind a proxy that authenticates", cmp.Or(host, "0.0.0.0"))
+	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), authenticates, encrypts)
 }
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes the

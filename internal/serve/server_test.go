@@ -69,7 +69,7 @@ func processRequest(ctx context.Context, t *testing.T, r *Running, req *teamv1.P
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	c, err := client.NewTeam("http://"+r.HTTP, "")
+	c, err := client.NewTeam("http://"+r.HTTP, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

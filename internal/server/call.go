@@ -100,7 +100,11 @@ func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stop = func() bool { return true }
 	if lasts {
-		c.stop = context.AfterFunc(s.closing, func() { c.cancel(context.Cause(s.closing)) })
+		leave, stop := s.rechecks.enter(c), context.AfterFunc(s.closing, func() { c.cancel(context.Cause(s.closing)) })
+		c.stop = func() bool {
+			leave()
+			return stop()
+		}
 	}
 	return c
 }

@@ -28,10 +28,10 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 	}
 	plain := server.Config{Handler: p, Origins: []string{app, "http://localhost:5173"}, OriginHeaders: []string{"X-Mine"}}
 	keyed, all, allKeyless, off := plain, plain, plain, plain
-	keyed.Keys = []server.APIKey{key("ann", "", "secret")}
-	all.Origins, all.Keys = []string{"*"}, keyed.Keys
+	keyed.Auth = byKeys(key("ann", "", "secret"))
+	all.Origins, all.Auth = []string{"*"}, keyed.Auth
 	allKeyless.Origins = []string{"*"}
-	off.Origins, off.Keys = nil, keyed.Keys
+	off.Origins, off.Auth = nil, keyed.Auth
 	targets := map[string]string{}
 	for name, c := range map[string]server.Config{"plain": plain, "keyed": keyed, "all": all, "allKeyless": allKeyless, "off": off} {
 		targets[name] = start(t, c).HTTP

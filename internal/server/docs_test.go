@@ -14,7 +14,7 @@ import (
 // TestA_26_OpenAPI: the REST surface is described, for programs and for people, and
 // the page loads nothing from elsewhere.
 func TestA_26_OpenAPI(t *testing.T) {
-	target := start(t, server.Config{Handler: &probe{}, Keys: []server.APIKey{key("ann", "", "secret")}, Version: "v9"})
+	target := start(t, server.Config{Handler: &probe{}, Auth: byKeys(key("ann", "", "secret")), Version: "v9"})
 	fetch := func(t *testing.T, path string) (*http.Response, string) {
 		t.Helper()
 		resp, err := http.Get(target.HTTP + path) //nolint:noctx // of a test

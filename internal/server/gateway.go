@@ -84,6 +84,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the account service: %w", err)
 		}
 	}
+	if s.config.Keys != nil {
+		if err := teamv1.RegisterKeyServiceHandlerServer(context.Background(), mux, keyService{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the key service: %w", err)
+		}
+	}
 	for _, r := range s.routes() {
 		for method := range strings.FieldsSeq(r.methods) {
 			if err := mux.HandlePath(method, r.path, r.handle); err != nil {

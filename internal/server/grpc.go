@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -27,8 +29,16 @@ import (
 // maxHeader is the maximum size of the headers of a request, in bytes.
 const maxHeader = 16 << 10
 
+// maxStreams is the maximum number of streams of a connection with HTTP/2.
+const maxStreams = 128
+
 func (s *Server) newGRPC() *grpc.Server {
+	creds := insecure.NewCredentials()
+	if s.config.TLS != nil { // ConnectionTimeout limits the handshake
+		creds = credentials.NewTLS(s.config.TLS("h2"))
+	}
 	g := grpc.NewServer(
+		grpc.Creds(creds),
 		grpc.InTapHandle(s.tap),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.UnknownServiceHandler(unknownMethod),
@@ -37,7 +47,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.MaxRecvMsgSize(wire.MaxBody),
 		grpc.MaxSendMsgSize(wire.MaxEvent),
 		grpc.MaxHeaderListSize(maxHeader),
-		grpc.MaxConcurrentStreams(128),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -68,6 +78,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Accounts != nil {
 		g.RegisterService(readable(&teamv1.AccountService_ServiceDesc), accountService{Server: s})
 	}
+	if s.config.Keys != nil {
+		g.RegisterService(readable(&teamv1.KeyService_ServiceDesc), keyService{Server: s})
+	}
 	brief := briefServices{Server: g, s: s}
 	healthpb.RegisterHealthServer(brief, &health{server: s})
 	if !s.config.NoReflection {
@@ -89,12 +102,17 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	in := newInbound(bindingGRPC, info.Header.Get)
 	if p, ok := peer.FromContext(ctx); ok {
 		in.addr = callerAddr(s.config.TrustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
+		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			in.tls = &t.State
+		}
 	}
-	caller, err := s.keys.identify(info.Header.Get("authorization"), in.addr)
+	in.authorization = info.Header.Get("authorization")
+	caller, err := s.identify(in)
 	switch {
 	case err == nil:
 		in.caller = &caller
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
+		s.logRefusal(in, err)
 		return nil, wire.Status(err).Err()
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -22,10 +23,11 @@ import (
 func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 	const guesses = 1200
 	core, log := observer.New(zap.WarnLevel)
-	target, stop := serve(t, server.Config{
-		Handler: &probe{get: task}, Log: zap.New(core),
-		Keys: []server.APIKey{key("ann", "", "secret-a"), key("bob", "", "secret-b")},
-	})
+	by, err := auth.New(auth.Config{Keys: []auth.APIKey{key("ann", "", "secret-a"), key("bob", "", "secret-b")}, Log: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, stop := serve(t, server.Config{Handler: &probe{get: task}, Auth: by})
 	get := func(c rig.Client) *rig.Error {
 		_, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"})
 		return rig.Fault(err)
@@ -76,6 +78,7 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 		}
 	}
 	stop()
+	by.Flush()
 	lines := log.FilterMessage("unknown API keys").All()
 	if len(lines) < 5 || len(lines) > 9 {
 		t.Fatalf("%d lines", len(lines))
@@ -89,7 +92,7 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 // TestA_21_UnknownKeysBehindAProxy: a trusted proxy names the address of its caller; the
 // same header from other clients is ignored.
 func TestA_21_UnknownKeysBehindAProxy(t *testing.T) {
-	config := server.Config{Handler: &probe{get: task}, Keys: []server.APIKey{key("ann", "", "secret")}}
+	config := server.Config{Handler: &probe{get: task}, Auth: byKeys(key("ann", "", "secret"))}
 	config.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	config.PublicURL = "https://team.example"
 	behind := start(t, config)

@@ -70,8 +70,12 @@ func (h *health) status(ctx context.Context, service string) (healthpb.HealthChe
 	if service == "" {
 		return serving(h.server.Ready() == nil), nil
 	}
-	if inboundOf(ctx).caller == nil {
+	in := inboundOf(ctx)
+	if in.caller == nil {
 		return 0, wire.Status(unauthenticated("this server requires an API key; send the metadata authorization: Bearer KEY")).Err()
+	}
+	if err := h.server.still(in); err != nil { // Watch calls this as long as it lasts
+		return 0, wire.Status(err).Err()
 	}
 	id, ok := strings.CutPrefix(service, teamService)
 	if !ok {

@@ -29,7 +29,7 @@ func locked() server.Config {
 	card := func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil }
 	return server.Config{
 		Handler: &probe{card: card}, Monitor: struct{ server.Monitor }{}, JWKS: []byte(`{"keys":[]}`),
-		Keys: []server.APIKey{key("ann", "", "secret")},
+		Auth: byKeys(key("ann", "", "secret")),
 	}
 }
 

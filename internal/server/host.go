@@ -11,13 +11,14 @@ import (
 
 // checkHost rejects requests that a page of another site made a browser send to a server
 // without keys, which treats every client as its only caller. It checks Host, because a
-// name of another site may resolve to a loopback address (DNS rebinding), and Origin.
-// Requests of trusted proxies are accepted.
+// name of another site may resolve to a loopback address (DNS rebinding), and Origin. A
+// proxy makes no difference: without keys the server listens on loopback only, where a
+// proxy cannot be told from a browser.
 func (s *Server) checkHost(r *http.Request) error {
-	if s.keys.enabled() || fromProxy(s.config.TrustedProxies, r.RemoteAddr) {
+	if s.config.Auth != nil {
 		return nil
 	}
-	if r.Host != "" && !s.ownHost(r.Host) {
+	if !s.ownHost(r.Host) {
 		return foreignError("Host", r.Host)
 	}
 	if s.isOpen(r) { // cards are public
@@ -38,6 +39,11 @@ func (s *Server) ownHost(host string) bool {
 	if public, err := url.Parse(s.config.PublicURL); err == nil && public.Host != "" && name == hostName(public.Host) {
 		return true
 	}
+	return isLoopback(name)
+}
+
+// isLoopback reports whether every browser resolves a name or address to this machine.
+func isLoopback(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && ip.Unmap().IsLoopback()
 }

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -21,7 +23,7 @@ func TestA_21_ForeignPages(t *testing.T) {
 	plain := server.Config{Handler: p, Monitor: struct{ server.Monitor }{}}
 	named, keyed, proxied := plain, plain, plain
 	named.PublicURL = "https://team.example/teams"
-	keyed.Keys = []server.APIKey{key("ann", "", "secret")}
+	keyed.Auth = byKeys(key("ann", "", "secret"))
 	proxied.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	alone := start(t, plain).HTTP
 	public := start(t, named).HTTP
@@ -53,7 +55,9 @@ func TestA_21_ForeignPages(t *testing.T) {
 		"the public URL with a port":            {public, "/tasks/t1", "TEAM.example:443", "", 200},
 		"loopback beside a public URL":          {public, "/tasks/t1", "", "https://team.example", 200},
 		"not the public URL":                    {public, "/tasks/t1", "www.team.example", "", 403},
-		"a proxy that is trusted":               {behind, "/tasks/t1", "team.example", "https://team.example", 200},
+		"behind a proxy on this machine":        {behind, "/tasks/t1", "team.example", "https://team.example", 403},
+		"and its page":                          {behind, "/tasks/t1", "", "https://team.example", 403},
+		"and from a page of this machine":       {behind, "/tasks/t1", "", "http://localhost:3000", 200},
 		"with keys it is they who let in":       {keys, "/", "team.example", "https://team.example", 200},
 		"and without one of them it is refused": {keys, "/tasks/t1", "team.example", "", 401},
 	} {
@@ -66,6 +70,29 @@ func TestA_21_ForeignPages(t *testing.T) {
 				t.Error(body)
 			}
 		})
+	}
+}
+
+// TestA_21_NoHost: a request without a Host is rejected on a server without keys.
+func TestA_21_NoHost(t *testing.T) {
+	alone := start(t, server.Config{Handler: &probe{get: task}})
+	for _, text := range []string{"GET /tasks/t1 HTTP/1.0\r\n\r\n", "GET /tasks/t1 HTTP/1.1\r\nHost:\r\n\r\n"} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(alone.HTTP, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%q: %s", text, resp.Status)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Server{
+	h := &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front(mux, w, r) }),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -35,7 +35,12 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		ErrorLog:          zap.NewStdLog(s.log),
 		// net/http would answer OPTIONS * itself, without a key.
 		DisableGeneralOptionsHandler: true,
-	}, nil
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+	}
+	if s.config.TLS != nil { // ReadHeaderTimeout limits the handshake, too
+		h.TLSConfig = s.config.TLS("h2", "http/1.1")
+	}
+	return h, nil
 }
 
 // front is the first handler of every request. It recovers from panics. Before routing, and
@@ -52,6 +57,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.TLS != nil && !isLoopback(hostName(r.Host)) { // other servers on loopback may have no TLS
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	if uris := in.activated(); uris != "" {
 		w.Header().Set("A2A-Extensions", uris)
 	}
@@ -68,8 +76,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if s.crossOrigin(w, r) {
 		return
 	}
-	caller, err := s.keys.identify(r.Header.Values("Authorization"), in.addr)
+	in.tls = r.TLS
+	in.authorization = r.Header.Values("Authorization")
+	caller, err := s.identify(in)
 	if err != nil && !open {
+		s.logRefusal(in, err)
 		s.fail(w, r, wire.Status(err))
 		return
 	}

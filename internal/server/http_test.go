@@ -35,7 +35,7 @@ func TestA_10_Card(t *testing.T) {
 		}
 		return &a2av1.AgentCard{Name: name + tenant, Capabilities: &a2av1.AgentCapabilities{}}, nil
 	}}
-	target := start(t, server.Config{Handler: p, Keys: []server.APIKey{key("ann", "", "secret")}})
+	target := start(t, server.Config{Handler: p, Auth: byKeys(key("ann", "", "secret"))})
 	const path = "/.well-known/agent-card.json"
 	resp, body := request(t, http.MethodGet, target.HTTP+path, "", nil)
 	tag := resp.Header.Get("ETag")
@@ -174,7 +174,7 @@ func TestS_03_Health(t *testing.T) {
 		}
 		return &teamv1.HealthCheckResponse{Healthy: healthy.Load()}, nil
 	}}
-	target, stop := serve(t, server.Config{Handler: p, HealthInterval: time.Millisecond, Keys: []server.APIKey{key("ann", "", "secret")}})
+	target, stop := serve(t, server.Config{Handler: p, HealthInterval: time.Millisecond, Auth: byKeys(key("ann", "", "secret"))})
 	g, _ := rig.NewGRPC(target)
 	defer g.Close()
 	client := healthpb.NewHealthClient(g.Conn)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math"
 	"net/netip"
@@ -25,21 +26,24 @@ const (
 // inbound holds the headers or metadata of a call that the server uses. It is read once,
 // before the body, and not changed afterwards; see withInbound.
 type inbound struct {
-	binding    string
-	id         string     // request ID, for logs
-	addr       netip.Addr // of the caller; the zero address if unknown
-	base       string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
-	caller     *a2a.Caller
-	open       bool // the call needs no authentication; caller may be nil
-	version    []string
-	extensions []string
-	cursor     []string
-	depth      []string
-	trace      []string
-	accept     string // the Accept header
-	v03        bool   // the call uses A2A 0.3
-	atAgent    bool   // JSON-RPC at the URL of an agent, without /rpc
-	notified   bool   // a JSON-RPC notification, which gets no response
+	binding string
+	id      string     // request ID, for logs
+	addr    netip.Addr // of the caller; the zero address if unknown
+	base    string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
+	caller  *a2a.Caller
+	// authorization and tls are what the caller has shown of itself.
+	authorization []string
+	tls           *tls.ConnectionState
+	open          bool // the call needs no authentication; caller may be nil
+	version       []string
+	extensions    []string
+	cursor        []string
+	depth         []string
+	trace         []string
+	accept        string // the Accept header
+	v03           bool   // the call uses A2A 0.3
+	atAgent       bool   // JSON-RPC at the URL of an agent, without /rpc
+	notified      bool   // a JSON-RPC notification, which gets no response
 }
 
 type inboundKey struct{}

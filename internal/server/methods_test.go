@@ -75,7 +75,7 @@ func TestA_01_OptionsOfTheServer(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+key)
 		return do(t, req)
 	}
-	keyed := server.Config{Handler: &probe{}, Keys: []server.APIKey{key("ann", "", "secret")}}
+	keyed := server.Config{Handler: &probe{}, Auth: byKeys(key("ann", "", "secret"))}
 	if resp, body := options(keyed, ""); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(body, `"reason"`) {
 		t.Errorf("without a key: %d %v", resp.StatusCode, body)
 	}

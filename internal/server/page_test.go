@@ -14,7 +14,7 @@ import (
 func TestR_003_28_Page(t *testing.T) {
 	// monitored has a monitor that is never called.
 	monitored := struct{ server.Monitor }{}
-	target := start(t, server.Config{Handler: &probe{}, Monitor: monitored, Keys: []server.APIKey{key("ann", "", "secret")}})
+	target := start(t, server.Config{Handler: &probe{}, Monitor: monitored, Auth: byKeys(key("ann", "", "secret"))})
 	get := func(t *testing.T, path, etag string) (*http.Response, string) {
 		t.Helper()
 		return exchange(t, http.MethodGet, target.HTTP+path, "", map[string]string{"If-None-Match": etag})

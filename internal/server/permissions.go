@@ -73,6 +73,10 @@ var permissions = map[string]a2a.Permissions{
 	"SetAccountLimits": a2a.PermissionAdmin,
 	"GetAccount":       a2a.PermissionRead,
 	"ListAccounts":     a2a.PermissionAdmin,
+	// KeyService
+	"CreateKey": a2a.PermissionAdmin,
+	"ListKeys":  a2a.PermissionAdmin,
+	"RevokeKey": a2a.PermissionAdmin,
 	// HaltService
 	"Halt":      a2a.PermissionHalt,
 	"Resume":    a2a.PermissionHalt,

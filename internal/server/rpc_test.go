@@ -38,7 +38,7 @@ func named(tenant *string) *probe {
 func TestA_01_RPCAtTheAddressOfAnAgent(t *testing.T) {
 	var tenant string
 	open := start(t, server.Config{Handler: named(&tenant), Monitor: struct{ server.Monitor }{}})
-	keyed := start(t, server.Config{Handler: named(&tenant), Keys: []server.APIKey{key("ann", "", "secret")}})
+	keyed := start(t, server.Config{Handler: named(&tenant), Auth: byKeys(key("ann", "", "secret"))})
 	const one, old = `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t1"}}`
 	for path, want := range map[string]string{
 		"/": "<>", "": "<>", "/rpc": "<>", "/rpc/": "<>", "/news": "<news>", "/news/": "<news>", "/news/rpc": "<news>", "/news/rpc/": "<news>",

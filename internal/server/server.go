@@ -5,6 +5,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -36,14 +38,20 @@ type Config struct {
 	Board Board
 	// Accounts implements the account service. If nil, it is not served.
 	Accounts Accounts
+	// Keys implements the key service. If nil, it is not served.
+	Keys Keys
 	// Halts implements the halt service. If nil, it is not served.
 	Halts Halts
-	// Keys are the API keys that callers may present. Without keys every caller is
-	// local/local, and the server listens on loopback only. It then accepts HTTP requests
-	// only if their Host is localhost, a loopback address or the host of PublicURL. A
-	// request that a page sent must also come from a page of one of these hosts or of
-	// Origins.
-	Keys []APIKey
+	// Auth says who calls. If it is nil every caller is local/local, and the server listens on
+	// loopback only. It then accepts HTTP requests only if their Host is localhost, a loopback
+	// address or the host of PublicURL. A request that a page sent must also come from a page
+	// of one of these hosts or of Origins.
+	Auth auth.Authenticator
+	// TLS returns the configuration of a listener that offers the given protocols of ALPN. If TLS
+	// is nil, the server does not use TLS, and listens on loopback only unless TLSByProxy is set.
+	TLS func(protocols ...string) *tls.Config
+	// TLSByProxy says that a proxy in front of the server does TLS.
+	TLSByProxy bool
 	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
 	// large parts.
 	BaseURL string
@@ -63,6 +71,9 @@ type Config struct {
 	// Ready returns an error while the server should receive no calls. If Ready is nil, it
 	// always should.
 	Ready func() error
+	// RecheckInterval is how often the rights of the callers of streams, and of calls that wait
+	// for work, are checked again; the default is 5 s.
+	RecheckInterval time.Duration
 	// DrainDelay is how long a stopping server continues to accept calls, so that load
 	// balancers notice that it is not ready; the default is 0.
 	DrainDelay time.Duration
@@ -83,7 +94,7 @@ type Config struct {
 	// is no PublicURL, the URL for cards.
 	TrustedProxies []netip.Prefix
 	// Origins are the origins of pages that may call, such as https://app.example; "*"
-	// allows every origin on a server with keys. Default: only those of this server.
+	// allows every origin on a server with Auth. Default: only those of this server.
 	Origins []string
 	// OriginHeaders are request headers that these pages may send in addition to those
 	// that the server reads.
@@ -113,11 +124,12 @@ type Server struct {
 	config Config
 	h      Handler
 	log    *zap.Logger
-	keys   *keyring
-	open   map[string]bool // paths that need no key
-	rpc    map[string]grpc.MethodHandler
-	v03    map[string]unaryV03
-	cards  cards
+	// refusals logs some of the callers that are refused.
+	refusals *zap.Logger
+	open     map[string]bool // paths that need no key
+	rpc      map[string]grpc.MethodHandler
+	v03      map[string]unaryV03
+	cards    cards
 	// openAPI is the description of the REST API, in JSON.
 	openAPI []byte
 	grpc    *grpc.Server
@@ -129,9 +141,10 @@ type Server struct {
 	pacing  sync.WaitGroup // the goroutines of streams over gRPC
 
 	anonymous anonymous
+	rechecks  rechecks
 }
 
-// New returns a server. The error names the API key that is invalid.
+// New returns a server.
 func New(config Config) (*Server, error) {
 	if config.Handler == nil {
 		return nil, errors.New("server.Config.Handler is required")
@@ -142,20 +155,20 @@ func New(config Config) (*Server, error) {
 	if config.HealthInterval == 0 {
 		config.HealthInterval = 5 * time.Second
 	}
+	if config.RecheckInterval == 0 {
+		config.RecheckInterval = 5 * time.Second
+	}
 	if config.StallTime == 0 {
 		config.StallTime = 30 * time.Second
 	}
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	keys, err := newKeyring(config.Keys, config.Log)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, keys: keys, open: openFiles()}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles()}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()
+	var err error
 	if s.openAPI, err = openAPI(config.Version); err != nil {
 		return nil, err
 	}
@@ -189,7 +202,14 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		proxies: s.config.TrustedProxies, log: s.log,
 	}
 	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l, open}) })
-	start(l.HTTP, func(l net.Listener) error { return s.http.Serve(narrowListener{l, open}) })
+	start(l.HTTP, func(l net.Listener) error {
+		if s.http.TLSConfig != nil {
+			return s.http.ServeTLS(narrowListener{l, open}, "", "")
+		}
+		return s.http.Serve(narrowListener{l, open})
+	})
+	checking, stopChecks := context.WithCancel(context.Background())
+	serving.Go(func() { s.recheck(checking) })
 	s.serving.Store(true)
 	var err error
 	select {
@@ -201,27 +221,40 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		err = s.delay(failed)
 	}
 	s.stop()
+	stopChecks()
 	serving.Wait()
 	return err
 }
 
-// Admit returns an error if a listener is reachable from other machines and the server has
-// no keys. Serve calls it first.
+// Admit returns an error if a listener is reachable from other machines and the server has no
+// authentication or no TLS. Serve calls it first.
 func (s *Server) Admit(l Listeners) error {
 	if l.GRPC == nil && l.HTTP == nil {
 		return errors.New("no listener; set an address for gRPC or HTTP")
-	}
-	if s.keys.enabled() {
-		return nil
 	}
 	for _, l := range []net.Listener{l.GRPC, l.HTTP} {
 		if l == nil {
 			continue
 		}
 		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			return fmt.Errorf("refusing to serve on %s without authentication.  "+
-				"Add server.auth, or listen on loopback behind a proxy that authenticates", displayIP(a.IP))
+			if err := Refuse(displayIP(a.IP), s.config.Auth != nil, s.config.TLS != nil || s.config.TLSByProxy); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// Refuse returns the error for listening on a host that other machines reach, without authentication
+// or without TLS.
+func Refuse(host string, authenticates, encrypts bool) error {
+	switch {
+	case !authenticates:
+		return fmt.Errorf("refusing to serve on %s without authentication.  "+
+			"Add server.auth, or listen on loopback behind a proxy that authenticates", host)
+	case !encrypts:
+		return fmt.Errorf("refusing to serve on %s without TLS, because keys and messages could be read on the way.  "+
+			"Add server.tls: {cert: FILE, key: FILE}, or, behind a proxy that does TLS, server.tls: {terminated_by_proxy: true}", host)
 	}
 	return nil
 }
@@ -271,7 +304,6 @@ func (s *Server) stop() {
 	stopping.Go(func() { s.stopGRPC(ctx) })
 	stopping.Wait()
 	s.pacing.Wait()
-	s.keys.guesses.flush()
 }
 
 func (s *Server) stopHTTP(ctx context.Context) {

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -86,7 +87,7 @@ type connections struct {
 func (c *connections) enter(from netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := network(from)
+	at := auth.Network(from)
 	if c.all >= c.most || !c.shared(from) && c.from[at] >= c.mostFrom {
 		if c.refused++; c.refused&(c.refused-1) == 0 { // the first, the second, the fourth, and so on
 			c.log.Warn("connections are refused: server.limits.max_connections or max_connections_per_address is reached",
@@ -106,7 +107,7 @@ func (c *connections) enter(from netip.Addr) bool {
 func (c *connections) leave(from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := network(from)
+	at := auth.Network(from)
 	c.all--
 	if c.from[at]--; c.from[at] <= 0 {
 		delete(c.from, at)

@@ -132,7 +132,7 @@ func TestA_25_TurnedOff(t *testing.T) {
 // Who says 1.0 gets the card of 1.0 alone; both have tags of their own.
 func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 	var version string
-	target := start(t, server.Config{Handler: spoken(&version), Keys: []server.APIKey{key("ann", "", "secret")}})
+	target := start(t, server.Config{Handler: spoken(&version), Auth: byKeys(key("ann", "", "secret"))})
 	tags := map[string]string{}
 	for _, c := range []struct {
 		name, path, says, accept string
@@ -174,7 +174,7 @@ func TestA_25_RefusedStreams(t *testing.T) {
 		return nil, a2a.TaskNotFound("t")
 	}}
 	target := start(t, server.Config{Handler: p})
-	locked := start(t, server.Config{Handler: p, Keys: []server.APIKey{key("ann", "", "secret")}})
+	locked := start(t, server.Config{Handler: p, Auth: byKeys(key("ann", "", "secret"))})
 	stream := strings.Replace(sendV03, "message/send", "message/stream", 1)
 	rest := `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}`
 	for _, c := range []struct {

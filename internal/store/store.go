@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/cost"
@@ -33,6 +34,7 @@ type Store interface {
 	cost.Store
 	halt.Store
 	audit.Store
+	auth.Store
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.

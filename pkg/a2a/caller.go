@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -21,6 +22,8 @@ type Caller struct {
 	Roles []string
 	// EveryRole says that the caller has all roles.
 	EveryRole bool
+	// Expires is when the caller's right to call ends; zero means never.
+	Expires time.Time
 }
 
 // Owner returns the name under which the caller's tasks are stored: account/principal.

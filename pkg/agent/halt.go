@@ -318,6 +318,8 @@ func (h *Halts) run(r *HaltRun) *teamv1.Halt {
 			return true
 		case teamv1.HaltKind_HALT_KIND_ACCOUNT:
 			return by.GetName() == account
+		case teamv1.HaltKind_HALT_KIND_OWNER:
+			return by.GetName() == r.Owner
 		case teamv1.HaltKind_HALT_KIND_AGENT:
 			return slices.Contains(r.Agents, by.GetName())
 		default:

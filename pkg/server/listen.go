@@ -8,26 +8,33 @@ import (
 	"os"
 )
 
-func addrs(l Listeners) Addrs {
+func addrs(l Listeners, secure bool) Addrs {
 	var a Addrs
 	if l.GRPC != nil {
 		a.GRPC = l.GRPC.Addr().String()
 	}
 	if l.HTTP != nil {
-		a.URL = "http://" + l.HTTP.Addr().String()
+		a.URL = scheme(secure) + l.HTTP.Addr().String()
 	}
 	return a
 }
 
+func scheme(secure bool) string {
+	if secure {
+		return "https://"
+	}
+	return "http://"
+}
+
 // public returns the addresses at which clients reach the listeners. For a listener on all
 // addresses it uses the host name of this machine.
-func public(l Listeners) Addrs {
+func public(l Listeners, secure bool) Addrs {
 	var a Addrs
 	if l.GRPC != nil {
 		a.GRPC = reachable(l.GRPC.Addr())
 	}
 	if l.HTTP != nil {
-		a.URL = "http://" + reachable(l.HTTP.Addr())
+		a.URL = scheme(secure) + reachable(l.HTTP.Addr())
 	}
 	return a
 }

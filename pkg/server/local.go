@@ -37,7 +37,7 @@ func (l *Local) Handler() *a2a.Handler { return l.handler }
 // Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
 // close the store.
 func (l *Local) Serve(ctx context.Context) error {
-	if err := l.readHalts(ctx); err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return err
 	}
 	runs, stop := context.WithCancel(ctx)

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/push"
@@ -24,7 +25,7 @@ type notifier struct {
 }
 
 // newNotifier returns nil if push notifications are turned off.
-func newNotifier(c *Config, h *a2a.Handler, guard *egress.Guard, sign *cardsign.Signer, base string) (*notifier, error) {
+func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string) (*notifier, error) {
 	if c.NoPush {
 		return nil, nil //nolint:nilnil // no push notifications
 	}
@@ -33,7 +34,7 @@ func newNotifier(c *Config, h *a2a.Handler, guard *egress.Guard, sign *cardsign.
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
 	config := push.Config{
-		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: known(c.Keys), Old: oldBody(c.Store, base),
+		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
 		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
 		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
 	}
@@ -66,14 +67,11 @@ func (t *notifier) serve(ctx context.Context) {
 	t.Serve(ctx)
 }
 
-// known returns a function that reports whether an owner may receive notifications. An
-// owner whose key was removed may not.
-func known(keys []APIKey) func(owner string) bool {
-	owners := map[string]bool{}
-	for _, k := range keys {
-		owners[a2a.Caller{Account: cmp.Or(k.Account, "default"), Principal: k.Name}.Owner()] = true
+// receives returns a function that reports whether an owner may receive notifications: whether it
+// may still call.
+func receives(by *auth.Server) func(owner string) bool {
+	if by == nil {
+		return func(string) bool { return true }
 	}
-	return func(owner string) bool {
-		return owners[owner] || len(keys) == 0
-	}
+	return by.Holds
 }

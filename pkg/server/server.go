@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
@@ -49,7 +50,28 @@ const NoListener = "-"
 type Listeners = server.Listeners
 
 // APIKey is a key that callers present as a bearer token.
-type APIKey = server.APIKey
+type APIKey = auth.APIKey
+
+// CertificateClient is a client that is known by its certificate.
+type CertificateClient = auth.CertificateClient
+
+// Issuer is an issuer of tokens that callers present as bearer tokens.
+type Issuer = auth.Issuer
+
+// TLS says how the listeners use TLS. The zero value means not at all.
+type TLS struct {
+	// CertFile has the certificate of the server in PEM, followed by its intermediates, and
+	// KeyFile its key. Both are read again when they change.
+	CertFile, KeyFile string
+	// ClientCAFile has the authorities in PEM that sign the certificates of clients; "" means
+	// that clients are not asked for one.
+	ClientCAFile string
+	// RequireClient refuses clients without a certificate.
+	RequireClient bool
+	// ByProxy says that a proxy in front of the server does TLS. The server then listens beyond
+	// loopback without it.
+	ByProxy bool
+}
 
 // TeamManager implements the services that create, change and delete teams and agents.
 type TeamManager = server.Teams
@@ -94,11 +116,21 @@ type Config struct {
 	// CardInterfaces are the bindings that cards list, the preferred one first. Bindings
 	// that are not listed are still served. The default is a2a.Bindings.
 	CardInterfaces []string
-	// Keys are the API keys that callers may present. Without keys every caller is
+	// Keys are the API keys that callers may present. Without Keys, Clients and Issuers every caller is
 	// local/local, and the server listens on loopback only. It then accepts HTTP requests
 	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
 	// sent them, only pages of those or of Origins.
 	Keys []APIKey
+	// Clients are callers that are known by the certificates of their connections, which the
+	// authorities of TLS.ClientCAFile have signed.
+	Clients []CertificateClient
+	// EndedRights says what becomes of tasks whose owners' keys have all expired or were revoked.
+	EndedRights EndedRights
+	// Issuers are issuers of tokens that callers may present. Their keys are fetched in the
+	// background.
+	Issuers []Issuer
+	// TLS says how the listeners use TLS. Without it the server listens on loopback only.
+	TLS TLS
 	// CardKeys are the keys that sign cards and push notifications. Every key signs; use two while one replaces
 	// the other. Without keys neither is signed. The public keys are served at
 	// /.well-known/jwks.json, which signatures name if PublicURL is set.
@@ -189,8 +221,8 @@ type Config struct {
 type Addrs struct {
 	// GRPC is host:port; "" without a listener for gRPC.
 	GRPC string
-	// URL is the base URL of REST, JSON-RPC and cards, http://host:port; "" without a
-	// listener for HTTP.
+	// URL is the base URL of REST, JSON-RPC and cards, http://host:port or, with TLS,
+	// https://host:port; "" without a listener for HTTP.
 	URL string
 }
 
@@ -207,8 +239,11 @@ type core struct {
 	engine   *engine.Engine
 	runner   *drive.Runner
 	store    Store
+	auth     *auth.Server       // nil if every caller is accepted
+	certs    *auth.Certificates // nil without TLS
 	accounts *account.Accounts
 	keeper   *halt.Keeper
+	ender    *ender    // nil if every caller is accepted
 	notifier *notifier // nil without push notifications
 }
 
@@ -288,8 +323,26 @@ func signing(c *Config) (*cardsign.Signer, error) {
 	return cardsign.NewSigner(c.CardKeys, jku)
 }
 
+// certificates reads the files of TLS; it returns nil without.
+func (c *Config) certificates() (*auth.Certificates, error) {
+	if c.TLS.CertFile == "" && c.TLS.KeyFile == "" {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	return auth.ReadCertificates(auth.CertificateFiles{
+		Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, ClientCA: c.TLS.ClientCAFile, RequireClient: c.TLS.RequireClient,
+	}, c.Log.Named("tls"))
+}
+
 // newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
+	certificates, err := c.certificates()
+	if err != nil {
+		return core{}, err
+	}
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
+	if err != nil {
+		return core{}, err
+	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	accounts := account.New(account.Config{
 		Ledger: c.Store, Counts: c.Store, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
@@ -301,7 +354,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Halts:  halts,
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
-		Security:   security(c.Keys), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
+		Security:   security(by), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
 		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
 	}
@@ -323,13 +376,16 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, guard, sign, config.Interfaces.HTTP)
+	t, err := newNotifier(c, h, by, guard, sign, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, notifier: t}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, ender: newEnder(c, by), notifier: t}, err
 }
 
-// readHalts applies the halts in force, before anything can begin.
-func (k *core) readHalts(ctx context.Context) error {
+// prepare reads the keys, and applies the halts in force, before anything can begin.
+func (k *core) prepare(ctx context.Context) error {
+	if err := k.auth.Refresh(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	if err := k.keeper.Refresh(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("reading the halts: %w", err)
 	}
@@ -342,7 +398,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := public(l)
+	at := public(l, c.TLS.CertFile != "")
 	if at.GRPC != "" { // PublicGRPC has no effect without a listener
 		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
 	}
@@ -357,7 +413,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	m := monitor.New(watching)
 	config := server.Config{
 		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		Keys: c.Keys, BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
+		BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
 		NoV03: c.NoV03, NoReflection: c.NoReflection,
 		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: c.Store.Failed(), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
 	}
@@ -368,8 +424,15 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Accounts, config.Use = k.accounts, k.accounts
+	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
+	config.TLSByProxy = c.TLS.ByProxy
+	if k.certs != nil {
+		config.TLS = k.certs.Config
+	}
+	if k.auth != nil { // a nil *auth.Server would not be a nil interface
+		config.Auth = k.auth
+	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()
 	}
@@ -381,8 +444,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 }
 
 // security returns the security schemes for cards.
-func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
-	if len(keys) == 0 {
+func security(by *auth.Server) map[string]*a2av1.SecurityScheme {
+	if by == nil {
 		return nil
 	}
 	bearer := &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "An API key of this server."}
@@ -399,7 +462,7 @@ func security(keys []APIKey) map[string]*a2av1.SecurityScheme {
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := s.readHalts(ctx); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	serving, cancel := context.WithCancel(ctx)
@@ -414,15 +477,21 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { s.notifier.serve(runs) })
 	driving.Go(func() { s.accounts.Serve(runs) })
 	driving.Go(func() { s.keeper.Run(runs) })
+	driving.Go(func() { s.auth.Serve(runs) })
+	driving.Go(func() { s.ender.run(runs) })
+	if s.certs != nil {
+		driving.Go(func() { s.certs.Run(runs) })
+	}
 	err := s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()
 	driving.Wait()
+	s.auth.Flush()
 	return errors.Join(err, driven, failure(s.store))
 }
 
 // Addrs returns the addresses of the server, with the ports that were selected.
-func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners) }
+func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners, s.certs != nil) }
 
 // Close closes the listeners of a server that was never served, or of one that is stopping.
 // The latter skips the rest of its DrainDelay.

@@ -4,10 +4,12 @@ package rig
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -52,6 +54,17 @@ type Target struct {
 	// Patience is the timeout that the client announces to the server; 0 for none. The
 	// client itself waits longer.
 	Patience time.Duration
+
+	tls *tls.Config  // nil connects without TLS
+	web *http.Client // nil is the default one
+}
+
+// Secure returns the target with clients that connect with TLS. They are closed when the test ends.
+func (t Target) Secure(tb testing.TB, config *tls.Config) Target {
+	transport := &http.Transport{TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true}
+	tb.Cleanup(transport.CloseIdleConnections)
+	t.tls, t.web = config, &http.Client{Transport: transport}
+	return t
 }
 
 // headers returns all headers of a call, with lower-case names.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -25,7 +26,11 @@ type GRPC struct {
 
 // NewGRPC returns a client. It connects at its first call.
 func NewGRPC(target Target) (*GRPC, error) {
-	conn, err := grpc.NewClient("passthrough:///"+target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	creds := insecure.NewCredentials()
+	if target.tls != nil {
+		creds = credentials.NewTLS(target.tls)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+target.GRPC, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func (t Target) Do(ctx context.Context, method, path string, body []byte, header
 	if t.Patience > 0 {
 		req.Header.Set("Grpc-Timeout", strconv.FormatInt(t.Patience.Milliseconds(), 10)+"m")
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // the Answer closes it
+	resp, err := cmp.Or(t.web, http.DefaultClient).Do(req) //nolint:bodyclose // the Answer closes it
 	if err != nil {
 		return nil, err
 	}

@@ -480,6 +480,59 @@ func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
+type ClientCertificate_Value int32
+
+const (
+	// Not set: OPTIONAL.
+	ClientCertificate_DEFAULT_CLIENT_CERTIFICATE ClientCertificate_Value = 0
+	// Clients may show one.
+	ClientCertificate_OPTIONAL ClientCertificate_Value = 1
+	// Connections of clients without one are refused.
+	ClientCertificate_REQUIRED ClientCertificate_Value = 2
+)
+
+// Enum value maps for ClientCertificate_Value.
+var (
+	ClientCertificate_Value_name = map[int32]string{
+		0: "DEFAULT_CLIENT_CERTIFICATE",
+		1: "OPTIONAL",
+		2: "REQUIRED",
+	}
+	ClientCertificate_Value_value = map[string]int32{
+		"DEFAULT_CLIENT_CERTIFICATE": 0,
+		"OPTIONAL":                   1,
+		"REQUIRED":                   2,
+	}
+)
+
+func (x ClientCertificate_Value) Enum() *ClientCertificate_Value {
+	p := new(ClientCertificate_Value)
+	*p = x
+	return p
+}
+
+func (x ClientCertificate_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClientCertificate_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+}
+
+func (ClientCertificate_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[8]
+}
+
+func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClientCertificate_Value.Descriptor instead.
+func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+}
+
+// Value is the word in the file.
 type StreamClose_Value int32
 
 const (
@@ -520,11 +573,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[9]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -533,7 +586,64 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+}
+
+// Value is the word in the file.
+type EndedRights_Value int32
+
+const (
+	// Not set: PARK.
+	EndedRights_DEFAULT_ENDED_RIGHTS EndedRights_Value = 0
+	// They are paused until their owner has a valid key again.
+	EndedRights_PARK EndedRights_Value = 1
+	// They are canceled.
+	EndedRights_CANCEL EndedRights_Value = 2
+	// They continue.
+	EndedRights_CONTINUE EndedRights_Value = 3
+)
+
+// Enum value maps for EndedRights_Value.
+var (
+	EndedRights_Value_name = map[int32]string{
+		0: "DEFAULT_ENDED_RIGHTS",
+		1: "PARK",
+		2: "CANCEL",
+		3: "CONTINUE",
+	}
+	EndedRights_Value_value = map[string]int32{
+		"DEFAULT_ENDED_RIGHTS": 0,
+		"PARK":                 1,
+		"CANCEL":               2,
+		"CONTINUE":             3,
+	}
+)
+
+func (x EndedRights_Value) Enum() *EndedRights_Value {
+	p := new(EndedRights_Value)
+	*p = x
+	return p
+}
+
+func (x EndedRights_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EndedRights_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[10].Descriptor()
+}
+
+func (EndedRights_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[10]
+}
+
+func (x EndedRights_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EndedRights_Value.Descriptor instead.
+func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62, 0}
 }
 
 // Value is the word in the file.
@@ -589,11 +699,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[9].Descriptor()
+	return file_team_v1_config_proto_enumTypes[11].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[9]
+	return &file_team_v1_config_proto_enumTypes[11]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -602,7 +712,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -2419,9 +2529,9 @@ type TlsConfig struct {
 	Ca string `protobuf:"bytes,1,opt,name=ca,proto3" json:"ca,omitempty"`
 	// Name that the server's certificate must have; unset means the host.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// Client certificate.
+	// File with the certificate to show, in PEM; it is read again for each connection.
 	Cert string `protobuf:"bytes,3,opt,name=cert,proto3" json:"cert,omitempty"`
-	// Key of the client certificate.
+	// File with the key of that certificate, in PEM.
 	Key           string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4406,7 +4516,9 @@ type ServerSettings struct {
 	// Where connections may lead whose address a caller or a card named.
 	Egress *EgressSettings `protobuf:"bytes,41,opt,name=egress,proto3" json:"egress,omitempty"`
 	// Limits of each account that has none of its own, and of the server.
-	Limits        *LimitSettings `protobuf:"bytes,42,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *LimitSettings `protobuf:"bytes,42,opt,name=limits,proto3" json:"limits,omitempty"`
+	// TLS of both listeners. Unset serves without TLS, which is possible on loopback only.
+	Tls           *ServerTls `protobuf:"bytes,40,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4581,6 +4693,133 @@ func (x *ServerSettings) GetLimits() *LimitSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetTls() *ServerTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+// ServerTls says how the listeners use TLS: with certificates, or not at all behind a proxy.
+type ServerTls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// File with the certificate of the server in PEM, followed by its intermediates; relative to this
+	// file. It is read again when it changes.
+	Cert string `protobuf:"bytes,1,opt,name=cert,proto3" json:"cert,omitempty"`
+	// File with the key of the certificate in PEM.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// File with the authorities in PEM that sign the certificates of clients; unset asks for none.
+	ClientCa string `protobuf:"bytes,3,opt,name=client_ca,json=clientCa,proto3" json:"client_ca,omitempty"`
+	// Whether clients must show a certificate; OPTIONAL.
+	Client ClientCertificate_Value `protobuf:"varint,4,opt,name=client,proto3,enum=team.v1.ClientCertificate_Value" json:"client,omitempty"`
+	// A proxy in front of the server does TLS, so the server listens beyond loopback without it; false.
+	TerminatedByProxy bool `protobuf:"varint,5,opt,name=terminated_by_proxy,json=terminatedByProxy,proto3" json:"terminated_by_proxy,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ServerTls) Reset() {
+	*x = ServerTls{}
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerTls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerTls) ProtoMessage() {}
+
+func (x *ServerTls) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
+func (*ServerTls) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ServerTls) GetCert() string {
+	if x != nil {
+		return x.Cert
+	}
+	return ""
+}
+
+func (x *ServerTls) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ServerTls) GetClientCa() string {
+	if x != nil {
+		return x.ClientCa
+	}
+	return ""
+}
+
+func (x *ServerTls) GetClient() ClientCertificate_Value {
+	if x != nil {
+		return x.Client
+	}
+	return ClientCertificate_DEFAULT_CLIENT_CERTIFICATE
+}
+
+func (x *ServerTls) GetTerminatedByProxy() bool {
+	if x != nil {
+		return x.TerminatedByProxy
+	}
+	return false
+}
+
+// ClientCertificate says whether clients must show a certificate.
+type ClientCertificate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientCertificate) Reset() {
+	*x = ClientCertificate{}
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientCertificate) ProtoMessage() {}
+
+func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
+func (*ClientCertificate) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+}
+
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
 // agents that were made over the API, and interfaces that a card names at another host than its own.
 // Public addresses are allowed.
@@ -4595,7 +4834,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4846,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4859,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -4650,7 +4889,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +4901,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +4914,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -4742,7 +4981,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4993,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +5006,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -4874,7 +5113,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4886,7 +5125,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +5138,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -4928,7 +5167,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5179,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5192,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -4974,7 +5213,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5225,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5238,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5020,7 +5259,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5271,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5284,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5068,7 +5307,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5080,7 +5319,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5093,7 +5332,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5130,7 +5369,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5142,7 +5381,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5155,7 +5394,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Definition) GetId() string {
@@ -5205,7 +5444,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5217,7 +5456,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5230,7 +5469,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5277,7 +5516,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5528,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5541,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5335,7 +5574,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5586,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5599,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5369,14 +5608,20 @@ type AuthConfig struct {
 	// Bearer keys.
 	ApiKeys []*ApiKey `protobuf:"bytes,1,rep,name=api_keys,json=apiKeys,proto3" json:"api_keys,omitempty"`
 	// An OpenID Connect issuer.
-	Oidc          *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	// Issuers of tokens, such as OpenID Connect servers, whose callers are accepted.
+	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
+	// What becomes of the tasks of callers whose keys have all expired or were revoked; PARK.
+	Ended EndedRights_Value `protobuf:"varint,6,opt,name=ended,proto3,enum=team.v1.EndedRights_Value" json:"ended,omitempty"`
+	// Clients that are known by their certificates, which tls.client_ca must have signed.
+	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5633,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5646,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5414,6 +5659,348 @@ func (x *AuthConfig) GetApiKeys() []*ApiKey {
 func (x *AuthConfig) GetOidc() *OidcConfig {
 	if x != nil {
 		return x.Oidc
+	}
+	return nil
+}
+
+func (x *AuthConfig) GetJwt() []*JwtIssuer {
+	if x != nil {
+		return x.Jwt
+	}
+	return nil
+}
+
+func (x *AuthConfig) GetEnded() EndedRights_Value {
+	if x != nil {
+		return x.Ended
+	}
+	return EndedRights_DEFAULT_ENDED_RIGHTS
+}
+
+func (x *AuthConfig) GetMtls() []*CertificateClient {
+	if x != nil {
+		return x.Mtls
+	}
+	return nil
+}
+
+// EndedRights says what becomes of tasks of callers who may no longer call.
+type EndedRights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedRights) Reset() {
+	*x = EndedRights{}
+	mi := &file_team_v1_config_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedRights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedRights) ProtoMessage() {}
+
+func (x *EndedRights) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
+func (*EndedRights) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+}
+
+// JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
+type JwtIssuer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the issuer, which begins the principals of its callers: NAME:SUBJECT. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The issuer as its tokens name it, an https address; http only on this machine. Required.
+	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// Audiences, of which a token must have one. Required.
+	Audiences []string `protobuf:"bytes,3,rep,name=audiences,proto3" json:"audiences,omitempty"`
+	// Signature algorithms; RS256, ES256 and EdDSA.
+	Algorithms []string `protobuf:"bytes,4,rep,name=algorithms,proto3" json:"algorithms,omitempty"`
+	// Address of the issuer's keys; unset means the one of its discovery document.
+	JwksUrl string `protobuf:"bytes,5,opt,name=jwks_url,json=jwksUrl,proto3" json:"jwks_url,omitempty"`
+	// By how much clocks may differ, 0s to 60s; 30s.
+	Leeway *durationpb.Duration `protobuf:"bytes,6,opt,name=leeway,proto3" json:"leeway,omitempty"`
+	// Account of the callers, unless claims.account is set; default.
+	Account string `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
+	// Which claims say who calls.
+	Claims *JwtClaims `protobuf:"bytes,8,opt,name=claims,proto3" json:"claims,omitempty"`
+	// What the callers may do; with claims.permissions, at most. READ, CALL and ANSWER.
+	Permissions []Permission_Value `protobuf:"varint,9,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	// File with certificate authorities to trust for the issuer, in PEM; unset means those of the
+	// system.
+	Ca            string `protobuf:"bytes,10,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JwtIssuer) Reset() {
+	*x = JwtIssuer{}
+	mi := &file_team_v1_config_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JwtIssuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JwtIssuer) ProtoMessage() {}
+
+func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
+func (*JwtIssuer) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *JwtIssuer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetAudiences() []string {
+	if x != nil {
+		return x.Audiences
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetAlgorithms() []string {
+	if x != nil {
+		return x.Algorithms
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetJwksUrl() string {
+	if x != nil {
+		return x.JwksUrl
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetLeeway() *durationpb.Duration {
+	if x != nil {
+		return x.Leeway
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JwtIssuer) GetClaims() *JwtClaims {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetPermissions() []Permission_Value {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+func (x *JwtIssuer) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+// JwtClaims names claims of tokens. A dot separates the names of nested claims.
+type JwtClaims struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The account, a text; unset means account of the issuer.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The principal, a text; sub.
+	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The roles, a list or words that spaces separate; unset means none.
+	Roles string `protobuf:"bytes,3,opt,name=roles,proto3" json:"roles,omitempty"`
+	// The permissions, a list or words that spaces separate; unset means those of the issuer.
+	Permissions   string `protobuf:"bytes,4,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JwtClaims) Reset() {
+	*x = JwtClaims{}
+	mi := &file_team_v1_config_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JwtClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JwtClaims) ProtoMessage() {}
+
+func (x *JwtClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
+func (*JwtClaims) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *JwtClaims) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetRoles() string {
+	if x != nil {
+		return x.Roles
+	}
+	return ""
+}
+
+func (x *JwtClaims) GetPermissions() string {
+	if x != nil {
+		return x.Permissions
+	}
+	return ""
+}
+
+// CertificateClient says who shows a certificate with a name.
+type CertificateClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A subject alternative name of the certificate: a URI such as spiffe://example/ann, a DNS name, or
+	// an e-mail address. Required.
+	San string `protobuf:"bytes,1,opt,name=san,proto3" json:"san,omitempty"`
+	// Name of the principal. Required.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Account of the principal; default.
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// Roles of the client. It may answer questions to these roles in tasks of its account.
+	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
+	// What the client may do; READ, CALL and ANSWER.
+	Permissions   []Permission_Value `protobuf:"varint,5,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateClient) Reset() {
+	*x = CertificateClient{}
+	mi := &file_team_v1_config_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateClient) ProtoMessage() {}
+
+func (x *CertificateClient) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
+func (*CertificateClient) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *CertificateClient) GetSan() string {
+	if x != nil {
+		return x.San
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *CertificateClient) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *CertificateClient) GetPermissions() []Permission_Value {
+	if x != nil {
+		return x.Permissions
 	}
 	return nil
 }
@@ -5432,14 +6019,16 @@ type ApiKey struct {
 	// Roles of the key. It may answer questions to these roles in tasks of its account.
 	Roles []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
 	// What the key may do; READ, CALL and ANSWER.
-	Permissions   []Permission_Value `protobuf:"varint,6,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	Permissions []Permission_Value `protobuf:"varint,6,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
+	// When the key ends, a time of RFC 3339 such as 2027-01-31T00:00:00Z; never.
+	Expires       string `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +6040,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +6053,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ApiKey) GetName() string {
@@ -5509,6 +6098,13 @@ func (x *ApiKey) GetPermissions() []Permission_Value {
 	return nil
 }
 
+func (x *ApiKey) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
 // Permission is something that a caller may do. Except for ADMIN, a permission ends at the account of
 // the caller.
 type Permission struct {
@@ -5519,7 +6115,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5531,7 +6127,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5544,7 +6140,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -5560,7 +6156,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +6168,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +6181,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -5871,17 +6467,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vANY_BINDING\x10\x00\x12\b\n" +
 	"\x04GRPC\x10\x01\x12\b\n" +
 	"\x04REST\x10\x02\x12\v\n" +
-	"\aJSONRPC\x10\x03\"\x95\x02\n" +
+	"\aJSONRPC\x10\x03\"\xe7\x01\n" +
 	"\tTlsConfig\x12\x0e\n" +
 	"\x02ca\x18\x01 \x01(\tR\x02ca\x12\x1f\n" +
 	"\vserver_name\x18\x02 \x01(\tR\n" +
-	"serverName\x12l\n" +
-	"\x04cert\x18\x03 \x01(\tBX\xbaHU\xba\x01R\n" +
-	"\btls.cert\x12:client certificates are not supported yet; use auth.bearer\x1a\n" +
-	"this == ''R\x04cert\x12i\n" +
-	"\x03key\x18\x04 \x01(\tBW\xbaHT\xba\x01Q\n" +
-	"\atls.key\x12:client certificates are not supported yet; use auth.bearer\x1a\n" +
-	"this == ''R\x03key\"m\n" +
+	"serverName\x12\x12\n" +
+	"\x04cert\x18\x03 \x01(\tR\x04cert\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key:\x82\x01\xbaH\x7f\x1a}\n" +
+	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"m\n" +
 	"\tAgentAuth\x12`\n" +
 	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
@@ -6137,7 +6730,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xba\x1a\n" +
+	"\x0f_strict_members\"\xb0\x1c\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -6171,13 +6764,29 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
 	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12/\n" +
 	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
-	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x1aS\n" +
+	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12$\n" +
+	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc4\x04\xbaH\xc0\x04\x1a\xc8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
-	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xb4\x01\n" +
-	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1a;!('*' in this.cors.origins) || size(this.auth.api_keys) > 0\"\x82\x01\n" +
+	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
+	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
+	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\xbc\x04\n" +
+	"\tServerTls\x12\x12\n" +
+	"\x04cert\x18\x01 \x01(\tR\x04cert\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
+	"\tclient_ca\x18\x03 \x01(\tR\bclientCa\x128\n" +
+	"\x06client\x18\x04 \x01(\x0e2 .team.v1.ClientCertificate.ValueR\x06client\x12.\n" +
+	"\x13terminated_by_proxy\x18\x05 \x01(\bR\x11terminatedByProxy:\x81\x03\xbaH\xfd\x02\x1a\xfa\x01\n" +
+	"\n" +
+	"server.tls\x12rtls needs cert and key, or terminated_by_proxy: true if a proxy in front of the server does TLS; write one of both\x1axthis.terminated_by_proxy ? this.cert == '' && this.key == '' && this.client_ca == '' : this.cert != '' && this.key != ''\x1a~\n" +
+	"\x11server.tls.client\x12?tls.client has no effect without client_ca; add client_ca: FILE\x1a(this.client == 0 || this.client_ca != ''\"X\n" +
+	"\x11ClientCertificate\"C\n" +
+	"\x05Value\x12\x1e\n" +
+	"\x1aDEFAULT_CLIENT_CERTIFICATE\x10\x00\x12\f\n" +
+	"\bOPTIONAL\x10\x01\x12\f\n" +
+	"\bREQUIRED\x10\x02\"\x82\x01\n" +
 	"\x0eEgressSettings\x12p\n" +
 	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
 	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x8e\x05\n" +
@@ -6281,12 +6890,66 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rDEFAULT_CLOSE\x10\x00\x12\x12\n" +
 	"\x0eINPUT_REQUIRED\x10\x01\x12\x0f\n" +
 	"\vINTERRUPTED\x10\x02\x12\a\n" +
-	"\x03END\x10\x03\"\xa4\x01\n" +
+	"\x03END\x10\x03\"\xa6\x04\n" +
 	"\n" +
 	"AuthConfig\x12*\n" +
-	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12j\n" +
-	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBA\xbaH>\xba\x01;\n" +
-	"\tauth.oidc\x12'oidc is not supported yet; use api_keys\x1a\x05falseR\x04oidc\"\x8c\b\n" +
+	"\bapi_keys\x18\x01 \x03(\v2\x0f.team.v1.ApiKeyR\aapiKeys\x12\x9b\x01\n" +
+	"\x04oidc\x18\x02 \x01(\v2\x13.team.v1.OidcConfigBr\xbaHo\xba\x01l\n" +
+	"\tauth.oidc\x12Xoidc is not supported yet; write jwt: [{name: NAME, issuer: URL, audiences: [AUDIENCE]}]\x1a\x05falseR\x04oidc\x12\xeb\x01\n" +
+	"\x03jwt\x18\x03 \x03(\v2\x12.team.v1.JwtIssuerB\xc4\x01\xbaH\xc0\x01\xba\x01\xbc\x01\n" +
+	"\bauth.jwt\x12\\jwt has at most 16 issuers, each with a name and an address of its own; change or remove one\x1aRsize(this) <= 16 && this.map(i, i.name).unique() && this.map(i, i.issuer).unique()R\x03jwt\x120\n" +
+	"\x05ended\x18\x06 \x01(\x0e2\x1a.team.v1.EndedRights.ValueR\x05ended\x12.\n" +
+	"\x04mtls\x18\x04 \x03(\v2\x1a.team.v1.CertificateClientR\x04mtls\"T\n" +
+	"\vEndedRights\"E\n" +
+	"\x05Value\x12\x18\n" +
+	"\x14DEFAULT_ENDED_RIGHTS\x10\x00\x12\b\n" +
+	"\x04PARK\x10\x01\x12\n" +
+	"\n" +
+	"\x06CANCEL\x10\x02\x12\f\n" +
+	"\bCONTINUE\x10\x03\"\xd3\r\n" +
+	"\tJwtIssuer\x12\x9e\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\xee\x01\n" +
+	"\x06issuer\x18\x02 \x01(\tB\xd5\x01\xbaH\xd1\x01\xba\x01\xcd\x01\n" +
+	"\n" +
+	"jwt.issuer\x12^issuer must be the https address that the issuer's tokens name; for example https://id.example\x1a_this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri()R\x06issuer\x12\xda\x01\n" +
+	"\taudiences\x18\x03 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
+	"\rjwt.audiences\x12ea token must be for this server; add audiences: [AUDIENCE], 1 to 16, as the issuer writes it into aud\x1a;size(this) >= 1 && size(this) <= 16 && this.all(a, a != '')R\taudiences\x12\x8e\x02\n" +
+	"\n" +
+	"algorithms\x18\x04 \x03(\tB\xed\x01\xbaH\xe9\x01\xba\x01\xe5\x01\n" +
+	"\x0ejwt.algorithms\x12ealgorithms are RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA; remove others\x1althis.all(a, a in ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'])R\n" +
+	"algorithms\x12\xeb\x01\n" +
+	"\bjwks_url\x18\x05 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
+	"\fjwt.jwks_url\x12Fjwks_url must be an https address; for example https://id.example/keys\x1aothis == '' || (this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri())R\ajwksUrl\x12\x92\x01\n" +
+	"\x06leeway\x18\x06 \x01(\v2\x19.google.protobuf.DurationB_\xbaH\\\xba\x01Y\n" +
+	"\n" +
+	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')R\x06leeway\x12\xaa\x01\n" +
+	"\aaccount\x18\a \x01(\tB\x8f\x01\xbaH\x8b\x01\xba\x01\x87\x01\n" +
+	"\vjwt.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12*\n" +
+	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xd9\x01\n" +
+	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x0fjwt.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
+	"\x02ca\x18\n" +
+	" \x01(\tR\x02ca\"{\n" +
+	"\tJwtClaims\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x14\n" +
+	"\x05roles\x18\x03 \x01(\tR\x05roles\x12 \n" +
+	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xfa\a\n" +
+	"\x11CertificateClient\x12\xb3\x01\n" +
+	"\x03san\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
+	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xa1\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
+	"\tmtls.name\x12Nthis cannot be the name of a client; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xab\x01\n" +
+	"\aaccount\x18\x03 \x01(\tB\x90\x01\xbaH\x8c\x01\xba\x01\x88\x01\n" +
+	"\fmtls.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xff\x01\n" +
+	"\x05roles\x18\x04 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
+	"\n" +
+	"mtls.roles\x12*a client has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xda\x01\n" +
+	"\vpermissions\x18\x05 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9c\x01\xbaH\x98\x01\x92\x01\x94\x01\"\x91\x01\xba\x01\x8d\x01\n" +
+	"\x10mtls.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\xb7\n" +
+	"\n" +
 	"\x06ApiKey\x12\xa1\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
 	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
@@ -6299,7 +6962,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xdd\x01\n" +
 	"\vpermissions\x18\x06 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9f\x01\xbaH\x9b\x01\x92\x01\x97\x01\"\x94\x01\xba\x01\x90\x01\n" +
-	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"n\n" +
+	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\xa8\x02\n" +
+	"\aexpires\x18\a \x01(\tB\x8d\x02\xbaH\x89\x02\xba\x01\x85\x02\n" +
+	"\x0fapi_key.expires\x12Dexpires must be a time of RFC 3339; for example 2027-01-31T00:00:00Z\x1a\xab\x01this == '' || this.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')R\aexpires\"n\n" +
 	"\n" +
 	"Permission\"`\n" +
 	"\x05Value\x12\x16\n" +
@@ -6329,205 +6994,222 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_team_v1_config_proto_goTypes = []any{
-	(ToolEffect_Value)(0),       // 0: team.v1.ToolEffect.Value
-	(CardAccess_Value)(0),       // 1: team.v1.CardAccess.Value
-	(Binding_Value)(0),          // 2: team.v1.Binding.Value
-	(HistoryScope_Value)(0),     // 3: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),    // 4: team.v1.OnMemberError.Value
-	(Join_Value)(0),             // 5: team.v1.Join.Value
-	(OpenDelegations_Value)(0),  // 6: team.v1.OpenDelegations.Value
-	(ToolStyle_Value)(0),        // 7: team.v1.ToolStyle.Value
-	(StreamClose_Value)(0),      // 8: team.v1.StreamClose.Value
-	(Permission_Value)(0),       // 9: team.v1.Permission.Value
-	(*ServerConfig)(nil),        // 10: team.v1.ServerConfig
-	(*ModelConfig)(nil),         // 11: team.v1.ModelConfig
-	(*Price)(nil),               // 12: team.v1.Price
-	(*ToolConfig)(nil),          // 13: team.v1.ToolConfig
-	(*ApproveTools)(nil),        // 14: team.v1.ApproveTools
-	(*ApproveMember)(nil),       // 15: team.v1.ApproveMember
-	(*McpTool)(nil),             // 16: team.v1.McpTool
-	(*Elicit)(nil),              // 17: team.v1.Elicit
-	(*ToolEffect)(nil),          // 18: team.v1.ToolEffect
-	(*AgentConfig)(nil),         // 19: team.v1.AgentConfig
-	(*AccessConfig)(nil),        // 20: team.v1.AccessConfig
-	(*CardAccess)(nil),          // 21: team.v1.CardAccess
-	(*ConformanceAgent)(nil),    // 22: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),        // 23: team.v1.ExtendedCard
-	(*Guardrails)(nil),          // 24: team.v1.Guardrails
-	(*Guardrail)(nil),           // 25: team.v1.Guardrail
-	(*ScriptedAgent)(nil),       // 26: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),        // 27: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),           // 28: team.v1.GrpcAgent
-	(*A2AAgent)(nil),            // 29: team.v1.A2aAgent
-	(*Binding)(nil),             // 30: team.v1.Binding
-	(*TlsConfig)(nil),           // 31: team.v1.TlsConfig
-	(*AgentAuth)(nil),           // 32: team.v1.AgentAuth
-	(*TeamConfig)(nil),          // 33: team.v1.TeamConfig
-	(*ReviewConfig)(nil),        // 34: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),         // 35: team.v1.JudgeConfig
-	(*MemberConfig)(nil),        // 36: team.v1.MemberConfig
-	(*HistoryScope)(nil),        // 37: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),    // 38: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),          // 39: team.v1.RuleConfig
-	(*RouterConfig)(nil),        // 40: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),      // 41: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),          // 42: team.v1.PlanConfig
-	(*ApprovePlan)(nil),         // 43: team.v1.ApprovePlan
-	(*OnMemberError)(nil),       // 44: team.v1.OnMemberError
-	(*WorkflowStep)(nil),        // 45: team.v1.WorkflowStep
-	(*Join)(nil),                // 46: team.v1.Join
-	(*RepeatConfig)(nil),        // 47: team.v1.RepeatConfig
-	(*HumanConfig)(nil),         // 48: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),   // 49: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),        // 50: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),     // 51: team.v1.OpenDelegations
-	(*RouteConfig)(nil),         // 52: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),     // 53: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),           // 54: team.v1.ToolStyle
-	(*SwarmConfig)(nil),         // 55: team.v1.SwarmConfig
-	(*ServerSettings)(nil),      // 56: team.v1.ServerSettings
-	(*EgressSettings)(nil),      // 57: team.v1.EgressSettings
-	(*LimitSettings)(nil),       // 58: team.v1.LimitSettings
-	(*AccountLimits)(nil),       // 59: team.v1.AccountLimits
-	(*CorsSettings)(nil),        // 60: team.v1.CorsSettings
-	(*CardSettings)(nil),        // 61: team.v1.CardSettings
-	(*PushSettings)(nil),        // 62: team.v1.PushSettings
-	(*SigningSettings)(nil),     // 63: team.v1.SigningSettings
-	(*SigningKey)(nil),          // 64: team.v1.SigningKey
-	(*Definition)(nil),          // 65: team.v1.Definition
-	(*ProtocolSettings)(nil),    // 66: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),      // 67: team.v1.StreamSettings
-	(*StreamClose)(nil),         // 68: team.v1.StreamClose
-	(*AuthConfig)(nil),          // 69: team.v1.AuthConfig
-	(*ApiKey)(nil),              // 70: team.v1.ApiKey
-	(*Permission)(nil),          // 71: team.v1.Permission
-	(*OidcConfig)(nil),          // 72: team.v1.OidcConfig
-	nil,                         // 73: team.v1.ServerConfig.ModelsEntry
-	nil,                         // 74: team.v1.ServerConfig.ToolsEntry
-	nil,                         // 75: team.v1.ServerConfig.AgentsEntry
-	nil,                         // 76: team.v1.ServerConfig.TeamsEntry
-	nil,                         // 77: team.v1.McpTool.EnvEntry
-	nil,                         // 78: team.v1.McpTool.EffectsEntry
-	nil,                         // 79: team.v1.ServerSettings.AccountsEntry
-	nil,                         // 80: team.v1.Definition.ScriptsEntry
-	nil,                         // 81: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil), // 82: google.protobuf.Duration
-	(*Skill)(nil),               // 83: team.v1.Skill
-	(*Limits)(nil),              // 84: team.v1.Limits
-	(*Retry)(nil),               // 85: team.v1.Retry
-	(OnLimit_Value)(0),          // 86: team.v1.OnLimit.Value
+	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
+	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
+	(Binding_Value)(0),           // 2: team.v1.Binding.Value
+	(HistoryScope_Value)(0),      // 3: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),     // 4: team.v1.OnMemberError.Value
+	(Join_Value)(0),              // 5: team.v1.Join.Value
+	(OpenDelegations_Value)(0),   // 6: team.v1.OpenDelegations.Value
+	(ToolStyle_Value)(0),         // 7: team.v1.ToolStyle.Value
+	(ClientCertificate_Value)(0), // 8: team.v1.ClientCertificate.Value
+	(StreamClose_Value)(0),       // 9: team.v1.StreamClose.Value
+	(EndedRights_Value)(0),       // 10: team.v1.EndedRights.Value
+	(Permission_Value)(0),        // 11: team.v1.Permission.Value
+	(*ServerConfig)(nil),         // 12: team.v1.ServerConfig
+	(*ModelConfig)(nil),          // 13: team.v1.ModelConfig
+	(*Price)(nil),                // 14: team.v1.Price
+	(*ToolConfig)(nil),           // 15: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 16: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 17: team.v1.ApproveMember
+	(*McpTool)(nil),              // 18: team.v1.McpTool
+	(*Elicit)(nil),               // 19: team.v1.Elicit
+	(*ToolEffect)(nil),           // 20: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 21: team.v1.AgentConfig
+	(*AccessConfig)(nil),         // 22: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 23: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 24: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 25: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 26: team.v1.Guardrails
+	(*Guardrail)(nil),            // 27: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 28: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 29: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 30: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 31: team.v1.A2aAgent
+	(*Binding)(nil),              // 32: team.v1.Binding
+	(*TlsConfig)(nil),            // 33: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 34: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 35: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 36: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 37: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 38: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 39: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 40: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 41: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 42: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 43: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 44: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 45: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 46: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 47: team.v1.WorkflowStep
+	(*Join)(nil),                 // 48: team.v1.Join
+	(*RepeatConfig)(nil),         // 49: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 50: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 51: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 52: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 53: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 54: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 55: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 56: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 57: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 58: team.v1.ServerSettings
+	(*ServerTls)(nil),            // 59: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 60: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 61: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 62: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 63: team.v1.AccountLimits
+	(*CorsSettings)(nil),         // 64: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 65: team.v1.CardSettings
+	(*PushSettings)(nil),         // 66: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 67: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 68: team.v1.SigningKey
+	(*Definition)(nil),           // 69: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 70: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 71: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 72: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 73: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 74: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 75: team.v1.JwtIssuer
+	(*JwtClaims)(nil),            // 76: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 77: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 78: team.v1.ApiKey
+	(*Permission)(nil),           // 79: team.v1.Permission
+	(*OidcConfig)(nil),           // 80: team.v1.OidcConfig
+	nil,                          // 81: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 82: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 83: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 84: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 85: team.v1.McpTool.EnvEntry
+	nil,                          // 86: team.v1.McpTool.EffectsEntry
+	nil,                          // 87: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 88: team.v1.Definition.ScriptsEntry
+	nil,                          // 89: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 90: google.protobuf.Duration
+	(*Skill)(nil),                // 91: team.v1.Skill
+	(*Limits)(nil),               // 92: team.v1.Limits
+	(*Retry)(nil),                // 93: team.v1.Retry
+	(OnLimit_Value)(0),           // 94: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	73,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	74,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	75,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	76,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	56,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	12,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	82,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	16,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	14,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	82,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	82,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	77,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	78,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	17,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	82,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	82,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	83,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	84,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	26,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	28,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	29,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	24,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	22,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	23,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	20,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	81,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	82,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	83,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	84,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	90,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	90,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	90,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	85,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	86,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	90,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	90,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	91,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	92,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	26,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	24,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	83,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	25,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	25,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	25,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	25,  // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	27,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	31,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	32,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	82,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	91,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	27,  // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	90,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	32,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	82,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	36,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	38,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	41,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	49,  // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	55,  // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	52,  // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	53,  // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	24,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	23,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	34,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	84,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	20,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	90,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	51,  // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	57,  // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	54,  // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	55,  // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	92,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	35,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	82,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	85,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	90,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	93,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	15,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	34,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	39,  // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	40,  // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	45,  // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	41,  // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	42,  // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	47,  // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	42,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	43,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	82,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	90,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	47,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	48,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	45,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	82,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	85,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	50,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	90,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	93,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	86,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	94,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	83,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	69,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	66,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	82,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	62,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	63,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	67,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	60,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	61,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	79,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	57,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	58,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	59,  // 87: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	64,  // 88: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	10,  // 89: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	80,  // 90: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	81,  // 91: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	8,   // 92: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	70,  // 93: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	72,  // 94: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	9,   // 95: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	11,  // 96: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	13,  // 97: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	19,  // 98: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	33,  // 99: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 100: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	59,  // 101: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	102, // [102:102] is the sub-list for method output_type
-	102, // [102:102] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	91,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	73,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	70,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	90,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	66,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	67,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	71,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	64,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	65,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	87,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	61,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	62,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	59,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	8,   // 88: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	63,  // 89: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	68,  // 90: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 91: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	88,  // 92: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	89,  // 93: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 94: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	78,  // 95: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	80,  // 96: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	75,  // 97: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 98: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	77,  // 99: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	90,  // 100: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	76,  // 101: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 102: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	11,  // 103: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 104: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 105: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 106: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 107: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 108: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 109: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	63,  // 110: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -6557,18 +7239,18 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   72,
+			NumEnums:      12,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -119,6 +119,9 @@ const (
 	HaltKind_HALT_KIND_MODEL HaltKind = 5
 	// A tool, or all tools of an MCP server.
 	HaltKind_HALT_KIND_TOOL HaltKind = 6
+	// All tasks of a principal, named account/name. The server halts one by itself when all of its
+	// rights to call have ended, and ends such a halt when it has one again.
+	HaltKind_HALT_KIND_OWNER HaltKind = 7
 )
 
 // Enum value maps for HaltKind.
@@ -131,6 +134,7 @@ var (
 		4: "HALT_KIND_AGENT",
 		5: "HALT_KIND_MODEL",
 		6: "HALT_KIND_TOOL",
+		7: "HALT_KIND_OWNER",
 	}
 	HaltKind_value = map[string]int32{
 		"HALT_KIND_UNSPECIFIED": 0,
@@ -140,6 +144,7 @@ var (
 		"HALT_KIND_AGENT":       4,
 		"HALT_KIND_MODEL":       5,
 		"HALT_KIND_TOOL":        6,
+		"HALT_KIND_OWNER":       7,
 	}
 )
 
@@ -5971,7 +5976,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x11OUTCOME_TIMED_OUT\x10\x04\x12\x14\n" +
 	"\x10OUTCOME_REJECTED\x10\x05\x12\x14\n" +
 	"\x10OUTCOME_CANCELED\x10\x06\x12\x13\n" +
-	"\x0fOUTCOME_SKIPPED\x10\a*\xa4\x01\n" +
+	"\x0fOUTCOME_SKIPPED\x10\a*\xb9\x01\n" +
 	"\bHaltKind\x12\x19\n" +
 	"\x15HALT_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HALT_KIND_SERVER\x10\x01\x12\x15\n" +
@@ -5979,7 +5984,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x0eHALT_KIND_TEAM\x10\x03\x12\x13\n" +
 	"\x0fHALT_KIND_AGENT\x10\x04\x12\x13\n" +
 	"\x0fHALT_KIND_MODEL\x10\x05\x12\x12\n" +
-	"\x0eHALT_KIND_TOOL\x10\x06B6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
+	"\x0eHALT_KIND_TOOL\x10\x06\x12\x13\n" +
+	"\x0fHALT_KIND_OWNER\x10\aB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
 
 var (
 	file_team_v1_event_proto_rawDescOnce sync.Once

@@ -106,6 +106,8 @@ func covers(by *teamv1.Halt, r *run) bool {
 		return true
 	case teamv1.HaltKind_HALT_KIND_ACCOUNT:
 		return strings.HasPrefix(r.owner, by.GetName()+"/")
+	case teamv1.HaltKind_HALT_KIND_OWNER:
+		return r.owner == by.GetName()
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
 		return r.agent == by.GetName()
 	default:

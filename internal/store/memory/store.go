@@ -73,6 +73,7 @@ type Store struct {
 	catalog       entries
 	boards        boards
 	accounts      accounts
+	apiKeys       apiKeys
 	costs         costs
 	halts         halts
 	audit         chains

@@ -139,6 +139,8 @@ func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, versio
 	case teamv1.HaltKind_HALT_KIND_ACCOUNT:
 		name += "/"
 		covered = `substr(owner, 1, length($1)) = $1`
+	case teamv1.HaltKind_HALT_KIND_OWNER:
+		covered = `owner = $1`
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
 		covered = `id IN (SELECT id FROM task WHERE agent = $1)`
 	default:

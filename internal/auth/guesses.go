@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"net/netip"
@@ -25,21 +25,21 @@ const (
 	maxAddresses, maxKnown = 4096, 16384
 )
 
-// guesses slows down callers that guess API keys. Each unknown key adds a pause to its
-// address; while the sum of the pauses is too long, keys from there are rejected
-// unchecked. A key that was valid from an address before is always accepted from there
-// without a pause.
+// guesses slows down callers that guess API keys and tokens. Each unknown one adds a pause to
+// its address; while the sum of the pauses is too long, those from there are rejected
+// unchecked. An owner whose key or token was valid from an address before is always accepted
+// from there without a pause.
 type guesses struct {
 	log  *zap.Logger
 	mu   sync.Mutex
 	from map[netip.Prefix]*guesser // guarded by mu
-	// known holds valid keys with the network they came from; guarded by mu.
-	known map[knownKey]struct{}
+	// known holds owners with the network that a valid key came from; guarded by mu.
+	known map[knownOwner]struct{}
 }
 
-type knownKey struct {
-	from netip.Prefix
-	key  int
+type knownOwner struct {
+	from  netip.Prefix
+	owner string
 }
 
 // guesser is an address that sent unknown keys.
@@ -53,13 +53,13 @@ type guesser struct {
 	next    int       // number of keys at which the next line is logged
 }
 
-// admit records a key that came from an address: found is its number, negative for an
-// unknown key. The error means that the key is rejected unchecked.
-func (g *guesses) admit(addr netip.Addr, found int) error {
+// admit records a key that came from an address. owner is that of a valid key, and empty for
+// an unknown one. The error means that the key is rejected unchecked.
+func (g *guesses) admit(addr netip.Addr, owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	from := network(addr)
-	known := knownKey{from, found}
+	from := Network(addr)
+	known := knownOwner{from, owner}
 	if _, ok := g.known[known]; ok {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (g *guesses) admit(addr netip.Addr, found int) error {
 			return tooManyGuesses(max(wait.Round(time.Millisecond), time.Millisecond))
 		}
 	}
-	if found >= 0 {
+	if owner != "" {
 		g.remember(known)
 		return nil
 	}
@@ -89,9 +89,9 @@ func (g *guesses) admit(addr netip.Addr, found int) error {
 	return nil
 }
 
-// network returns the address, or the /64 network of an IPv6 address, which one caller
+// Network returns the address, or the /64 network of an IPv6 address, which one caller
 // usually has to itself.
-func network(addr netip.Addr) netip.Prefix {
+func Network(addr netip.Addr) netip.Prefix {
 	bits := 64
 	if addr.Is4() {
 		bits = 32
@@ -107,10 +107,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// remember records a valid key. The caller holds mu.
-func (g *guesses) remember(k knownKey) {
+// remember records the owner of a valid key. The caller holds mu.
+func (g *guesses) remember(k knownOwner) {
 	if g.known == nil || len(g.known) >= maxKnown {
-		g.known = map[knownKey]struct{}{}
+		g.known = map[knownOwner]struct{}{}
 	}
 	g.known[k] = struct{}{}
 }

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"encoding/binary"
@@ -16,7 +16,7 @@ func TestA_21_GuessesArePaced(t *testing.T) {
 		g := &guesses{log: zap.NewNop()}
 		addr := netip.MustParseAddr("2001:db8::1")
 		looked := func() (n int) {
-			for g.admit(addr, -1) == nil {
+			for g.admit(addr, "") == nil {
 				n++
 			}
 			return n
@@ -24,27 +24,27 @@ func TestA_21_GuessesArePaced(t *testing.T) {
 		if n := looked(); n < 20 || n > 30 {
 			t.Errorf("%d keys at once", n)
 		}
-		if g.admit(netip.MustParseAddr("2001:db8::2"), -1) == nil {
+		if g.admit(netip.MustParseAddr("2001:db8::2"), "") == nil {
 			t.Error("another address of the same network is looked at")
 		}
-		if g.admit(netip.MustParseAddr("2001:db8:0:1::1"), -1) != nil {
+		if g.admit(netip.MustParseAddr("2001:db8:0:1::1"), "") != nil {
 			t.Error("another network is not looked at")
 		}
-		if g.admit(addr, 0) == nil {
+		if g.admit(addr, "acme/ann") == nil {
 			t.Error("a right key that is new here is looked at before its turn")
 		}
 		time.Sleep(maxPause)
-		if err := g.admit(addr, 0); err != nil {
+		if err := g.admit(addr, "acme/ann"); err != nil {
 			t.Errorf("a right key after the longest pause: %v", err)
 		}
 		if n := looked(); n != 1 {
 			t.Errorf("%d keys after a pause", n)
 		}
-		if err := g.admit(addr, 0); err != nil {
+		if err := g.admit(addr, "acme/ann"); err != nil {
 			t.Errorf("a key that was right before: %v", err)
 		}
 		time.Sleep(maxPaused + forgetTime + time.Second)
-		g.admit(netip.MustParseAddr("192.0.2.1"), -1)
+		g.admit(netip.MustParseAddr("192.0.2.1"), "")
 		if len(g.from) != 1 {
 			t.Errorf("%d addresses are remembered", len(g.from))
 		}
@@ -61,20 +61,20 @@ func TestA_21_GuessesAreBounded(t *testing.T) {
 		return netip.AddrFrom4(b)
 	}
 	for i := range maxAddresses {
-		if err := g.admit(at(i), -1); err != nil {
+		if err := g.admit(at(i), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refused := false
 	for i := range 100 {
-		refused = refused || g.admit(at(1<<20+i), -1) != nil
+		refused = refused || g.admit(at(1<<20+i), "") != nil
 	}
 	if !refused || len(g.from) > maxAddresses+1 {
 		t.Errorf("refused: %v; %d addresses", refused, len(g.from))
 	}
 	g = &guesses{log: zap.NewNop()}
 	for i := range maxKnown + 10 {
-		if err := g.admit(at(i), 1); err != nil {
+		if err := g.admit(at(i), "acme/ann"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,176 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// CertificateFiles are the files that a server needs for TLS, all in PEM.
+type CertificateFiles struct {
+	// Cert has the certificate of the server, followed by its intermediates. Key has its key.
+	Cert, Key string
+	// ClientCA has the authorities that sign the certificates of clients; "" means that clients
+	// are not asked for one.
+	ClientCA string
+	// RequireClient refuses clients that show no certificate. It has no effect without ClientCA.
+	RequireClient bool
+}
+
+// Certificates are the certificates of a server, which are read again when their files change. They
+// are safe for concurrent use.
+type Certificates struct {
+	files  CertificateFiles
+	log    *zap.Logger
+	loaded atomic.Pointer[loaded]
+	first  *loaded // what was read at the start
+	every  time.Duration
+}
+
+// loaded are certificates that were read together. They are not modified.
+type loaded struct {
+	content []byte // of the files
+	pair    tls.Certificate
+	clients *x509.CertPool // nil without ClientCA
+}
+
+// rereadEvery is how often the files are read. A change takes effect when it was seen twice, so that
+// a file that is being written is not used.
+const rereadEvery = 2 * time.Second
+
+// ReadCertificates reads the files. The error says which file is wrong. log receives lines about
+// changes; nil means no log.
+func ReadCertificates(f CertificateFiles, log *zap.Logger) (*Certificates, error) {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	c := &Certificates{files: f, log: log, every: rereadEvery}
+	content, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	l, err := f.parse(content)
+	if err != nil {
+		return nil, err
+	}
+	c.first = l
+	c.loaded.Store(l)
+	return c, nil
+}
+
+// read returns the contents of the files, in the order Cert, Key and ClientCA.
+func (f CertificateFiles) read() (content [3][]byte, err error) {
+	for i, name := range []string{f.Cert, f.Key, f.ClientCA} {
+		if name == "" {
+			continue
+		}
+		if content[i], err = os.ReadFile(name); err != nil { //nolint:gosec // the operator's own file
+			return content, fmt.Errorf("reading the certificates of server.tls: %w", err)
+		}
+	}
+	return content, nil
+}
+
+// parse parses the contents of the files.
+func (f CertificateFiles) parse(content [3][]byte) (*loaded, error) {
+	l := &loaded{content: bytes.Join(content[:], []byte{0})}
+	var err error
+	if l.pair, err = tls.X509KeyPair(content[0], content[1]); err != nil {
+		return nil, fmt.Errorf("the certificate %s and the key %s of server.tls: %w", f.Cert, f.Key, err)
+	}
+	if f.ClientCA != "" {
+		l.clients = x509.NewCertPool()
+		if !l.clients.AppendCertsFromPEM(content[2]) {
+			return nil, fmt.Errorf("%s of server.tls.client_ca contains no certificate in PEM", f.ClientCA)
+		}
+	}
+	return l, nil
+}
+
+// Run reads files that have changed until ctx ends. Files that cannot be used are logged, and those
+// that were read before are used on.
+func (c *Certificates) Run(ctx context.Context) {
+	tick := time.NewTicker(c.every)
+	defer tick.Stop()
+	var seen []byte
+	logged := ""
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		content, err := c.files.read()
+		all := bytes.Join(content[:], []byte{0})
+		stable := bytes.Equal(all, seen)
+		seen = all
+		if err == nil && bytes.Equal(all, c.loaded.Load().content) {
+			logged = ""
+			continue
+		}
+		if err == nil && !stable {
+			continue // it may be written at present
+		}
+		var l *loaded
+		if err == nil {
+			l, err = c.files.parse(content)
+		}
+		switch {
+		case err == nil:
+			c.loaded.Store(l)
+			c.log.Info("certificates of server.tls were read again", zap.Time("valid_until", l.pair.Leaf.NotAfter))
+			logged = ""
+		case err.Error() != logged:
+			logged = err.Error()
+			c.log.Error("changed certificates of server.tls cannot be used; those before are used on", zap.Error(err))
+		}
+	}
+}
+
+// Config returns the configuration of a listener, which offers the given protocols of ALPN.
+func (c *Certificates) Config(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			l := c.loaded.Load()
+			config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{l.pair}}
+			if l.clients != nil {
+				config.ClientCAs, config.ClientAuth = l.clients, tls.VerifyClientCertIfGiven
+				config.SessionTicketsDisabled = true // a session must not outlive the authority of its client
+			}
+			if c.files.RequireClient {
+				config.ClientAuth = tls.RequireAndVerifyClientCert
+			}
+			return config, nil
+		},
+	}
+}
+
+// changed reports whether the files have been read again.
+func (c *Certificates) changed() bool { return c.loaded.Load() != c.first }
+
+// errNoAuthority is the error for certificates of clients without server.tls.client_ca.
+var errNoAuthority = errors.New("no authority signs the certificates of clients")
+
+// verify returns an error unless one of the present authorities has signed a certificate of a client
+// that was accepted before.
+func (c *Certificates) verify(chain []*x509.Certificate) error {
+	roots := c.loaded.Load().clients
+	if roots == nil {
+		return errNoAuthority
+	}
+	between := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		between.AddCert(one)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err
+}

@@ -1,0 +1,403 @@
+package auth
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Issuer is an issuer of tokens: JSON web tokens of an OpenID Connect or OAuth server.
+type Issuer struct {
+	// Name is the part of its callers' principals before the colon. Required: 1 to 32 of a-z, A-Z,
+	// 0-9, _ . and -
+	Name string
+	// URL is the issuer as its tokens name it. Required.
+	URL string
+	// Audiences are the audiences that are accepted. Required.
+	Audiences []string
+	// Algorithms are the signature algorithms that are accepted; nil means RS256, ES256 and EdDSA.
+	Algorithms []string
+	// JWKSURL is the address of the issuer's keys; "" means the one of its discovery document.
+	JWKSURL string
+	// CAFile has certificate authorities to trust for these addresses in addition to the system's.
+	CAFile string
+	// Leeway is by how much clocks may differ, at most a minute; 0 means 30 s, and a negative value
+	// none.
+	Leeway time.Duration
+	// Account is the account of callers if AccountClaim is ""; "" means "default".
+	Account string
+	// AccountClaim, PrincipalClaim, RolesClaim and PermissionsClaim name claims. A dot separates the
+	// names of nested ones. PrincipalClaim is "sub" by default, the others are not read.
+	AccountClaim, PrincipalClaim, RolesClaim, PermissionsClaim string
+	// Permissions says what callers may do, and with PermissionsClaim, at most; 0 means
+	// a2a.DefaultPermissions.
+	Permissions a2a.Permissions
+}
+
+// Algorithms are the signature algorithms that an Issuer may have. All of them need a public key.
+func Algorithms() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+}
+
+const (
+	maxLeeway     = time.Minute
+	defaultLeeway = 30 * time.Second
+	// maxPrincipal is the maximum length of a principal.
+	maxPrincipal = 512
+)
+
+// WhyToken is for a token that is not valid.
+const WhyToken = "invalid token"
+
+var validIssuer = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
+
+// complete sets defaults, and returns what is wrong with the issuer.
+func (i *Issuer) complete() error {
+	if i.Algorithms == nil {
+		i.Algorithms = []string{"RS256", "ES256", "EdDSA"}
+	}
+	i.PrincipalClaim = cmp.Or(i.PrincipalClaim, "sub")
+	i.Account = cmp.Or(i.Account, "default")
+	i.Permissions = cmp.Or(i.Permissions, a2a.DefaultPermissions)
+	i.Leeway = max(cmp.Or(i.Leeway, defaultLeeway), 0)
+	at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return !slices.Contains(Algorithms(), alg) })
+	switch {
+	case !validIssuer.MatchString(i.Name):
+		return fmt.Errorf("issuer %q: the name must be 1 to 32 of a-z, A-Z, 0-9, _ . and -", i.Name)
+	case i.URL == "" || len(i.Audiences) == 0 || slices.Contains(i.Audiences, ""):
+		return fmt.Errorf("issuer %q: the address and audiences are required", i.Name)
+	case at >= 0 || len(i.Algorithms) == 0:
+		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(Algorithms(), ", "))
+	case i.Leeway > maxLeeway:
+		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
+	case !validAccount.MatchString(i.Account):
+		return fmt.Errorf("issuer %q: account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", i.Name, i.Account)
+	}
+	return nil
+}
+
+// issuer is an Issuer with its keys.
+type issuer struct {
+	Issuer
+	keys *issuerKeys
+}
+
+// tokens authenticates callers by tokens.
+type tokens struct {
+	issuers map[string]*issuer // by URL
+}
+
+// newTokens returns the authentication by tokens of issuers.
+func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens, error) {
+	t := &tokens{issuers: map[string]*issuer{}}
+	names := map[string]bool{}
+	for _, i := range list {
+		if err := i.complete(); err != nil {
+			return nil, err
+		}
+		if names[i.Name] || t.issuers[i.URL] != nil {
+			return nil, fmt.Errorf("issuer %q: names and addresses of issuers must be unique", i.Name)
+		}
+		keys, err := fetch(i)
+		if err != nil {
+			return nil, fmt.Errorf("issuer %q: %w", i.Name, err)
+		}
+		names[i.Name], t.issuers[i.URL] = true, &issuer{Issuer: i, keys: keys}
+	}
+	return t, nil
+}
+
+// Authenticate implements Authenticator.
+func (t *tokens) Authenticate(r Request) (a2a.Caller, error) {
+	text, err := bearer(r)
+	if err != nil {
+		return a2a.Caller{}, err
+	}
+	header, claims, err := decode(text)
+	if err != nil {
+		return a2a.Caller{}, err
+	}
+	name, _ := claims["iss"].(string)
+	i := t.issuers[name]
+	if i == nil {
+		return a2a.Caller{}, badToken("its issuer is not accepted", true)
+	}
+	if err := i.verify(text, header); err != nil {
+		return a2a.Caller{}, err
+	}
+	return i.caller(claims, time.Now())
+}
+
+// badToken returns the refusal of a token. guess says that it may be made up.
+func badToken(what string, guess bool) *Refusal {
+	no := refuse(WhyToken, what, "the token is not accepted: "+what+"; sign in again, or ask the operator of this server")
+	no.Guess = guess
+	return no
+}
+
+// decode decodes the header and the claims of a token without verifying it. The error is ErrNone if
+// the text is no token, such as an API key.
+func decode(text string) (header, claims map[string]any, err error) {
+	if strings.Count(text, ".") != 2 {
+		return nil, nil, ErrNone
+	}
+	parts := strings.Split(text, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(parts[0])
+	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
+		return nil, nil, ErrNone
+	}
+	if header, err = object(raw); err != nil {
+		return nil, nil, badToken("its header is malformed", true)
+	}
+	raw, err = base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		claims, err = object(raw)
+	}
+	if err != nil {
+		return nil, nil, badToken("its claims are malformed", true)
+	}
+	return header, claims, nil
+}
+
+// errMalformed is the error of object.
+var errMalformed = errors.New("no JSON object with unique names")
+
+// object decodes a JSON object in which no name occurs twice. Numbers are json.Number.
+func object(data []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := unique(d, 0); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, errMalformed
+	}
+	d = json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var m map[string]any
+	if err := d.Decode(&m); err != nil || m == nil {
+		return nil, errMalformed
+	}
+	return m, nil
+}
+
+// unique reads a value and returns an error if a name occurs twice in an object.
+func unique(d *json.Decoder, depth int) error {
+	t, err := d.Token()
+	delim, ok := t.(json.Delim)
+	if err != nil || !ok || depth > 16 {
+		if depth > 16 {
+			err = errMalformed
+		}
+		return err
+	}
+	names := map[string]bool{}
+	for d.More() {
+		if delim == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			text, _ := name.(string)
+			if names[text] {
+				return errMalformed
+			}
+			names[text] = true
+		}
+		if err := unique(d, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// types are the values of typ for access tokens, in lower case.
+var types = []string{"", "jwt", "at+jwt", "application/at+jwt", "application/jwt"}
+
+// verify returns a refusal unless a key of the issuer has signed the token. Keys that the header
+// itself names, by value or by address, are ignored.
+func (i *issuer) verify(text string, header map[string]any) error {
+	alg, _ := header["alg"].(string)
+	typ, isText := header["typ"].(string)
+	if _, has := header["typ"]; has && !isText || !slices.Contains(types, strings.ToLower(typ)) {
+		return badToken("it is of another type", true)
+	}
+	if !slices.Contains(i.Algorithms, alg) {
+		return badToken("its signature algorithm is not accepted", true)
+	}
+	if _, has := header["crit"]; has {
+		return badToken("its header has critical extensions", true)
+	}
+	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(alg)})
+	if err != nil {
+		return badToken("it is malformed", true)
+	}
+	kid, _ := header["kid"].(string)
+	keys, fetched := i.keys.find(kid, alg)
+	if !fetched {
+		return &Refusal{Why: "keys of the issuer are missing", Detail: i.Name, err: &agent.Error{
+			Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Retry: true, RetryAfter: 5 * time.Second,
+			Message: "the server has not read the keys of the token's issuer yet; try again",
+		}}
+	}
+	for _, k := range keys {
+		if _, err := signed.Verify(k); err == nil {
+			return nil
+		}
+	}
+	return badToken("its signature is by none of the issuer's keys", true)
+}
+
+// caller returns the caller that verified claims stand for.
+func (i *issuer) caller(claims map[string]any, now time.Time) (a2a.Caller, error) {
+	exp, hasExp := seconds(claims["exp"])
+	switch {
+	case isIDToken(claims):
+		return a2a.Caller{}, badToken("it is an ID token; send the access token", false)
+	case !i.hasAudience(claims["aud"]):
+		return a2a.Caller{}, badToken("it is for another audience", false)
+	case !hasExp:
+		return a2a.Caller{}, badToken("it has no expiry", false)
+	case !now.Before(exp.Add(i.Leeway)):
+		return a2a.Caller{}, refuse(WhyExpired, i.Name, "the token has expired; sign in again")
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if value, has := claims[name]; has {
+			if at, ok := seconds(value); !ok || at.After(now.Add(i.Leeway)) {
+				return a2a.Caller{}, badToken("it is not valid yet", false)
+			}
+		}
+	}
+	who := a2a.Caller{Account: i.Account, Permissions: i.Permissions, Expires: exp}
+	subject, _ := claim(claims, i.PrincipalClaim).(string)
+	if subject == "" {
+		return who, badToken("its claim "+i.PrincipalClaim+" is missing", false)
+	}
+	who.Principal = i.Name + ":" + escape(subject)
+	if len(who.Principal) > maxPrincipal {
+		return who, badToken("its claim "+i.PrincipalClaim+" is too long", false)
+	}
+	if i.AccountClaim != "" {
+		who.Account, _ = claim(claims, i.AccountClaim).(string)
+		if !validAccount.MatchString(who.Account) {
+			return who, badToken("its claim "+i.AccountClaim+" is no account", false)
+		}
+	}
+	if i.RolesClaim != "" {
+		for _, role := range list(claim(claims, i.RolesClaim)) {
+			if a2a.IsRole(role) && len(who.Roles) < maxRoles {
+				who.Roles = append(who.Roles, role)
+			}
+		}
+	}
+	if i.PermissionsClaim != "" {
+		var granted a2a.Permissions
+		for _, name := range list(claim(claims, i.PermissionsClaim)) {
+			p, _ := a2a.ParsePermission(strings.ToUpper(name))
+			granted |= p
+		}
+		who.Permissions &= granted
+	}
+	return who, nil
+}
+
+// isIDToken reports whether claims are those of an ID token, which is for the client that signed in
+// and not for this server.
+func isIDToken(claims map[string]any) bool {
+	for _, name := range []string{"nonce", "at_hash", "c_hash"} {
+		if _, has := claims[name]; has {
+			return true
+		}
+	}
+	return claims["token_use"] == "id" || claims["typ"] == "ID"
+}
+
+// hasAudience reports whether one of the issuer's audiences is in the claim aud.
+func (i *issuer) hasAudience(aud any) bool {
+	if one, ok := aud.(string); ok {
+		aud = []any{one}
+	}
+	all, _ := aud.([]any)
+	return slices.ContainsFunc(all, func(one any) bool {
+		text, ok := one.(string)
+		return ok && slices.Contains(i.Audiences, text)
+	})
+}
+
+// seconds returns the time of a number of seconds since 1970.
+func seconds(value any) (time.Time, bool) {
+	n, ok := value.(json.Number)
+	if !ok {
+		return time.Time{}, false
+	}
+	f, err := n.Float64()
+	if err != nil || math.IsNaN(f) || f < 0 || f > 1<<40 {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(f), 0), true
+}
+
+// claim returns the claim with a name, or the nested one if dots separate the names of the levels.
+func claim(claims map[string]any, name string) any {
+	if v, has := claims[name]; has {
+		return v
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	below, _ := claims[first].(map[string]any)
+	if !nested || below == nil {
+		return nil
+	}
+	return claim(below, rest)
+}
+
+// list returns the texts of a claim that is a list, or a text of words that spaces separate.
+func list(value any) []string {
+	if text, ok := value.(string); ok {
+		return strings.Fields(text)
+	}
+	all, _ := value.([]any)
+	var texts []string
+	for _, one := range all {
+		if text, ok := one.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// escape returns a subject with all characters escaped that a principal must not have. Different
+// subjects stay different.
+func escape(subject string) string {
+	return strings.NewReplacer("%40", "@", "%7C", "|").Replace(url.QueryEscape(subject))
+}
+
+// Holds implements Authenticator: an owner may come back with a new token as long as its issuer is
+// accepted.
+func (t *tokens) Holds(owner string) bool {
+	_, principal, _ := strings.Cut(owner, "/")
+	name, _, isToken := strings.Cut(principal, ":")
+	if !isToken {
+		return false
+	}
+	for _, i := range t.issuers {
+		if i.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+package auth
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// CertificateClient is a client that is known by its certificate.
+type CertificateClient struct {
+	// SAN is a subject alternative name of the certificate: a URI, a DNS name or an e-mail
+	// address. Required.
+	SAN string
+	// Name, Account, Permissions and Roles are as for an APIKey.
+	Name, Account string
+	Permissions   a2a.Permissions
+	Roles         []string
+}
+
+// mtls authenticates callers by the certificates of their connections.
+type mtls struct {
+	callers map[string]a2a.Caller // by SAN
+	by      *Certificates
+}
+
+// newMTLS returns the authentication by certificates that by has accepted.
+func newMTLS(clients []CertificateClient, by *Certificates) (*mtls, error) {
+	m := &mtls{callers: map[string]a2a.Caller{}, by: by}
+	for i, c := range clients {
+		if c.Name == "" || strings.Contains(c.Name+c.Account, "/") {
+			return nil, fmt.Errorf("certificate client %d (%q): name is required, and name and account must not contain \"/\"", i, c.SAN)
+		}
+		if _, twice := m.callers[c.SAN]; twice || c.SAN == "" {
+			return nil, fmt.Errorf("certificate client %d: %q must be a name of a certificate that no other client has", i, c.SAN)
+		}
+		m.callers[c.SAN] = a2a.Caller{
+			Account: cmp.Or(c.Account, "default"), Principal: c.Name, Roles: c.Roles, Permissions: cmp.Or(c.Permissions, a2a.DefaultPermissions),
+		}
+	}
+	if by == nil {
+		return nil, errors.New("certificates of clients need TLS with an authority that signs them (server.tls.client_ca)")
+	}
+	return m, nil
+}
+
+// Authenticate implements Authenticator.
+func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.Authorization) > 0 {
+		return a2a.Caller{}, ErrNone
+	}
+	chain := r.TLS.PeerCertificates
+	names := namesOf(chain[0])
+	detail := strings.Join(names, " ")
+	if !time.Now().Before(chain[0].NotAfter) {
+		return a2a.Caller{}, refuse(WhyExpired, detail, fmt.Sprintf("the client certificate expired at %s; connect with a new one", chain[0].NotAfter.UTC().Format(time.RFC3339)))
+	}
+	if m.by.changed() { // the connection may be older than the authorities
+		if err := m.by.verify(chain); err != nil {
+			return a2a.Caller{}, refuse(WhyRevoked, detail, "the authority of the client certificate is not trusted any more; connect with a certificate of another one")
+		}
+	}
+	i := slices.IndexFunc(names, func(name string) bool { return m.callers[name].Principal != "" })
+	if i < 0 {
+		return a2a.Caller{}, refuse(WhyCertificate, detail, "no name of the client certificate is known; ask the operator of this server to add it to auth.mtls")
+	}
+	who := m.callers[names[i]]
+	who.Expires = chain[0].NotAfter
+	return who, nil
+}
+
+// namesOf returns the subject alternative names of a certificate: URIs, DNS names, and e-mail addresses.
+func namesOf(c *x509.Certificate) []string {
+	var names []string
+	for _, u := range c.URIs {
+		names = append(names, u.String())
+	}
+	return slices.Concat(names, c.DNSNames, c.EmailAddresses)
+}
+
+// Holds implements Authenticator.
+func (m *mtls) Holds(owner string) bool {
+	for _, who := range m.callers {
+		if who.Owner() == owner {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,174 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+const (
+	// maxKeys is the number of keys that a store may have.
+	maxKeys = 10_000
+	// maxRoles is the number of roles that a key may have.
+	maxRoles = 64
+)
+
+var (
+	validName    = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
+	validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+)
+
+// letters encodes random bytes in keys.
+var letters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// NewKey returns a random API key of 256 bits, its id, and its hash.
+func NewKey() (id, secret string, sum [sha256.Size]byte) {
+	random := make([]byte, 6+32)
+	_, _ = rand.Read(random) // never fails
+	id = letters.EncodeToString(random[:6])
+	secret = "tsk_" + id + "_" + letters.EncodeToString(random[6:])
+	return id, secret, sha256.Sum256([]byte(secret))
+}
+
+// Service implements KeyService. It is safe for concurrent use.
+type Service struct {
+	// Store has the keys. Required.
+	Store Store
+	// Server uses them; nil if every caller is accepted.
+	Server *Server
+	// Clock returns the current time. Required.
+	Clock func() time.Time
+}
+
+// CreateKey implements the RPC.
+func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (*teamv1.CreateKeyResponse, error) {
+	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.check(req); err != nil {
+		return nil, err
+	}
+	all, err := s.Store.Keys(ctx)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	if len(all) >= maxKeys {
+		return nil, a2a.Invalid(a2a.Violation{Field: "name", Description: "cannot have another key: the store has 10,000, which is the most"})
+	}
+	id, secret, sum := NewKey()
+	k := &teamv1.Key{
+		Id: id, Account: cmp.Or(req.GetAccount(), "default"), Name: req.GetName(), Permissions: req.GetPermissions(), Roles: req.GetRoles(),
+		Created: timestamppb.New(s.Clock()), CreatedBy: who.Owner(), Expires: req.GetExpires(),
+	}
+	if len(k.GetPermissions()) == 0 {
+		k.Permissions = []teamv1.Permission_Value{teamv1.Permission_READ, teamv1.Permission_CALL, teamv1.Permission_ANSWER}
+	}
+	err = s.Store.PutKey(ctx, StoredKey{Key: k, Hash: sum[:]})
+	if err == nil {
+		err = s.Server.Refresh(ctx)
+	}
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	return &teamv1.CreateKeyResponse{Key: k, Secret: secret}, nil
+}
+
+// check returns INVALID_REQUEST with everything that is wrong with a request.
+func (s *Service) check(req *teamv1.CreateKeyRequest) error {
+	var faults a2a.Faults
+	if s.Server == nil {
+		faults.Add("", "cannot be done: this server has no server.auth and accepts calls without a key; add server.auth.api_keys to its file first, "+
+			"for which team-server keys new --offline prints an entry")
+		return faults.Err()
+	}
+	if !validName.MatchString(req.GetName()) {
+		faults.Add("name", "must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -")
+	}
+	if a := req.GetAccount(); a != "" && !validAccount.MatchString(a) {
+		faults.Add("account", "must be 1 to 63 of a-z, A-Z, 0-9, _ . and -")
+	}
+	if len(req.GetRoles()) > maxRoles {
+		faults.Add("roles", "has %d roles; at most %d are allowed", len(req.GetRoles()), maxRoles)
+	}
+	if i := slices.IndexFunc(req.GetRoles(), func(r string) bool { return !a2a.IsRole(r) }); i >= 0 {
+		faults.Add("roles", "has %.64q; a role is 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit", req.GetRoles()[i])
+	}
+	for _, p := range req.GetPermissions() {
+		if _, known := a2a.ParsePermission(p.String()); !known {
+			faults.Add("permissions", "has %v; permissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN", p)
+			break
+		}
+	}
+	if req.GetExpires() != nil && (req.GetExpires().CheckValid() != nil || !s.Clock().Before(req.GetExpires().AsTime())) {
+		faults.Add("expires", "must be a time to come")
+	}
+	return faults.Err()
+}
+
+// ListKeys implements the RPC. A page token is the last id of the page before.
+func (s *Service) ListKeys(ctx context.Context, req *teamv1.ListKeysRequest) (*teamv1.ListKeysResponse, error) {
+	if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
+		return nil, err
+	}
+	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Store.Keys(ctx)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	resp := &teamv1.ListKeysResponse{}
+	for _, k := range all {
+		if k.Key.GetId() <= req.GetPageToken() {
+			continue
+		}
+		if len(resp.Keys) == size {
+			resp.NextPageToken = resp.GetKeys()[size-1].GetId()
+			break
+		}
+		resp.Keys = append(resp.Keys, k.Key)
+	}
+	return resp, nil
+}
+
+// RevokeKey implements the RPC.
+func (s *Service) RevokeKey(ctx context.Context, req *teamv1.RevokeKeyRequest) (*teamv1.RevokeKeyResponse, error) {
+	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Store.Keys(ctx)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	i, found := slices.BinarySearchFunc(all, req.GetId(), func(k StoredKey, id string) int { return strings.Compare(k.Key.GetId(), id) })
+	if !found {
+		return nil, a2a.Invalid(a2a.Violation{Field: "id", Description: "is not the id of a key that was made here; team-server keys ls lists them, and keys of the server's file are removed there"})
+	}
+	k := all[i]
+	if k.Key.GetRevoked() != nil {
+		return &teamv1.RevokeKeyResponse{Key: k.Key}, nil
+	}
+	k.Key.Revoked, k.Key.RevokedBy = timestamppb.New(s.Clock()), who.Owner()
+	err = s.Store.PutKey(ctx, k)
+	if err == nil {
+		err = s.Server.Refresh(ctx)
+	}
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	return &teamv1.RevokeKeyResponse{Key: k.Key}, nil
+}

@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// StoredKey is an API key that was made by the API.
+type StoredKey struct {
+	Key *teamv1.Key
+	// Hash is the SHA-256 hash of the whole key.
+	Hash []byte
+}
+
+// Store stores the API keys that were made by the API. Stores implement it. It is safe for concurrent
+// use, by several processes if the store is.
+type Store interface {
+	// Keys returns all keys, ordered by id. The caller may modify them.
+	Keys(ctx context.Context) ([]StoredKey, error)
+	// PutKey stores a key, in place of the one with its id.
+	PutKey(ctx context.Context, k StoredKey) error
+	// WatchKeys returns a channel that receives a value when keys may have changed. Values may be
+	// lost, so callers also poll. The caller must call stop.
+	WatchKeys() (wake <-chan struct{}, stop func())
+}
+
+// pollInterval is how often the keys are read, in case a notification was lost.
+const pollInterval = 5 * time.Second
+
+// Refresh reads the keys of the store. Server may be nil.
+func (s *Server) Refresh(ctx context.Context) error {
+	if s == nil || s.store == nil {
+		return nil
+	}
+	list, err := s.store.Keys(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the API keys: %w", err)
+	}
+	stored := make(map[hash]entry, len(list))
+	for _, k := range list {
+		if len(k.Hash) == len(hash{}) {
+			stored[hash(k.Hash)] = entry{id: k.Key.GetId(), caller: callerOf(k.Key), revoked: k.Key.GetRevoked() != nil}
+		}
+	}
+	s.keys.set(stored)
+	return nil
+}
+
+// callerOf returns the caller that a key stands for.
+func callerOf(k *teamv1.Key) a2a.Caller {
+	who := a2a.Caller{Account: k.GetAccount(), Principal: k.GetName(), Roles: k.GetRoles(), Permissions: permissionsOf(k.GetPermissions())}
+	if k.GetExpires() != nil {
+		who.Expires = k.GetExpires().AsTime()
+	}
+	return who
+}
+
+// permissionsOf returns a list of permissions as a set.
+func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
+	var p a2a.Permissions
+	for _, one := range list {
+		known, _ := a2a.ParsePermission(one.String()) // the enum has the same names
+		p |= known
+	}
+	return p
+}
+
+// Serve reads the keys of issuers, and those that other replicas have changed, until ctx ends. Server
+// may be nil.
+func (s *Server) Serve(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	if s.tokens != nil {
+		for _, i := range s.tokens.issuers {
+			work.Go(func() { i.keys.run(ctx) })
+		}
+	}
+	if s.store != nil {
+		s.follow(ctx)
+	}
+}
+
+// follow reads keys that other replicas have changed until ctx ends.
+func (s *Server) follow(ctx context.Context) {
+	wake, stop := s.store.WatchKeys()
+	defer stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := s.Refresh(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			s.log.Warn("API keys cannot be read; those that are known are used", zap.Error(err))
+		}
+		failing = err != nil
+		select {
+		case <-wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

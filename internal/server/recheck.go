@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// rechecks are the calls that last, whose callers are checked again until they end. The zero value
+// is valid.
+type rechecks struct {
+	mu    sync.Mutex
+	calls map[*call]struct{} // guarded by mu
+}
+
+// enter adds a call until leave is called.
+func (r *rechecks) enter(c *call) (leave func()) {
+	if c.in.caller == nil {
+		return func() {}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls == nil {
+		r.calls = map[*call]struct{}{}
+	}
+	r.calls[c] = struct{}{}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.calls, c)
+	}
+}
+
+// list returns the calls that last at present.
+func (r *rechecks) list() []*call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.calls))
+}
+
+// recheck ends calls whose callers have lost the right to call, until ctx ends.
+func (s *Server) recheck(ctx context.Context) {
+	if s.config.Auth == nil {
+		return
+	}
+	tick := time.NewTicker(s.config.RecheckInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, c := range s.rechecks.list() {
+			if err := s.still(c.in); err != nil {
+				s.logRefusal(c.in, err)
+				c.cancel(err)
+			}
+		}
+	}
+}
+
+// still returns UNAUTHENTICATED if the caller of a call that was accepted has lost the right to call.
+func (s *Server) still(in *inbound) error {
+	if s.config.Auth == nil {
+		return nil
+	}
+	who, err := s.config.Auth.Authenticate(in.request(true))
+	if err == nil && who.Owner() != in.caller.Owner() {
+		err = unauthenticated("the credentials of this call belong to another caller by now; call again")
+	}
+	return err
+}

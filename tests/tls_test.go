@@ -1,0 +1,200 @@
+package tests
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/testkit/testcerts"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/scripted"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// serveTLS serves an agent on loopback with a certificate of an authority until the test ends.
+func serveTLS(t *testing.T, ca *testcerts.Authority, c server.Config) rig.Target {
+	t.Helper()
+	cert, key := ca.Issue(time.Now().Add(time.Hour), "127.0.0.1", "team.example")
+	dir := t.TempDir()
+	c.TLS.CertFile, c.TLS.KeyFile = testcerts.Write(t, dir, "cert.pem", cert), testcerts.Write(t, dir, "key.pem", key)
+	c.TLS.ClientCAFile = testcerts.Write(t, dir, "ca.pem", ca.PEM)
+	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	agent, err := scripted.New(scripted.Config{ID: "parrot", Steps: []*teamv1.ScriptedStep{{Do: &teamv1.ScriptedStep_Text{Text: "hello"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Agent, c.Log = agent, zap.NewNop()
+	s, err := server.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+}
+
+// TestT_10_ClientCertificates: callers are known by a name of their certificate, on every binding. A
+// name that is not configured, a certificate of another authority and none are refused, as is an
+// expired one. A bearer token takes precedence.
+func TestT_10_ClientCertificates(t *testing.T) {
+	ca, other := testcerts.New(t, "ca"), testcerts.New(t, "other")
+	target := serveTLS(t, ca, server.Config{
+		Keys: []server.APIKey{rig.Key("acme", "key")},
+		Clients: []server.CertificateClient{
+			{SAN: "spiffe://team.example/ann", Name: "ann", Account: "acme"}, {SAN: "bob.example", Name: "bob", Account: "acme"},
+			{SAN: "eve@team.example", Name: "eve", Account: "other", Permissions: a2a.PermissionRead},
+		},
+	})
+	if !strings.HasPrefix(target.HTTP, "https://") {
+		t.Fatalf("serves %s", target.HTTP)
+	}
+	started := func(c rig.Client) (string, *rig.Error) {
+		resp, err := c.Send(t.Context(), rig.Text("", rand.Text(), "x"))
+		return resp.GetTask().GetId(), rig.Fault(err)
+	}
+	as := func(names ...string) rig.Target { return target.Secure(t, ca.Client(names...)) }
+	mine := map[string]string{}
+	rig.Each(t, as("unknown.example", "spiffe://team.example/ann"), func(t *testing.T, c rig.Client) {
+		id, f := started(c)
+		if f != nil {
+			t.Fatal(f)
+		}
+		mine[c.Binding()] = id
+	})
+	rig.Each(t, as("bob.example"), func(t *testing.T, c rig.Client) {
+		if _, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: mine[c.Binding()]}); rig.Fault(err).Code != "NotFound" {
+			t.Errorf("a task of another principal: %v", err)
+		}
+	})
+	rig.Each(t, as("spiffe://team.example/ann").As("acme", "key"), func(t *testing.T, c rig.Client) {
+		if _, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: mine[c.Binding()]}); rig.Fault(err).Code != "NotFound" {
+			t.Errorf("the bearer token does not take precedence: %v", err)
+		}
+	})
+	for name, from := range map[string]rig.Target{"a name that is not configured": as("carl.example"), "no certificate": as()} {
+		rig.Each(t, from, func(t *testing.T, c rig.Client) {
+			if _, f := started(c); f == nil || f.Code != "Unauthenticated" || f.Reason != "UNAUTHENTICATED" {
+				t.Errorf("%s: %v", name, f)
+			}
+		})
+	}
+	foreign := ca.Client()
+	foreign.Certificates = other.Client("spiffe://team.example/ann").Certificates
+	stale := ca.Client()
+	pair, err := tls.X509KeyPair(ca.Issue(time.Now().Add(-time.Minute), "bob.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.Certificates = []tls.Certificate{pair}
+	for name, config := range map[string]*tls.Config{"another authority": foreign, "expired": stale} {
+		rig.Each(t, target.Secure(t, config), func(t *testing.T, c rig.Client) {
+			if id, f := started(c); id != "" || f == nil {
+				t.Errorf("%s is accepted", name)
+			}
+		})
+	}
+}
+
+// TestT_35_Handshake: HTTPS offers HTTP/2 and HTTP/1.1, pages are told to use HTTPS, and a peer that
+// does not finish the handshake is cut off within 15 seconds on both listeners.
+func TestT_35_Handshake(t *testing.T) {
+	ca := testcerts.New(t, "ca")
+	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}})
+	for version, config := range map[string]*tls.Config{"HTTP/2.0": ca.Client(), "HTTP/1.1": ca.Client()} {
+		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: version == "HTTP/2.0"}
+		defer transport.CloseIdleConnections()
+		for host, hsts := range map[string]string{"team.example": "max-age=31536000", "127.0.0.1": ""} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target.HTTP+"/healthz", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = host
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.Proto != version || resp.Header.Get("Strict-Transport-Security") != hsts {
+				t.Errorf("%s, %s: %s, %q", version, host, resp.Proto, resp.Header.Get("Strict-Transport-Security"))
+			}
+		}
+	}
+	ended := make(chan error, 2)
+	for _, address := range []string{target.GRPC, strings.TrimPrefix(target.HTTP, "https://")} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+		go func() {
+			_, err := io.Copy(io.Discard, conn)
+			ended <- err
+		}()
+	}
+	for range 2 {
+		if err := <-ended; err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Errorf("the handshake is waited for: %v", err)
+		}
+	}
+}
+
+// TestT_35_StreamsOverTLS: streams and their ends are the same over TLS, with HTTP/2.
+func TestT_35_StreamsOverTLS(t *testing.T) {
+	ca := testcerts.New(t, "ca")
+	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}}).Secure(t, ca.Client()).As("acme", "ann")
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		got, err := rig.Collect(c.Stream(t.Context(), rig.Text("", rand.Text(), "x")))
+		if err != nil || len(got) < 2 {
+			t.Errorf("%d updates, %v", len(got), err)
+		}
+	})
+	card, _, err := rig.PublicCard(t.Context(), target, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range card.GetSupportedInterfaces() {
+		if strings.HasPrefix(i.GetUrl(), "http://") {
+			t.Errorf("the card names %s", i.GetUrl())
+		}
+	}
+}
+
+// TestT_7_ClearBeyondLoopback: without TLS the server listens on loopback only, unless a proxy does TLS.
+func TestT_7_ClearBeyondLoopback(t *testing.T) {
+	agent, err := scripted.New(scripted.Config{ID: "parrot", Steps: []*teamv1.ScriptedStep{{Do: &teamv1.ScriptedStep_Text{Text: "hello"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := server.Config{Agent: agent, GRPC: server.NoListener, HTTP: "0.0.0.0:0", Keys: []server.APIKey{rig.Key("acme", "ann")}, Log: zap.NewNop()}
+	_, err = server.New(c)
+	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without TLS") || !strings.Contains(err.Error(), "server.tls: {terminated_by_proxy: true}") {
+		t.Errorf("got %v", err)
+	}
+	c.TLS.ByProxy = true
+	s, err := server.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
