@@ -127,7 +127,7 @@ func TestT_36_Pings(t *testing.T) {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
-			if err == io.EOF || strings.Contains(err.Error(), "reset") {
+			if errors.Is(err, io.EOF) || strings.Contains(err.Error(), "reset") {
 				break
 			}
 			t.Fatal(err)

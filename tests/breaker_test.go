@@ -21,9 +21,9 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestP_11_BadInputOpensNoBreaker has six workers of one account send work that its agent fails at. The
+// TestP11_BadInputOpensNoBreaker has six workers of one account send work that its agent fails at. The
 // agent answered, so the breaker stays closed, and the calls of another account are made.
-func TestP_11_BadInputOpensNoBreaker(t *testing.T) {
+func TestP11_BadInputOpensNoBreaker(t *testing.T) {
 	for name, fail := range map[string]func() (*a2av1.Message, error){
 		"an error": func() (*a2av1.Message, error) { return nil, errors.New("no such column") },
 		"an invalid input": func() (*a2av1.Message, error) {

@@ -83,9 +83,9 @@ func echoes(t *testing.T, targets []rig.Target, n int) {
 	}
 }
 
-// TestP_11_SlowTasksOfOneAccount has one account begin more slow tasks than there are slots. The tasks of
+// TestP11_SlowTasksOfOneAccount has one account begin more slow tasks than there are slots. The tasks of
 // another account are answered, and those of the first end when they can.
-func TestP_11_SlowTasksOfOneAccount(t *testing.T) {
+func TestP11_SlowTasksOfOneAccount(t *testing.T) {
 	for name, place := range map[string]func(testing.TB) rig.Place{"memory": rig.Memory, "sqlite": rig.SQLite, "postgres": rig.PostgreSQL} {
 		t.Run(name, func(t *testing.T) {
 			targets, release := flooded(t, place(t), 1)
@@ -96,8 +96,8 @@ func TestP_11_SlowTasksOfOneAccount(t *testing.T) {
 	}
 }
 
-// TestP_11_SlowTasksOnThreeReplicas does the same on replicas that share a store.
-func TestP_11_SlowTasksOnThreeReplicas(t *testing.T) {
+// TestP11_SlowTasksOnThreeReplicas does the same on replicas that share a store.
+func TestP11_SlowTasksOnThreeReplicas(t *testing.T) {
 	at := rig.PostgreSQL(t)
 	targets, release := flooded(t, at, 3)
 	echoes(t, targets, 3)

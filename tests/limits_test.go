@@ -57,9 +57,9 @@ func limitedAs(t *testing.T, err error, limit, value string) {
 	}
 }
 
-// TestP_11_RequestsOfAnAccount has one account make more requests than it may, over each binding. It is told
+// TestP11_RequestsOfAnAccount has one account make more requests than it may, over each binding. It is told
 // when to try again; the requests of another account are answered.
-func TestP_11_RequestsOfAnAccount(t *testing.T) {
+func TestP11_RequestsOfAnAccount(t *testing.T) {
 	target := rig.Serve(t, server.Config{
 		Agents: rig.Manager(t, says("echo")), Keys: twoAccounts,
 	})
@@ -94,9 +94,9 @@ func TestP_11_RequestsOfAnAccount(t *testing.T) {
 	}
 }
 
-// TestP_11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.
+// TestP11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.
 // Limits are those of the file, of the API, or of every account.
-func TestP_11_TasksOfAnAccount(t *testing.T) {
+func TestP11_TasksOfAnAccount(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		store, _ := at.Open(t)
 		gate := make(chan struct{})

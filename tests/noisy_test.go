@@ -27,10 +27,10 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestP_11_OneAccountAtTwentyTimesItsLimit has one account call as fast as it can, at many times its limit:
+// TestP11_OneAccountAtTwentyTimesItsLimit has one account call as fast as it can, at many times its limit:
 // what is refused says when to try again. No call of another account fails; how much longer they take is
 // printed.
-func TestP_11_OneAccountAtTwentyTimesItsLimit(t *testing.T) {
+func TestP11_OneAccountAtTwentyTimesItsLimit(t *testing.T) {
 	for name, place := range map[string]func(testing.TB) rig.Place{"sqlite": rig.SQLite, "postgres": rig.PostgreSQL} {
 		t.Run(name, func(t *testing.T) {
 			store, _ := place(t).Open(t)
@@ -95,10 +95,10 @@ func latency(t *testing.T, target rig.Target, name string) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// TestP_22_RetriesThroughThreeLevels has 300 calls of a team, whose team has a team with a member that always
+// TestP22_RetriesThroughThreeLevels has 300 calls of a team, whose team has a team with a member that always
 // fails, a model or an agent. However many levels there are, the upstream gets at most 1.2 times as many
 // calls.
-func TestP_22_RetriesThroughThreeLevels(t *testing.T) {
+func TestP22_RetriesThroughThreeLevels(t *testing.T) {
 	const calls = 300
 	for name, opens := range map[string]int{"with the breaker": 0, "without it": 1_000_000} {
 		guard := func() *upstream.Guard { return upstream.New(upstream.Config{Calls: opens}) }

@@ -20,9 +20,9 @@ func (c *counting) Queued(context.Context, string, int) (int, error) {
 }
 func (c *counting) StoredBytes(context.Context, string) (int64, error) { return 0, nil }
 
-// TestP_11_LimitsCostNoReadPerRequest: below half of what is left, the store is asked at most once a second,
+// TestP11_LimitsCostNoReadPerRequest: below half of what is left, the store is asked at most once a second,
 // and it is never written.
-func TestP_11_LimitsCostNoReadPerRequest(t *testing.T) {
+func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 	c := &counting{queued: 10}
 	none := map[string]*teamv1.AccountLimits{"acme": {}} // so that no ledger is needed
 	a := New(Config{Counts: c, File: none})
@@ -53,8 +53,8 @@ func TestP_11_LimitsCostNoReadPerRequest(t *testing.T) {
 	}
 }
 
-// TestP_11_LimitsOfAnAccountOrOfAll: a limit of the file comes before one of all accounts, each for itself.
-func TestP_11_LimitsOfAnAccountOrOfAll(t *testing.T) {
+// TestP11_LimitsOfAnAccountOrOfAll: a limit of the file comes before one of all accounts, each for itself.
+func TestP11_LimitsOfAnAccountOrOfAll(t *testing.T) {
 	a := New(Config{
 		File:  map[string]*teamv1.AccountLimits{"acme": {Weight: proto.Int32(3)}},
 		Every: &teamv1.AccountLimits{MaxRunning: proto.Int32(7), Weight: proto.Int32(2)},
@@ -72,8 +72,8 @@ func TestP_11_LimitsOfAnAccountOrOfAll(t *testing.T) {
 	}
 }
 
-// TestP_11_UploadsOfAnAccount: what is returned may be used again, and one account leaves room for others.
-func TestP_11_UploadsOfAnAccount(t *testing.T) {
+// TestP11_UploadsOfAnAccount: what is returned may be used again, and one account leaves room for others.
+func TestP11_UploadsOfAnAccount(t *testing.T) {
 	a := New(Config{TotalUpload: 40 << 20})
 	if err := a.Upload("acme", DefaultUpload); err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestP_11_UploadsOfAnAccount(t *testing.T) {
 	}
 }
 
-// TestP_11_FaultsOfLimits: each fault names its field.
-func TestP_11_FaultsOfLimits(t *testing.T) {
+// TestP11_FaultsOfLimits: each fault names its field.
+func TestP11_FaultsOfLimits(t *testing.T) {
 	for field, l := range map[string]*teamv1.AccountLimits{
 		"weight": {Weight: proto.Int32(0)}, "max_running": {MaxRunning: proto.Int32(-1)}, "max_queued": {MaxQueued: proto.Int32(0)},
 		"max_stored_bytes": {MaxStoredBytes: proto.Int64(0)}, "max_collaborations": {MaxCollaborations: proto.Int32(0)},

@@ -94,7 +94,7 @@ func TestEngine(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"A-16 each run is driven once at a time, as many as there are slots", slots},
-		{"P-11 one account does not hold all slots", sharing},
+		{"P11 one account does not hold all slots", sharing},
 		{"A-16 a parked run goes on at its time", parked},
 		{"A-16 an input that comes as a run parks is not missed", inputs},
 		{"A-16 a stop ends the drives and leaves the runs to the next", shutdown},

@@ -97,7 +97,7 @@ func slots(t *testing.T, open Open) {
 		}
 		r.running("one")
 	})
-	t.Run("P-11 each account has its own places, and one that waits holds none", func(t *testing.T) {
+	t.Run("P11 each account has its own places, and one that waits holds none", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(collaboration("one", 1))
 		other := collaboration("other", 1)
@@ -114,7 +114,7 @@ func slots(t *testing.T, open Open) {
 		r.create(colleague)
 		r.refused(collaboration("three", 1))
 	})
-	t.Run("P-11 an account has places of its own", func(t *testing.T) {
+	t.Run("P11 an account has places of its own", func(t *testing.T) {
 		r := newRig(t, open)
 		of := func(id, agent, owner string) a2a.New {
 			n := collaboration(id, 5)

@@ -58,7 +58,7 @@ func wantBy(t *testing.T, by, want map[string]int) {
 // fairLeases tests how accounts share the slots of a replica.
 func fairLeases(t *testing.T, open Open) {
 	limitedLeases(t, open)
-	t.Run("P-11 a slot is left for the account that comes next", func(t *testing.T) {
+	t.Run("P11 a slot is left for the account that comes next", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 40)
 		room := a2a.NewRoom(32, nil)
@@ -78,7 +78,7 @@ func fairLeases(t *testing.T, open Open) {
 		_, by = r.claimIn(room)
 		wantBy(t, by, map[string]int{"acme": 1})
 	})
-	t.Run("P-11 accounts take turns, and what was due first comes first in each", func(t *testing.T) {
+	t.Run("P11 accounts take turns, and what was due first comes first in each", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 10)
 		r.flood("other/bob", 2)
@@ -105,7 +105,7 @@ func fairLeases(t *testing.T, open Open) {
 			t.Errorf("the order is %v", order)
 		}
 	})
-	t.Run("P-11 weights", func(t *testing.T) {
+	t.Run("P11 weights", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 30)
 		r.flood("other/bob", 30)
@@ -116,7 +116,7 @@ func fairLeases(t *testing.T, open Open) {
 
 // limitedLeases tests the number of running runs of an account, and accounts with several principals.
 func limitedLeases(t *testing.T, open Open) {
-	t.Run("P-11 no more runs of an account than it may have", func(t *testing.T) {
+	t.Run("P11 no more runs of an account than it may have", func(t *testing.T) {
 		r := newRig(t, open)
 		s := shares{running: map[string]int{"acme": 3}}
 		r.flood("acme/ann", 5)
@@ -144,7 +144,7 @@ func limitedLeases(t *testing.T, open Open) {
 		_, by = r.claimIn(room.Clone())
 		wantBy(t, by, map[string]int{"acme": 1})
 	})
-	t.Run("P-11 the first runs of many principals of an account", func(t *testing.T) {
+	t.Run("P11 the first runs of many principals of an account", func(t *testing.T) {
 		r := newRig(t, open)
 		for i := range 20 {
 			r.create(of(fmt.Sprintf("acme/p%02d", 19-i), fmt.Sprintf("t%02d", i)))
