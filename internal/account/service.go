@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -38,7 +39,7 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 		}
 		s.Limits = proto.CloneOf(req.GetLimits())
 	}
-	err = a.c.Ledger.PutAccountLimits(ctx, s)
+	err = a.c.Ledger.PutAccountLimits(audit.Recorder{Clock: a.c.Clock}.Record(ctx, "account.limits", name, nil), s)
 	if err == nil {
 		err = a.refresh(ctx)
 	}

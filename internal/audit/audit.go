@@ -120,6 +120,20 @@ func Of(ctx context.Context) (*teamv1.AuditRecord, bool) {
 	return r, ok
 }
 
+// Recorder makes the records of changes.
+type Recorder struct {
+	// Clock returns the current time. Required.
+	Clock func() time.Time
+}
+
+// Record returns a context with which a store records an action by the caller of ctx, in the chain of
+// the caller's account and in the transaction of the change that it makes.
+func (r Recorder) Record(ctx context.Context, action, subject string, details map[string]string) context.Context {
+	record := New(ctx, r.Clock(), action, subject)
+	record.Details = details
+	return With(ctx, record)
+}
+
 // New returns the record of an action by the caller of ctx on a subject, in the chain of the caller's
 // account.
 func New(ctx context.Context, at time.Time, action, subject string) *teamv1.AuditRecord {

@@ -47,6 +47,8 @@ type Service struct {
 	Store Store
 	// Server uses them; nil if every caller is accepted.
 	Server *Server
+	// Audit returns a context with which the store records a change in the audit log. Required.
+	Audit func(ctx context.Context, action, subject string, details map[string]string) context.Context
 	// Clock returns the current time. Required.
 	Clock func() time.Time
 }
@@ -75,7 +77,7 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 	if len(k.GetPermissions()) == 0 {
 		k.Permissions = []teamv1.Permission_Value{teamv1.Permission_READ, teamv1.Permission_CALL, teamv1.Permission_ANSWER}
 	}
-	err = s.Store.PutKey(ctx, StoredKey{Key: k, Hash: sum[:]})
+	err = s.Store.PutKey(s.Audit(ctx, "key.create", k.GetId(), map[string]string{"owner": k.GetAccount() + "/" + k.GetName()}), StoredKey{Key: k, Hash: sum[:]})
 	if err == nil {
 		err = s.Server.Refresh(ctx)
 	}
@@ -163,7 +165,7 @@ func (s *Service) RevokeKey(ctx context.Context, req *teamv1.RevokeKeyRequest) (
 		return &teamv1.RevokeKeyResponse{Key: k.Key}, nil
 	}
 	k.Key.Revoked, k.Key.RevokedBy = timestamppb.New(s.Clock()), who.Owner()
-	err = s.Store.PutKey(ctx, k)
+	err = s.Store.PutKey(s.Audit(ctx, "key.revoke", k.Key.GetId(), map[string]string{"owner": k.Key.GetAccount() + "/" + k.Key.GetName()}), k)
 	if err == nil {
 		err = s.Server.Refresh(ctx)
 	}

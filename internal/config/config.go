@@ -4,6 +4,8 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +67,12 @@ func (c *Config) Path(name string) string {
 func (c *Config) Same(other *Config) bool {
 	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) &&
 		maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
+}
+
+// Digest returns the SHA-256 of the text of the file, in hex. Files to which it refers do not count.
+func (c *Config) Digest() string {
+	sum := sha256.Sum256(c.source)
+	return hex.EncodeToString(sum[:])
 }
 
 // Loader reads configurations. The zero value uses the file system and the environment of the

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -87,7 +88,7 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	}
 	changed, stop := s.c.Store.WatchHalts()
 	defer stop()
-	if err := s.c.Store.Halt(ctx, h); err != nil {
+	if err := s.c.Store.Halt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()}), h); err != nil {
 		return nil, a2a.StoreError("", err)
 	}
 	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
@@ -257,7 +258,8 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
 		return nil, err
 	}
-	h, err := s.c.Store.EndHalt(ctx, req.GetKind(), req.GetName())
+	subject := agent.HaltSubject(&teamv1.Halt{Kind: req.GetKind(), Name: req.GetName()})
+	h, err := s.c.Store.EndHalt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "resume", subject, nil), req.GetKind(), req.GetName())
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -226,6 +227,8 @@ type change struct {
 	field func(*entry, config.Fault) string
 	// dry only checks whether the change is possible.
 	dry bool
+	// action and subject are what the audit log records.
+	action, subject string
 }
 
 // change makes a change of the catalog and serves it.
@@ -299,7 +302,7 @@ func (m *Manager) try(ctx context.Context, c change) error {
 		p.Discard()
 		return nil
 	}
-	version, err := m.c.Store.ChangeCatalog(ctx, now.version, what)
+	version, err := m.c.Store.ChangeCatalog(audit.Recorder{Clock: m.c.Clock}.Record(ctx, c.action, c.subject, nil), now.version, what)
 	if err != nil {
 		p.Discard()
 		return storeError(err)

@@ -309,7 +309,7 @@ func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Hea
 
 // add returns the change that adds a document.
 func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
-	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+	return change{action: "catalog.create", subject: d.id, dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		for _, id := range d.ids {
 			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
 				return catalog.Change{}, refused(cmp.Or(d.idField, d.form()), strconv.Quote(id)+" already exists; choose another id, or update the existing one")
@@ -324,7 +324,7 @@ type find func(s *state, id string, who a2a.Caller) (*entry, error)
 
 // replace returns the change that replaces an entry by a document.
 func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
-	return change{dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
+	return change{action: "catalog.update", subject: d.id, dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, d.id, who)
 		if err == nil {
 			err = unchanged(old, etag)
@@ -347,7 +347,7 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 
 // remove returns the change that deletes an entry.
 func remove(id string, who a2a.Caller, etag string, find find) change {
-	return change{decide: func(s *state) (catalog.Change, error) {
+	return change{action: "catalog.delete", subject: id, decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, id, who)
 		if err == nil {
 			err = unchanged(old, etag)

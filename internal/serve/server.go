@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
@@ -63,6 +64,9 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
 	}
+	if err := kept.AppendAudit(ctx, started(ctx, kept, file)); err != nil {
+		return nil, errors.Join(fmt.Errorf("recording the start in the audit log: %w", err), closeListeners(c.Listeners), live.Close(), kept.Close())
+	}
 	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
@@ -85,6 +89,14 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 		r.err = errors.Join(err, live.Close(), kept.Close())
 	}()
 	return r, nil
+}
+
+// started returns the record of the audit log that names the version and the configuration file with
+// which a server starts.
+func started(ctx context.Context, kept server.Store, file *config.Config) *teamv1.AuditRecord {
+	r := audit.New(ctx, kept.Now(), "server.start", Version())
+	r.Details = map[string]string{"file_sha256": file.Digest()}
+	return r
 }
 
 func apiKeys(s *teamv1.ServerSettings) []server.APIKey {

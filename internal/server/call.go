@@ -148,6 +148,7 @@ func (c *call) permitted() error {
 		have = c.in.caller.Permissions
 	}
 	if lacks := needs(c.method) &^ have; lacks != 0 {
+		c.recordDenied()
 		return a2a.Denied(lacks)
 	}
 	return nil

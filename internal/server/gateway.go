@@ -84,6 +84,11 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("registering the account service: %w", err)
 		}
 	}
+	if s.config.Audits != nil {
+		if err := teamv1.RegisterAuditServiceHandlerServer(context.Background(), mux, auditService{Server: s}); err != nil {
+			return nil, fmt.Errorf("registering the audit service: %w", err)
+		}
+	}
 	if s.config.Keys != nil {
 		if err := teamv1.RegisterKeyServiceHandlerServer(context.Background(), mux, keyService{Server: s}); err != nil {
 			return nil, fmt.Errorf("registering the key service: %w", err)

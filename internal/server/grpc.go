@@ -78,6 +78,9 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.Accounts != nil {
 		g.RegisterService(readable(&teamv1.AccountService_ServiceDesc), accountService{Server: s})
 	}
+	if s.config.Audits != nil {
+		g.RegisterService(readable(&teamv1.AuditService_ServiceDesc), auditService{Server: s})
+	}
 	if s.config.Keys != nil {
 		g.RegisterService(readable(&teamv1.KeyService_ServiceDesc), keyService{Server: s})
 	}
@@ -113,6 +116,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		in.caller = &caller
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		s.logRefusal(in, err)
+		s.recordSignIn(in, err)
 		return nil, wire.Status(err).Err()
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0

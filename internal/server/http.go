@@ -81,6 +81,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	caller, err := s.identify(in)
 	if err != nil && !open {
 		s.logRefusal(in, err)
+		s.recordSignIn(in, err)
 		s.fail(w, r, wire.Status(err))
 		return
 	}

@@ -77,6 +77,9 @@ var permissions = map[string]a2a.Permissions{
 	"CreateKey": a2a.PermissionAdmin,
 	"ListKeys":  a2a.PermissionAdmin,
 	"RevokeKey": a2a.PermissionAdmin,
+	// AuditService
+	"ListAudit":   a2a.PermissionAdmin,
+	"VerifyAudit": a2a.PermissionAdmin,
 	// HaltService
 	"Halt":      a2a.PermissionHalt,
 	"Resume":    a2a.PermissionHalt,

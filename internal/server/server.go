@@ -20,6 +20,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -40,6 +41,10 @@ type Config struct {
 	Accounts Accounts
 	// Keys implements the key service. If nil, it is not served.
 	Keys Keys
+	// Audits implements the audit service. If nil, it is not served.
+	Audits Audits
+	// Refused records refused calls in the audit log; nil records nothing.
+	Refused *audit.Refusals
 	// Halts implements the halt service. If nil, it is not served.
 	Halts Halts
 	// Auth says who calls. If it is nil every caller is local/local, and the server listens on

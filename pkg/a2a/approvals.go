@@ -185,7 +185,7 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Put(ctx, key, in, digest, nil)
+	_, _, err = h.c.Store.Put(h.c.audited(ctx, root, in), key, in, digest, nil)
 	h.c.Wake(root) // also after an error: the input may have been recorded
 	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 		return none

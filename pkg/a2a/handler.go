@@ -95,6 +95,9 @@ type Config struct {
 	// AdmitGrant returns an error, as Admit does, if an account may not spend what the answer to a question
 	// for more budget grants to one of its tasks. If it is nil, every account may.
 	AdmitGrant func(ctx context.Context, account string, grant agent.Cost) error
+	// Audit returns a context with which the store records an action in the audit log, in the transaction
+	// of the change that it makes. If it is nil, nothing is recorded.
+	Audit func(ctx context.Context, action, subject string, details map[string]string) context.Context
 	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
 	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more

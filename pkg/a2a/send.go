@@ -335,6 +335,21 @@ func (h *Handler) admitGrant(ctx context.Context, owner string, in *teamv1.Inbou
 	return storeError("", err)
 }
 
+// audited returns a context with which the store records an answer in the audit log, if it grants budget
+// or decides an approval.
+func (c *Config) audited(ctx context.Context, root string, in *teamv1.Inbound) context.Context {
+	a := in.GetAnswered()
+	if c.Audit == nil || a.GetGrant() == nil && a.GetApproval() == nil {
+		return ctx
+	}
+	details := map[string]string{"question": a.GetQuestion()}
+	if g := a.GetGrant(); g != nil {
+		return c.Audit(ctx, "budget.grant", root, details)
+	}
+	details["decision"] = a.GetApproval().GetDecision().String()
+	return c.Audit(ctx, "approval.answer", root, details)
+}
+
 // takes checks whether the agent of a task accepts the media types of a message. If the agent is
 // no longer served, it accepts all.
 func (c *Config) takes(ctx context.Context, id string, s *send) error {
@@ -466,7 +481,7 @@ func (h *Handler) leave(ctx context.Context, f *Fold, who Caller, s *send, in *t
 		}
 		push = &p
 	}
-	if n, _, err = h.c.Store.Put(ctx, Key{who.Owner(), root}, in, digest, push); err != nil {
+	if n, _, err = h.c.Store.Put(h.c.audited(ctx, root, in), Key{who.Owner(), root}, in, digest, push); err != nil {
 		return 0, storeError(f.ID(), err)
 	}
 	return n, nil

@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
@@ -243,6 +244,7 @@ type core struct {
 	certs    *auth.Certificates // nil without TLS
 	accounts *account.Accounts
 	keeper   *halt.Keeper
+	refused  *audit.Refusals
 	ender    *ender    // nil if every caller is accepted
 	notifier *notifier // nil without push notifications
 }
@@ -351,7 +353,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	config := a2a.Config{
-		Halts:  halts,
+		Halts: halts, Audit: audit.Recorder{Clock: c.Store.Now}.Record,
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(by), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
@@ -378,7 +380,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	}
 	t, err := newNotifier(c, h, by, guard, sign, config.Interfaces.HTTP)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, ender: newEnder(c, by), notifier: t}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, by), notifier: t}, err
 }
 
 // prepare reads the keys, and applies the halts in force, before anything can begin.
@@ -424,8 +426,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
+	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Audit: audit.Recorder{Clock: c.Store.Now}.Record, Clock: c.Store.Now}
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
+	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy = c.TLS.ByProxy
 	if k.certs != nil {
 		config.TLS = k.certs.Config
@@ -478,6 +481,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	driving.Go(func() { s.accounts.Serve(runs) })
 	driving.Go(func() { s.keeper.Run(runs) })
 	driving.Go(func() { s.auth.Serve(runs) })
+	driving.Go(func() { s.refused.Serve(runs) })
 	driving.Go(func() { s.ender.run(runs) })
 	if s.certs != nil {
 		driving.Go(func() { s.certs.Run(runs) })

@@ -33,7 +33,7 @@ func (s *Store) Keys(context.Context) ([]auth.StoredKey, error) {
 }
 
 // PutKey implements auth.Store.
-func (s *Store) PutKey(_ context.Context, k auth.StoredKey) error {
+func (s *Store) PutKey(ctx context.Context, k auth.StoredKey) error {
 	s.apiKeys.mu.Lock()
 	defer s.apiKeys.mu.Unlock()
 	if s.apiKeys.keys == nil {
@@ -43,7 +43,7 @@ func (s *Store) PutKey(_ context.Context, k auth.StoredKey) error {
 	for w := range s.apiKeys.watchers {
 		store.Poke(w)
 	}
-	return nil
+	return s.audited(ctx)
 }
 
 // WatchKeys implements auth.Store.

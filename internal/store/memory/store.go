@@ -207,7 +207,7 @@ func (s *Store) find(k a2a.Key) (*run, string, error) {
 
 // Put puts an input into the inbox of a task and makes its run due. Unless p is nil, it also stores
 // that push configuration.
-func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
+func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
@@ -242,7 +242,7 @@ func (s *Store) Put(_ context.Context, k a2a.Key, in *teamv1.Inbound, digest []b
 	} else {
 		s.due.set(r, now)
 	}
-	return n, false, nil
+	return n, false, s.audited(ctx)
 }
 
 // open returns an error if the run or the child has ended, or if the child does not exist. The

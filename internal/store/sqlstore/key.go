@@ -39,7 +39,7 @@ func (s *Store) PutKey(ctx context.Context, k auth.StoredKey) error {
 	if err != nil {
 		return err
 	}
-	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err = s.change(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.exec(ctx, `INSERT INTO api_key (id, hash, body) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET body = excluded.body`, k.Key.GetId(), k.Hash, body)
 		return err

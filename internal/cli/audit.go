@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
+
+// AuditQuery selects records of the audit log.
+type AuditQuery struct {
+	Account string
+	After   int64
+}
+
+// ListAudit prints records of the audit log.
+func (s *Shell) ListAudit(ctx context.Context, q AuditQuery) error {
+	c, err := s.manager("audit ls")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	records, err := c.ListAudit(ctx, q.Account, q.After)
+	if err != nil {
+		return err
+	}
+	return table(s, records, "SEQ\tTIME\tACTOR\tACTION\tSUBJECT\tDETAILS", func(r *teamv1.AuditRecord) []string {
+		var details []string
+		for _, name := range slices.Sorted(maps.Keys(r.GetDetails())) {
+			details = append(details, name+"="+r.GetDetails()[name])
+		}
+		return []string{
+			strconv.FormatInt(r.GetSeq(), 10), r.GetTime().AsTime().UTC().Format(time.RFC3339), cmp.Or(r.GetActor(), "-"),
+			r.GetAction(), cmp.Or(r.GetSubject(), "-"), cmp.Or(strings.Join(details, ", "), "-"),
+		}
+	})
+}
+
+// VerifyAudit checks the audit log of an account and prints its head. head is one that was printed
+// earlier; "" if none is known.
+func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
+	var seq int64
+	number, hash, _ := strings.Cut(head, ":")
+	if head != "" {
+		var err error
+		if seq, err = strconv.ParseInt(number, 10, 64); err != nil || seq < 1 || hash == "" {
+			return usagef("--head %s: expected SEQ:HASH, as audit verify prints it", head)
+		}
+	}
+	c, err := s.manager("audit verify")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	resp, err := c.VerifyAudit(ctx, account, seq, hash)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.print(resp)
+	}
+	if resp.GetSeq() == 0 {
+		s.sayf("account %s has no records", account)
+		return nil
+	}
+	fmt.Fprintf(s.text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
+	s.sayf("%d records of account %s are intact", resp.GetSeq(), account)
+	return nil
+}

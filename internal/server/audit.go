@@ -1,0 +1,57 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Audits implements the audit service, like *audit.Service. The context carries the caller and errors
+// are reported as described at Handler. Implementations are safe for concurrent use.
+type Audits interface {
+	ListAudit(context.Context, *teamv1.ListAuditRequest) (*teamv1.ListAuditResponse, error)
+	VerifyAudit(context.Context, *teamv1.VerifyAuditRequest) (*teamv1.VerifyAuditResponse, error)
+}
+
+// auditService is the gRPC and REST service for the audit log.
+type auditService struct {
+	teamv1.UnimplementedAuditServiceServer
+	*Server
+}
+
+// ListAudit returns a page of records.
+func (s auditService) ListAudit(ctx context.Context, req *teamv1.ListAuditRequest) (*teamv1.ListAuditResponse, error) {
+	return unary(ctx, s.Server, "ListAudit", false, req, s.config.Audits.ListAudit)
+}
+
+// VerifyAudit checks a chain.
+func (s auditService) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditRequest) (*teamv1.VerifyAuditResponse, error) {
+	return unary(ctx, s.Server, "VerifyAudit", false, req, s.config.Audits.VerifyAudit)
+}
+
+// recordSignIn records that the credentials of a call were refused. A call without credentials is not
+// recorded.
+func (s *Server) recordSignIn(in *inbound, err error) {
+	why := "unknown credentials"
+	var no *auth.Refusal
+	switch {
+	case len(in.authorization) == 0 && (in.tls == nil || len(in.tls.PeerCertificates) == 0), agent.AsError(err).Code != agent.CodeUnauthenticated:
+		return
+	case errors.As(err, &no):
+		why = no.Why
+	}
+	s.config.Refused.Add(audit.Refusal{Account: audit.ServerAccount, Action: "sign-in", Subject: why, Address: auth.Network(in.addr).String()})
+}
+
+// recordDenied records that a caller lacks the permission for a call.
+func (c *call) recordDenied() {
+	r := audit.Refusal{Account: audit.ServerAccount, Action: "denied", Subject: c.method, Address: auth.Network(c.in.addr).String()}
+	if c.in.caller != nil {
+		r.Account, r.Actor = c.in.caller.Account, c.in.caller.Owner()
+	}
+	c.server.config.Refused.Add(r)
+}
