@@ -131,7 +131,8 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	a := &teamv1.RegisteredAgent{Id: id, Kind: config.Kind(def.Server.GetAgents()[id]), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
-		if e := m.served.Load().entries[with]; e != nil {
+		who, _ := a2a.CallerOf(ctx)
+		if e := m.served.Load().entries[with]; e != nil && changes(e, who) {
 			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
 			if with == id && !e.team() {
 				a.Etag = etagOf(e)

@@ -29,10 +29,11 @@ const (
 	// pollInterval is how often the catalog is checked, in case a notification was
 	// lost.
 	pollInterval = 5 * time.Second
-	// maxDocument is the maximum size of a document, in bytes, and maxEntries their
-	// maximum number.
-	maxDocument = 1 << 20
-	maxEntries  = 10_000
+	// maxDocument is the maximum size of a document, in bytes, maxEntries the maximum number of
+	// documents, and maxOfAccount that of one account.
+	maxDocument  = 1 << 20
+	maxEntries   = 10_000
+	maxOfAccount = 5_000
 	// tries is the number of attempts to make a change if others interfere.
 	tries = 20
 	// setUp is the time limit for reaching the remote agents of a change.

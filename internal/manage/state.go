@@ -152,10 +152,12 @@ func (s *state) named(e *entry) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// mayName reports whether an entry may refer to another one, which must be of the same account.
-// Entries of earlier versions may refer to all.
+// mayName reports whether an entry may refer to another one. With authentication both must be of the
+// same account, or of earlier versions: a reference must not lead to what another account has changed
+// since.
 func (s *state) mayName(e, other *entry) bool {
-	return s.restriction(e) == "" || accountOf(e.Entry) == accountOf(other.Entry)
+	return !config.Authenticates(s.file.Server.GetServer()) || accountOf(e.Entry) == accountOf(other.Entry) ||
+		e.Account == "" && other.Account == ""
 }
 
 // leaveOut marks an entry as not served because it cannot be built.
@@ -242,9 +244,11 @@ func (s *state) commit(version int64) {
 // served, or if an entry that was served no longer can be. field returns the field of the request
 // that a fault is about.
 func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
-	if len(next.entries) > maxEntries {
-		return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"there are already %d teams and agents, the maximum; delete some", maxEntries)
+	for _, p := range c.Put {
+		if len(next.entries) > maxEntries || len(next.entries) > len(s.entries) && next.ofAccount(accountOf(p)) > maxOfAccount {
+			return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+				"there are too many teams and agents: an account may have %d, and all accounts together %d; delete some", maxOfAccount, maxEntries)
+		}
 	}
 	for _, p := range c.Put {
 		switch e := next.entries[p.ID]; {
@@ -260,9 +264,29 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	}
 	for id, e := range s.entries {
 		if now := next.entries[id]; e.def != nil && now != nil && now.def == nil {
+			if !s.concerns(c, accountOf(e.Entry)) { // of an earlier version; the caller must not learn of it
+				return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
+					"a team of another account depends on what this change removes; ask the operator of this server")
+			}
 			return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
 				"%q depends on what this change removes: %s; change it first", id, now.faults[0].Message)
 		}
 	}
 	return nil
+}
+
+// concerns reports whether a change puts or deletes entries of an account.
+func (s *state) concerns(c catalog.Change, account string) bool {
+	return slices.ContainsFunc(c.Put, func(p catalog.Entry) bool { return accountOf(p) == account }) ||
+		slices.ContainsFunc(c.Delete, func(id string) bool { return s.entries[id] != nil && accountOf(s.entries[id].Entry) == account })
+}
+
+// ofAccount returns the number of entries of an account.
+func (s *state) ofAccount(account string) (n int) {
+	for _, e := range s.entries {
+		if accountOf(e.Entry) == account {
+			n++
+		}
+	}
+	return n
 }

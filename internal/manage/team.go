@@ -28,7 +28,7 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	m.making.Store(d.id, true)
+	m.making.Store(d.id, who.Account)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
 	m.making.Delete(d.id)
 	if err != nil {
@@ -163,20 +163,27 @@ func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 // ready.
 const notReadyRetry = 5 * time.Second
 
-// Ready returns nil if a team is served, even if members are unhealthy. Otherwise the error is
-// TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created, does not fit the configuration
-// file, or could not be built.
+// Ready returns nil if a team is served and the caller of ctx may use it, even if members are
+// unhealthy. Otherwise the error is TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created by
+// the account of the caller, does not fit the configuration file, or could not be built.
 func (m *Manager) Ready(ctx context.Context, id string) error {
+	who, err := a2a.Authenticated(ctx)
+	if err != nil {
+		return err
+	}
 	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
+		if !m.Allows(who, id) {
+			return teamNotFound(id)
+		}
 		return nil
 	}
 	if err := m.Sync(ctx); err != nil { // another replica may have created it
 		return err
 	}
-	_, making := m.making.Load(id)
+	maker, making := m.making.Load(id)
 	t, err := m.known(ctx, id, false)
 	switch {
-	case making:
+	case making && maker == who.Account:
 		return notReady(id, "it is being created")
 	case err != nil:
 		return err
@@ -256,14 +263,17 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
 	var broken config.Faults
-	if e := m.served.Load().entries[id]; e != nil && e.team() {
-		t.Origin, t.Etag, t.Yaml, t.ChangedBy = teamv1.Origin_ORIGIN_API, etagOf(e), string(e.Data), e.ChangedBy
-		t.Created, t.Changed = timestamppb.New(e.Created), timestamppb.New(e.Changed)
+	e := m.served.Load().entries[id]
+	if e != nil && e.team() {
+		t.Origin, t.Created, t.Changed = teamv1.Origin_ORIGIN_API, timestamppb.New(e.Created), timestamppb.New(e.Changed)
+		if who, _ := a2a.CallerOf(ctx); changes(e, who) { // other accounts may use it, but not read its prompts
+			t.Etag, t.Yaml, t.ChangedBy = etagOf(e), string(e.Data), e.ChangedBy
+		}
 		broken = e.faults
 	}
 	c := def.Server.GetTeams()[id]
 	switch {
-	case c == nil && t.GetEtag() == "":
+	case c == nil && (e == nil || !e.team()):
 		return nil, teamNotFound(id)
 	case c == nil:
 		t.State = teamv1.TeamState_TEAM_STATE_ERROR

@@ -74,6 +74,8 @@ func get(t *testing.T, target rig.Target, path string) error {
 func (a api) calls(t *testing.T, target rig.Target) map[string]func(id string) error {
 	ctx, sender := t.Context(), rig.NewREST(target)
 	halts := teamv1.NewHaltServiceClient(rig.Services(t, target)[0])
+	boards := teamv1.NewBoardServiceClient(rig.Services(t, target)[0])
+	agents := teamv1.NewAgentServiceClient(rig.Services(t, target)[0])
 	collab := teamv1.NewCollaborationServiceClient(rig.Services(t, target)[0])
 	return map[string]func(id string) error{
 		"GetTeam": func(id string) error { _, err := a.teams.GetTeam(ctx, &teamv1.GetTeamRequest{TeamId: id}); return err },
@@ -108,6 +110,25 @@ func (a api) calls(t *testing.T, target rig.Target) map[string]func(id string) e
 			_, err := halts.Halt(ctx, &teamv1.HaltRequest{Kind: teamv1.HaltKind_HALT_KIND_TEAM, Name: id, Reason: "x"})
 			return err
 		},
+		"ListWorkItems": func(id string) error {
+			_, err := boards.ListWorkItems(ctx, &teamv1.ListWorkItemsRequest{TeamId: id})
+			return err
+		},
+		"Info": func(id string) error { _, err := agents.Info(ctx, &teamv1.InfoRequest{AgentId: id}); return err },
+		"HealthCheck": func(id string) error {
+			_, err := agents.HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
+			return err
+		},
+		"Process": func(id string) error {
+			_, err := agents.Process(ctx, &teamv1.ProcessRequest{AgentId: id, Message: rig.Text(id, "p", "hello").GetMessage()})
+			return err
+		},
+		"StreamingMessage": func(id string) error {
+			_, err := rig.Collect(rig.NewJSONRPC(target).Stream(ctx, rig.Text(id, "st-"+id, "hello")))
+			return err
+		},
+		"GetExtendedAgentCard": func(id string) error { return get(t, target, "/"+id+"/extendedAgentCard") },
+		"WatchTeam":            func(id string) error { return get(t, target, "/team/v1/monitor/teams/"+id+":watch") },
 		"StartCollaboration": func(id string) error {
 			_, err := collab.StartCollaboration(ctx, &teamv1.StartCollaborationRequest{TeamId: id, TaskDescription: "Write about the tides.", ExpectedOutput: "A sentence."})
 			return err
