@@ -113,6 +113,10 @@ night: ## Run the long tests, part by part, about two hours; what has passed for
 week: ## The same with more of what is random, about a day. PART=name runs one.
 	go run ./tools/night -parts tools/night/week.txt -dir bin/week $(PART)
 
+.PHONY: vuln
+vuln: ## Check the program against the Go vulnerability database, which must be reachable.
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/... ./internal/... ./pkg/... || { echo "make vuln: either a vulnerability is listed above, or the database could not be reached; then nothing was checked" >&2; exit 1; }
+
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod is untidy or selects other versions than .ci/pins.
 	.ci/tidy-check

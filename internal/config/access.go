@@ -37,7 +37,7 @@ func (c *Config) HasPublicCard(id string) bool {
 	case teamv1.CardAccess_DEFAULT_CARD:
 	}
 	switch {
-	case c.Addition(id) != "":
+	case c.Addition(id) != "", c.Access(id) != nil:
 		return false
 	case id == c.Server.GetServer().GetDefaultAgent():
 		return true
@@ -60,8 +60,7 @@ func Authenticates(s *teamv1.ServerSettings) bool {
 // usable reports whether the definition at a path may use a model, tool, agent or team that is
 // defined. If it may not, usable adds a fault. Only additions of an account are restricted.
 func (k *checker) usable(section, id string, path ...any) bool {
-	user, _ := path[1].(string)
-	account := k.accountOf(k.additions[user])
+	account := k.userAccount(path...)
 	if account == "" || k.additions[id] != "" && section == "agents" {
 		return true
 	}
@@ -77,11 +76,6 @@ func (k *checker) usable(section, id string, path ...any) bool {
 		if k.Server.GetTeams()[id] != nil {
 			word = "team"
 		}
-		if !open(k.Access(id), account) {
-			n, _ := k.at(path...)
-			k.fault(n, fmt.Sprintf("%s %q is not defined", word, id), "use one that is defined")
-			return false
-		}
 	}
 	if target.GetApi() {
 		return true
@@ -90,6 +84,21 @@ func (k *checker) usable(section, id string, path ...any) bool {
 	k.fault(n, fmt.Sprintf("%s %q may not be used by teams and agents that are made by the API", word, id),
 		"its operator can allow that: write api: true in it in the server's configuration file")
 	return false
+}
+
+// userAccount returns the account of the addition that has the definition at a path; "" for the file.
+func (k *checker) userAccount(path ...any) string {
+	if len(path) < 2 {
+		return ""
+	}
+	user, _ := path[1].(string)
+	return k.accountOf(k.additions[user])
+}
+
+// visible reports whether an addition of an account may know of an agent or team. For the file account
+// is "".
+func (k *checker) visible(id, account string) bool {
+	return account == "" || k.additions[id] != "" || open(k.Access(id), account)
 }
 
 // access reports additions that set api, which says what additions may use.

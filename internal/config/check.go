@@ -25,6 +25,7 @@ type checker struct {
 func (k *checker) check() {
 	k.ids()
 	k.access()
+	k.auth()
 	k.fallbacks()
 	k.files()
 	k.addresses()
@@ -74,20 +75,24 @@ func (k *checker) reserved(id string, path ...any) {
 // known reports whether id names an agent or a team. If it does not, known adds a fault, unless
 // another fault in the file may be the reason.
 func (k *checker) known(id, subject string, path ...any) bool {
-	if k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil {
+	defined := k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil
+	account := k.userAccount(path...)
+	if defined && k.visible(id, account) {
 		return k.usable("agents", id, path...)
 	}
 	if k.isDamaged("agents") || k.isDamaged("teams") || k.isDamaged(path...) {
 		return false
 	}
 	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.suggestAgent(id))
+	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.suggestAgent(id, account))
 	return false
 }
 
-// suggestAgent suggests the agent or team with the most similar name and the line that defines it.
-func (k *checker) suggestAgent(id string) string {
+// suggestAgent suggests the agent or team with the most similar name and the line that defines it, of
+// those that an account may see.
+func (k *checker) suggestAgent(id, account string) string {
 	all := slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
+	all = slices.DeleteFunc(all, func(id string) bool { return !k.visible(id, account) })
 	near := nearest(id, all)
 	if near == "" {
 		return suggest(id, all)

@@ -76,6 +76,11 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 			ids = append(ids, id)
 		}
 	}
+	for id := range m.served.Load().entries {
+		if req.GetKind() == "" && m.unserved(ctx, id) != nil {
+			ids = append(ids, id)
+		}
+	}
 	slices.Sort(ids)
 	if req.GetSkill() != "" {
 		ids = slices.DeleteFunc(ids, func(id string) bool { return !slices.Contains(m.info(ctx, id).GetCapabilities(), req.GetSkill()) })
@@ -125,6 +130,9 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 		return nil, err
 	}
 	def := m.c.Live.Definition()
+	if a := m.unserved(ctx, id); a != nil {
+		return a, nil
+	}
 	if !def.Used[id] || !m.sees(ctx, id) {
 		return nil, agentNotFound(id)
 	}
@@ -140,6 +148,23 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 		}
 	}
 	return a, nil
+}
+
+// unserved returns the description of an agent of the catalog that cannot be served, with the reason as
+// its health, if the caller of ctx may change it; else nil.
+func (m *Manager) unserved(ctx context.Context, id string) *teamv1.RegisteredAgent {
+	e := m.served.Load().entries[id]
+	who, _ := a2a.CallerOf(ctx)
+	if e == nil || e.def != nil || e.team() || !changes(e, who) {
+		return nil
+	}
+	why := "it cannot be served"
+	if len(e.faults) > 0 {
+		why = e.faults[0].Message
+	}
+	return &teamv1.RegisteredAgent{
+		Id: id, Origin: teamv1.Origin_ORIGIN_API, Health: agent.Unhealthy(why), Etag: etagOf(e), Changed: timestamppb.New(e.Changed), ChangedBy: e.ChangedBy,
+	}
 }
 
 // info returns the self-description of an agent, or nil if it is not available.

@@ -209,7 +209,7 @@ func (m *Manager) install(p Prepared, next *state) {
 		case e.def != nil && (old == nil || old.def == nil || old.Version != e.Version):
 			if e.Account == "" && config.Authenticates(next.file.Server.GetServer()) {
 				m.c.Log.Warn("a team or agent of the catalog was stored by an earlier version: it belongs to the account of its last editor, and may use all of the file until it is changed",
-					zap.String("id", id), zap.String("account", accountOf(e.Entry)))
+					zap.String("id", id), zap.String("account", accountOf(e.Entry)), zap.Strings("uses_of_other_accounts", next.foreign(e)))
 			}
 			for _, u := range e.def.Uncounted() {
 				if u.Limited == id || u.ByAccount { // those of the file itself were rejected

@@ -290,3 +290,13 @@ func (s *state) ofAccount(account string) (n int) {
 	}
 	return n
 }
+
+// foreign returns the entries of other accounts to which an entry refers, sorted.
+func (s *state) foreign(e *entry) (ids []string) {
+	for _, id := range s.named(e) {
+		if accountOf(s.entries[id].Entry) != accountOf(e.Entry) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -65,7 +65,7 @@ func Require(ctx context.Context, p Permissions) (Caller, error) {
 // Denied returns the error for a caller that lacks permissions: PERMISSION_DENIED.
 func Denied(lacks Permissions) *agent.Error {
 	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
-		"this call needs the permission %s, which the caller does not have; the operator of this server can add it to the permissions of the caller's key", lacks)
+		"this call needs the permission %s, which the caller does not have; the operator of this server can add it to the caller's permissions", lacks)
 }
 
 type (

@@ -88,7 +88,8 @@ func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
 type CardAccess_Value int32
 
 const (
-	// Not set: PUBLIC for the default agent and for those that are not members of a team.
+	// Not set: PUBLIC for the default agent and for those that are not members of a team, unless access
+	// is set.
 	CardAccess_DEFAULT_CARD CardAccess_Value = 0
 	// Everyone who can reach the server.
 	CardAccess_PUBLIC CardAccess_Value = 1
@@ -1507,7 +1508,7 @@ type AgentConfig struct {
 	// everything in the file.
 	Api bool `protobuf:"varint,19,opt,name=api,proto3" json:"api,omitempty"`
 	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
-	// agent and for those that are not members of a team.
+	// agent and for those that are not members of a team, unless access is set.
 	Card          CardAccess_Value `protobuf:"varint,20,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2694,7 +2695,7 @@ type TeamConfig struct {
 	// everything in the file.
 	Api bool `protobuf:"varint,20,opt,name=api,proto3" json:"api,omitempty"`
 	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
-	// agent and for those that are not members of a team.
+	// agent and for those that are not members of a team, unless access is set.
 	Card          CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
