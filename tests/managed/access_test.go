@@ -226,7 +226,7 @@ func TestAccess_File(t *testing.T) {
 			}
 		}
 	}
-	for id, public := range map[string]bool{"desk": true, "annes": true, "chiefs": false, "worker": false, "parrot": false} {
+	for id, public := range map[string]bool{"desk": true, "annes": false, "chiefs": false, "worker": false, "parrot": false} {
 		_, resp, err := rig.PublicCard(t.Context(), keyless(h.Target), id)
 		if public != (err == nil) {
 			t.Errorf("the card of %s without a key: %v", id, err)
