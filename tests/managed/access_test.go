@@ -178,7 +178,7 @@ func TestAccess_WhatTeamsMayUse(t *testing.T) {
 			`agent "worker" may not be used by teams and agents that are made by the API`: "teams:\n  x: {members: [{agent: worker}], " + rules("worker") + "}\n",
 			`model "m" may not be used by teams and agents that are made by the API`:      "agents:\n  y: {model: m, instructions: x}\nteams:\n  x: {members: [{agent: y}], " + rules("y") + "}\n",
 			`team "desk" may not be used by teams and agents that are made by the API`:    "teams:\n  x: {members: [{agent: desk}], " + rules("desk") + "}\n",
-			`agent "secret" is not defined`:                                               "teams:\n  x: {members: [{agent: secret}], " + rules("secret") + "}\n",
+			`team "x" has member "secret", which is not defined`:                          "teams:\n  x: {members: [{agent: secret}], " + rules("secret") + "}\n",
 			`"api" is only allowed in the server's configuration file`:                    "agents:\n  y: {api: true, model: open}\nteams:\n  x: {members: [{agent: y}], " + rules("y") + "}\n",
 		} {
 			_, err := ann.teams.CreateTeam(t.Context(), yamlOf(doc))
