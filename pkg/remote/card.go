@@ -212,17 +212,11 @@ func (a *A2A) noCard(err error) error {
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card), External: true}
 	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
+	var skills []*teamv1.Skill
 	for _, s := range card.GetSkills() {
-		skill := clip(s.GetId())
-		if skill == "" || len(info.GetSkills()) == maxSkills || slices.Contains(info.GetCapabilities(), skill) {
-			continue
-		}
-		info.Capabilities = append(info.Capabilities, skill)
-		info.Skills = append(info.Skills, &teamv1.Skill{
-			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(),
-		})
+		skills = append(skills, &teamv1.Skill{Id: s.GetId(), Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()})
 	}
-	info.ExternalSkills = info.GetCapabilities()
+	describeSkills(info, skills)
 	return info
 }
 
@@ -253,7 +247,7 @@ func facts(card *a2av1.AgentCard) map[string]string {
 			continue
 		}
 		for k, v := range e.GetParams().GetFields() {
-			if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
+			if s, ok := v.GetKind().(*structpb.Value_StringValue); ok && len(m) < maxMetadata {
 				m[clip(k)] = clip(s.StringValue)
 			}
 		}
