@@ -197,7 +197,7 @@ func (g *Guard) Host(host string, port uint16) error {
 }
 
 // errPrivate is the error for hosts that only the operator can allow.
-var errPrivate = errors.New("leads to an address that is not public; use a public address, or have the operator of this server add it to server.egress.allow")
+var errPrivate = errors.New("is at an address that is not public; use a public address, or have the operator of this server add it to server.egress.allow")
 
 // host is like Host and reports whether the operator allows the host.
 func (g *Guard) host(host string, port uint16) (listed bool, err error) {

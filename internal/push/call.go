@@ -44,7 +44,7 @@ const (
 // causes that would otherwise show what is in the network of this server.
 const (
 	whyNotSent = "could not be sent"
-	whyNoKey   = "key was removed"
+	whyNoKey   = "rights have ended"
 	whyRefused = "refused by receiver"
 	whyFailed  = "connection failed"
 	whyAddress = "address not allowed"
