@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,7 +40,7 @@ const (
 // concurrent use.
 type issuerKeys struct {
 	of    Issuer
-	out   *egress.Dialer
+	http  *http.Client
 	log   *zap.Logger
 	known atomic.Pointer[[]jose.JSONWebKey] // nil before the first fetch
 	wake  chan struct{}                     // holds one signal: a key id was unknown
@@ -49,11 +50,46 @@ type issuerKeys struct {
 
 // newIssuerKeys returns the keys of an issuer, which run fetches.
 func newIssuerKeys(i Issuer, log *zap.Logger) (*issuerKeys, error) {
-	out, err := egress.New(egress.Config{CAFile: i.CAFile})
+	own, err := egress.New(egress.Config{CAFile: i.CAFile})
 	if err != nil {
 		return nil, err
 	}
-	return &issuerKeys{of: i, out: out, log: log.With(zap.String("issuer", i.Name)), wake: make(chan struct{}, 1), every: fetchEvery, again: fetchAgain}, nil
+	guard, err := egress.NewGuard()
+	if err != nil {
+		return nil, err
+	}
+	others, err := egress.New(egress.Config{CAFile: i.CAFile, Allow: guard.Allow})
+	if err != nil {
+		return nil, err
+	}
+	out := &http.Client{
+		Transport:     egress.NewRoute(egress.RouteConfig{Addresses: addresses(i), Own: own, Others: others, Refused: refused}).Transport(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &issuerKeys{of: i, http: out, log: log.With(zap.String("issuer", i.Name)), wake: make(chan struct{}, 1), every: fetchEvery, again: fetchAgain}, nil
+}
+
+// addresses returns HOST:PORT of the addresses that the operator wrote for an issuer. The discovery
+// document may name another one for the keys.
+func addresses(i Issuer) []string {
+	var all []string
+	for _, address := range []string{i.URL, i.JWKSURL} {
+		u, err := url.Parse(address)
+		if err != nil || u.Hostname() == "" {
+			continue
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		all = append(all, net.JoinHostPort(u.Hostname(), port))
+	}
+	return all
+}
+
+// refused returns the error for a connection to an address that only the discovery document names.
+func refused(address string, _ error) error {
+	return fmt.Errorf("the discovery document names %s, which is not public; set jwks_url", address)
 }
 
 // find returns the keys with an id that fit an algorithm; without an id, all that fit. fetched is
@@ -96,7 +132,7 @@ func fits(k jose.JSONWebKey, alg string) bool {
 // run fetches the keys until ctx ends. A failed fetch is repeated, and the keys before stay in use. A
 // key that the issuer no longer lists is used until it is missing for the second time.
 func (k *issuerKeys) run(ctx context.Context) {
-	defer k.out.Close()
+	defer k.http.CloseIdleConnections()
 	pause, failing := time.Second, false
 	var before []jose.JSONWebKey // what the last fetch listed
 	for {
@@ -175,8 +211,8 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if found.Issuer != k.of.URL {
 			return nil, fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", found.Issuer, k.of.URL)
 		}
-		if !isPrivate(found.JWKSURI) {
-			return nil, errors.New("jwks_uri of the discovery document is no https address")
+		if !k.of.mayName(found.JWKSURI) {
+			return nil, errors.New("jwks_uri of the discovery document is not an https address")
 		}
 		address = found.JWKSURI
 	}
@@ -199,15 +235,15 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// isPrivate reports whether what is read from an address cannot be changed on the way: over https, or
-// from this machine.
-func isPrivate(address string) bool {
+// mayName reports whether the discovery document may name an address for the keys, so that they cannot
+// be changed on the way: over https, or on this machine if the issuer is there.
+func (i Issuer) mayName(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return false
 	}
-	host := u.Hostname()
-	return u.Scheme == "https" || u.Scheme == "http" && (host == "localhost" || host == "127.0.0.1" || host == "::1")
+	of, err := url.Parse(i.URL)
+	return u.Scheme == "https" || u.Scheme == "http" && err == nil && egress.IsLoopback(of.Hostname()) && egress.IsLoopback(u.Hostname())
 }
 
 // get reads a JSON document.
@@ -219,7 +255,7 @@ func (k *issuerKeys) get(ctx context.Context, address string, into any) error {
 		return errors.New("not an address")
 	}
 	req.Header.Set("Accept", "application/json")
-	resp, err := k.out.HTTPClient().Do(req)
+	resp, err := k.http.Do(req)
 	if err != nil {
 		return egress.WithoutURL(err)
 	}

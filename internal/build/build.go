@@ -193,7 +193,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 
 // dialer returns the dialer for the address of a remote agent.
 func (b *builder) dialer(id string) *egress.Dialer {
-	if b.Definition.Named(id) {
+	if b.Definition.AddressInFile(id) {
 		return b.Egress
 	}
 	return b.Guarded

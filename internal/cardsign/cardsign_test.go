@@ -380,3 +380,17 @@ func FuzzA_10_SignAndVerify(f *testing.F) {
 		}
 	})
 }
+
+// TestT_25_NotificationsAreNoCards: the signature of a notification whose body is a card does not make it
+// one that is trusted.
+func TestT_25_NotificationsAreNoCards(t *testing.T) {
+	s := signer(t, Key{"k1", ec(t)})
+	c := signed(t, s)
+	payload := must[[]byte](t)(Canonical(c))
+	text := must[[]string](t)(s.SignNotification(payload, "https://hooks.example"))[0]
+	protected, signature, _ := strings.Cut(text, "..")
+	c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}
+	if _, _, err := trust(t, s).Verify(c); err == nil {
+		t.Error("the card is trusted")
+	}
+}

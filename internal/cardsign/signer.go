@@ -119,8 +119,8 @@ func (s *Signer) sign(card *a2av1.AgentCard, canonical []byte) ([]*a2av1.AgentCa
 	return list, nil
 }
 
-// NotificationType is the type (typ) in the header of signatures of notifications. It differs from
-// that of cards, so that one cannot be taken for the other.
+// NotificationType is the type (typ) in the header of signatures of notifications. Trust does not accept
+// it on cards, so that one cannot be taken for the other.
 const NotificationType = "a2a-notification+jws"
 
 // SignNotification returns one signature of a payload by each key, each as a JWS with a detached

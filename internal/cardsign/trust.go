@@ -108,6 +108,9 @@ func parse(s *a2av1.AgentCardSignature, payload []byte) (jws *jose.JSONWebSignat
 	if len(jws.Signatures) != 1 || jws.Signatures[0].Protected.KeyID == "" {
 		return nil, "", errors.New("has no key id")
 	}
+	if jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType] == NotificationType {
+		return nil, "", errors.New("is the signature of a notification")
+	}
 	return jws, jws.Signatures[0].Protected.KeyID, nil
 }
 

@@ -71,7 +71,7 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 		return wire.Error(st)
 	}
 	return fmt.Errorf("the server at %s does not look like a team-server; "+
-		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(t.url.Redacted(), "/"))
+		"use the address after http= of a server's ready line, for example http://127.0.0.1:8080", strings.TrimSuffix(wire.Redacted(t.url.String()), "/"))
 }
 
 // Process sends a message to an agent and yields the events of its run whose sequence

@@ -74,7 +74,7 @@ func TestWhatIsNoTeamServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		want := cmp.Or(tt.want, "the server at "+strings.Replace(base, "http://", "http://ann:xxxxx@", 1)+" does not look like a team-server; "+
+		want := cmp.Or(tt.want, "the server at "+strings.Replace(base, "http://", "http://…@", 1)+" does not look like a team-server; "+
 			"use the address after http= of a server's ready line, for example http://127.0.0.1:8080")
 		if _, err := c.ListTeams(t.Context()); text(err) != want {
 			t.Errorf("list, %d %s: %v", tt.status, tt.body, err)

@@ -159,12 +159,16 @@ func (r *restorer) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// agent gives a remote agent its address and credentials from the current file. An agent of an
+// agent gives a remote agent its address and credentials from the current file, never from an
+// addition that has an agent with the same id: whoever made that would receive the run. An agent of an
 // addition keeps its stored address, because the addition may have been deleted. An agent of a kind
 // that only earlier versions had is a fault.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
-	now := r.from.Server.GetAgents()[id]
-	r.to.restored[id] = !r.from.Named(id) || a.GetGrpc().GetAddress() != "" || a.GetA2A().GetCard() != ""
+	var now *teamv1.AgentConfig
+	if r.from.Addition(id) == "" {
+		now = r.from.Server.GetAgents()[id]
+	}
+	r.to.restored[id] = a.GetGrpc().GetAddress() != "" || a.GetA2A().GetCard() != ""
 	switch {
 	case a.GetConformance() != nil: //nolint:staticcheck // earlier versions stored it
 		r.fault("agent %q is of the kind conformance, which is no longer supported", id)

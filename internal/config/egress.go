@@ -20,8 +20,9 @@ func (c *Config) EgressAllow() []string {
 	return allow
 }
 
-// Named reports whether the file names the address of a remote agent, rather than an addition.
-func (c *Config) Named(id string) bool { return c.additions[id] == "" && !c.restored[id] }
+// AddressInFile reports whether the address of a remote agent stands in the configuration file, rather
+// than in an addition.
+func (c *Config) AddressInFile(id string) bool { return c.additions[id] == "" && !c.restored[id] }
 
 // egress checks the entries of server.egress.allow, and the addresses in additions.
 func (k *checker) egress() {

@@ -71,8 +71,8 @@ func TestT_14_WhoNamesAnAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !both.Named("near") || both.Named("far") {
-		t.Errorf("near %t, far %t", both.Named("near"), both.Named("far"))
+	if !both.AddressInFile("near") || both.AddressInFile("far") {
+		t.Errorf("near %t, far %t", both.AddressInFile("near"), both.AddressInFile("far"))
 	}
 	d, err := both.Definition("t")
 	if err != nil {
@@ -82,18 +82,15 @@ func TestT_14_WhoNamesAnAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !restored.Named("near") || restored.Named("far") {
-		t.Errorf("restored: near %t, far %t", restored.Named("near"), restored.Named("far"))
+	if !restored.AddressInFile("near") || restored.AddressInFile("far") {
+		t.Errorf("restored: near %t, far %t", restored.AddressInFile("near"), restored.AddressInFile("far"))
 	}
 	// The file no longer has near; another one was made over the API.
 	later, err := parsed(t, "version: v2\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n").With([]Addition{{Name: "near", Data: []byte("agents: {near: {a2a: {card: \"http://other.example\"}}}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if restored, err = later.Restore(d.Body); err != nil {
-		t.Fatal(err)
-	}
-	if restored.Named("near") {
-		t.Error("the address of an agent of the API counts as the file's")
+	if restored, err = later.Restore(d.Body); err == nil || err.Error() != `agent "near" is no longer configured` {
+		t.Errorf("restored with the card %s: %v", restored.Server.GetAgents()["near"].GetA2A().GetCard(), err)
 	}
 }

@@ -36,7 +36,7 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	own := m.GetBaseUrl() != ""
 	if !own && p.baseURL != "" {
 		m.BaseUrl, _ = k.env(p.baseURL)
-		if user := k.user(name); user != "" && m.GetBaseUrl() != "" && !usable(m.GetBaseUrl()) {
+		if user := k.user(name); user != "" && m.GetBaseUrl() != "" && !isModelAddress(m.GetBaseUrl()) {
 			n, _ := k.at("models", name, "provider")
 			k.fault(n, fmt.Sprintf("%s needs %s, which is not an http or https address without a user and query", user, p.baseURL), "for example http://127.0.0.1:8000/v1")
 		}
@@ -54,8 +54,8 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 	}
 }
 
-// usable reports whether a URL can be the address of a model.
-func usable(raw string) bool {
+// isModelAddress reports whether a URL can be the address of a model.
+func isModelAddress(raw string) bool {
 	u, err := url.Parse(raw)
 	_, _, bad := splitCard(raw)
 	return err == nil && bad == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && u.Fragment == ""

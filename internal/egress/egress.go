@@ -37,6 +37,7 @@ type Config struct {
 // because a proxy would bypass Allow. Dialer is safe for concurrent use.
 type Dialer struct {
 	dialer net.Dialer
+	allow  func(context.Context, netip.AddrPort) error // Config.Allow
 	tls    *tls.Config
 	http   *http.Transport
 }
@@ -49,6 +50,7 @@ func New(cfg Config) (*Dialer, error) {
 	}
 	d := &Dialer{
 		dialer: net.Dialer{Timeout: orDefault(cfg.ConnectTimeout, 3*time.Second), ControlContext: control(cfg.Allow)},
+		allow:  cfg.Allow,
 		tls:    &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 	}
 	d.http = &http.Transport{
@@ -62,6 +64,13 @@ func New(cfg Config) (*Dialer, error) {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return d, nil
+}
+
+// with returns a Dialer like d with another Config.Allow, for DialContext only.
+func (d *Dialer) with(allow func(context.Context, netip.AddrPort) error) *Dialer {
+	dialer := d.dialer
+	dialer.ControlContext = control(allow)
+	return &Dialer{dialer: dialer, allow: allow, tls: d.tls}
 }
 
 // DialContext connects to address, which has the form host:port.

@@ -20,10 +20,7 @@ var ErrNotAllowed = errors.New("address not allowed")
 
 // Guard decides which addresses that callers or cards have named may be connected to: public
 // addresses, and those that the operator allows. It is safe for concurrent use.
-type Guard struct {
-	public *ssrf.Guardian
-	allow  []rule
-}
+type Guard struct{ allow []rule }
 
 // rule allows the addresses of a prefix, or those of a host by its name.
 type rule struct {
@@ -42,7 +39,7 @@ func Loopback() []string { return []string{"127.0.0.0/8", "::1"} }
 // CIDR, an IP address or a host name, each with or without a port. The error says what is wrong with
 // an entry and what to write instead.
 func NewGuard(allow ...string) (*Guard, error) {
-	g := &Guard{public: ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(wireServer))}
+	g := &Guard{}
 	for _, entry := range allow {
 		r, err := parseRule(entry)
 		if err != nil {
@@ -153,7 +150,7 @@ func endsInNumber(host string) bool {
 // Allow returns an error that wraps ErrNotAllowed unless addr may be connected to. It is the value
 // for Config.Allow: the context names the host whose address addr is.
 func (g *Guard) Allow(ctx context.Context, addr netip.AddrPort) error {
-	host, _ := ctx.Value(hostKey{}).(string)
+	host, _ := hostOf(ctx)
 	if g.allows(host, addr) {
 		return nil
 	}
@@ -169,7 +166,7 @@ func (g *Guard) allows(host string, addr netip.AddrPort) bool {
 		}
 		return true
 	}
-	return ip.IsValid() && ip.Zone() == "" && g.public.SafeAddr(ip) == nil
+	return isPublic(ip)
 }
 
 // translated returns the IPv4 address to which a NAT64 gateway translates an address.
@@ -200,7 +197,7 @@ func (g *Guard) Host(host string, port uint16) error {
 }
 
 // errPrivate is the error for hosts that only the operator can allow.
-var errPrivate = errors.New("leads to an address that is not public; use a public address, or have the operator of this server add it to server.egress.allow")
+var errPrivate = errors.New("is at an address that is not public; use a public address, or have the operator of this server add it to server.egress.allow")
 
 // host is like Host and reports whether the operator allows the host.
 func (g *Guard) host(host string, port uint16) (listed bool, err error) {
@@ -252,6 +249,12 @@ func (g *Guard) Webhook(u *url.URL) error {
 	return nil
 }
 
+// portText returns the port of an http or https URL as text.
+func portText(u *url.URL) string {
+	port, _ := portOf(u) // a port that is invalid is 0
+	return strconv.Itoa(int(port))
+}
+
 // portOf returns the port of an http or https URL.
 func portOf(u *url.URL) (uint16, error) {
 	if u.Port() == "" {
@@ -267,14 +270,28 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(n), nil
 }
 
-// hostKey is the key of the host in the context of Config.Allow.
+// hostKey is the key of the host and port in the context of Config.Allow.
 type hostKey struct{}
 
-// withHost returns a context that names the host of an address.
+// withHost returns a context that names the host and port of an address.
 func withHost(ctx context.Context, address string) context.Context {
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, hostKey{}, normal(host))
+	return context.WithValue(ctx, hostKey{}, [2]string{normal(host), port})
+}
+
+// hostOf returns the host and port that the context of Config.Allow names.
+func hostOf(ctx context.Context) (host, port string) {
+	at, _ := ctx.Value(hostKey{}).([2]string)
+	return at[0], at[1]
+}
+
+// public tells public addresses from others.
+var public = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(wireServer))
+
+// isPublic reports whether an address is public.
+func isPublic(ip netip.Addr) bool {
+	return ip.IsValid() && ip.Zone() == "" && public.SafeAddr(ip) == nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -43,7 +44,7 @@ const (
 // causes that would otherwise show what is in the network of this server.
 const (
 	whyNotSent = "could not be sent"
-	whyNoKey   = "key was removed"
+	whyNoKey   = "rights have ended"
 	whyRefused = "refused by receiver"
 	whyFailed  = "connection failed"
 	whyAddress = "address not allowed"
@@ -76,7 +77,8 @@ func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 	}
 	resp, err := s.Client.Do(req)
 	if err != nil {
-		if errors.Is(err, egress.ErrNotAllowed) {
+		_, literal := netip.ParseAddr(req.URL.Hostname())
+		if errors.Is(err, egress.ErrNotAllowed) && literal == nil { // of a name, its owner must not learn the addresses
 			return result{err: whyAddress, cause: egress.WithoutURL(err), final: true}
 		}
 		return result{err: whyFailed, cause: egress.WithoutURL(err)}

@@ -31,11 +31,13 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 	}
 	guarded, err := egress.NewGuarded(def.EgressAllow()...)
 	if err != nil {
+		out.Close()
 		return nil, fmt.Errorf("server.egress.allow: %w", err)
 	}
 	kept, err := server.OpenStore(context.Background(), "memory:", server.StoreConfig{Log: log})
 	if err != nil {
 		out.Close()
+		guarded.Close()
 		return nil, err
 	}
 	registry := manager.New(manager.Config{Log: log})

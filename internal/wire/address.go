@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// user matches the user and password in an address.
-var user = regexp.MustCompile(`[^/\s]*@`)
+// user matches the user and password in an address, and whatever is before the last @ in one.
+var user = regexp.MustCompile(`(//)\S*@|[^/\s]*@`)
 
 // query matches the query of an address, and what follows it.
-var query = regexp.MustCompile(`\?.*`)
+var query = regexp.MustCompile(`(?s)\?.*`)
 
 // Redacted returns an address, or any other text, with its user, password and query replaced.
 func Redacted(address string) string {
-	return query.ReplaceAllString(user.ReplaceAllString(address, "…@"), "?…")
+	return query.ReplaceAllString(user.ReplaceAllString(address, "${1}…@"), "?…")
 }
 
 // HostPort returns the host and port of a URL in lower case. Without a port it is 80 for http,

@@ -14,8 +14,11 @@ const (
 )
 
 // NotAllowed is the result of WhyUnreachable for a server whose address this server does not connect
-// to; it is also the text of the error.
-const NotAllowed = "address not allowed"
+// to; notAllowed ends the text of the error.
+const (
+	NotAllowed = "address not allowed"
+	notAllowed = " is not public and is not in server.egress.allow: " + NotAllowed
+)
 
 // Closed is the result of WhyUnreachable for a server that closed the connection without
 // an answer. A gRPC server that is sent an HTTP/1 request does that, and the reset of the
@@ -29,7 +32,7 @@ func WhyUnreachable(cause error) string {
 		return "no connection"
 	}
 	for _, known := range [][2]string{
-		{NotAllowed, NotAllowed},
+		{notAllowed, NotAllowed},
 		{"malformed HTTP ", NotHTTP},        // response, version or status code
 		{"readLoopPeekFailLocked", NotHTTP}, // it sent data before the request
 		{"http2: frame too large", NotGRPC},

@@ -6,6 +6,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // RoutingURI is the URI of the extension with which an agent on another server takes part in a
@@ -24,7 +25,8 @@ func routes(info *teamv1.AgentInfo) bool {
 }
 
 // transfersOf returns the agents of the caller to which the message permits the agent to hand
-// control over. It returns nil if there are none or the metadata is invalid.
+// control over. It returns nil if there are none or the metadata is invalid: the limits and the form of
+// ids are those of the Agent service.
 func transfersOf(m *a2av1.Message) []*teamv1.TransferTarget {
 	v := m.GetMetadata().GetFields()[RoutingURI].GetStructValue()
 	if v == nil {
@@ -37,7 +39,26 @@ func transfersOf(m *a2av1.Message) []*teamv1.TransferTarget {
 	}
 	var targets []*teamv1.TransferTarget
 	for _, t := range req.GetTransfers() {
-		targets = append(targets, &teamv1.TransferTarget{Id: t.GetId(), Description: t.GetDescription(), External: true})
+		targets = append(targets, &teamv1.TransferTarget{Id: t.GetId(), Description: t.GetDescription()})
+	}
+	var c checker
+	if c.transfers(targets); c.Err() != nil {
+		return nil
+	}
+	return external(targets)
+}
+
+// external returns the agents of a caller to which an agent may hand control over, each id once. They
+// count as described by another server, whatever the caller says, and long descriptions are cut.
+func external(sent []*teamv1.TransferTarget) []*teamv1.TransferTarget {
+	var targets []*teamv1.TransferTarget
+	seen := map[string]bool{}
+	for _, t := range sent {
+		if seen[t.GetId()] {
+			continue
+		}
+		seen[t.GetId()] = true
+		targets = append(targets, &teamv1.TransferTarget{Id: t.GetId(), Description: agent.Excerpt(t.GetDescription(), maxDescription), External: true})
 	}
 	return targets
 }

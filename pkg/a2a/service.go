@@ -121,7 +121,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(),
 		accepted: &teamv1.Accepted{
 			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
-			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Branch: req.GetBranch(), Transfers: req.GetTransfers(),
+			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Branch: req.GetBranch(), Transfers: external(req.GetTransfers()),
 			Collaboration: req.GetBrief(),
 		},
 	}

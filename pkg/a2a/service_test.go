@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,6 +113,15 @@ func TestProcess(t *testing.T) {
 		}
 		if got := resp.GetTransfer(); got.GetTo() != "billing" || got.GetMessage() != "before" || resp.GetMessage() != nil {
 			t.Errorf("answer is %v", resp)
+		}
+	})
+	t.Run("T-02 what a caller says of its members is external", func(t *testing.T) {
+		r := start(t, echo("echo"))
+		req := call("echo", "x")
+		req.Transfers = []*teamv1.TransferTarget{{Id: "b", Description: strings.Repeat("x", 1<<20), External: false}}
+		got := r.events(t, ann(t), req, 0)[0].GetEvent().GetAccepted().GetTransfers()
+		if len(got) != 1 || got[0].GetId() != "b" || !got[0].GetExternal() || len(got[0].GetDescription()) > 5000 {
+			t.Errorf("%d targets; external: %t; %d bytes", len(got), got[0].GetExternal(), len(got[0].GetDescription()))
 		}
 	})
 	t.Run("what a caller may not say", func(t *testing.T) {

@@ -98,8 +98,9 @@ func (c *checker) list(field string, values []string) {
 
 // Limits of what a caller of the Agent service may pass to an agent.
 const (
-	maxShown     = 100 // messages of the history
-	maxTransfers = 64  // agents to which control may be handed
+	maxShown       = 100     // messages of the history
+	maxTransfers   = 64      // agents to which control may be handed
+	maxDescription = 4 << 10 // bytes of the description of one of them
 )
 
 // shown checks the history and the transfer targets of a request.
@@ -107,11 +108,16 @@ func (c *checker) shown(req *teamv1.ProcessRequest) {
 	if n := len(req.GetHistory()); n > maxShown {
 		c.Add("history", "has %d messages; at most %d are allowed", n, maxShown)
 	}
-	if n := len(req.GetTransfers()); n > maxTransfers {
+	c.transfers(req.GetTransfers())
+}
+
+// transfers checks the agents to which control may be handed.
+func (c *checker) transfers(targets []*teamv1.TransferTarget) {
+	if n := len(targets); n > maxTransfers {
 		c.Add("transfers", "has %d entries; at most %d are allowed", n, maxTransfers)
 		return
 	}
-	for i, t := range req.GetTransfers() {
+	for i, t := range targets {
 		c.needID("transfers["+strconv.Itoa(i)+"].id", t.GetId())
 	}
 }

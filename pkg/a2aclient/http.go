@@ -84,7 +84,7 @@ func (w *web) service(ctx context.Context) http.Header {
 // do makes a request; body is that of req, nil if it has none. A redirect is an error.
 func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	maps.Copy(req.Header, w.service(req.Context()))
-	w.raw("> %s %s", req.Method, req.URL.Redacted())
+	w.raw("> %s %s", req.Method, wire.Redacted(req.URL.String()))
 	w.rawHeader(">", req.Header, slices.Sorted(maps.Keys(req.Header))...)
 	if body != nil {
 		w.raw("> %s", body)

@@ -249,7 +249,7 @@ func (a *A2A) connect(ctx context.Context) (*link, error) {
 	}
 	if old := a.link; old != nil && proto.Equal(old.at, i) {
 		l.client = old.client
-	} else if l.client, err = a2aclient.New(card, a.peer.card.String(), a.peer.call); err != nil {
+	} else if l.client, err = a2aclient.New(card, a.peer.card.String(), a.peer.callTo(i)); err != nil {
 		return nil, senseless(a.cfg.ID, "has a card with an unusable address", err)
 	} else if old != nil {
 		_ = old.client.Close() // the agent has moved: calls in progress reattach

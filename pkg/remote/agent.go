@@ -111,7 +111,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.conn, err = dial(cfg.Address, out, cfg.TLS); err != nil {
+	if a.conn, err = dial(cfg.ID, cfg.Address, out, cfg.TLS, cfg.Log); err != nil {
 		return nil, err
 	}
 	a.client = teamv1.NewAgentServiceClient(a.conn)

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -37,6 +39,7 @@ const (
 type peer struct {
 	id   string
 	card *url.URL
+	way  *egress.Route
 	call a2aclient.Config
 }
 
@@ -57,34 +60,51 @@ func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; use %s, %s or %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
 		}
 	}
-	way := egress.Route{Hosts: []string{u.Hostname()}, Own: out, Others: others, TLS: cfg.TLS}
+	written := []string{wire.HostPort(u)}
 	for _, origin := range cfg.Origins {
-		way.Hosts = append(way.Hosts, hostOf(origin))
+		written = append(written, addressOf(origin))
 	}
+	way := egress.NewRoute(egress.RouteConfig{
+		Addresses: written, Own: out, Others: others, TLS: cfg.TLS,
+		Refused: func(address string, err error) error {
+			if out == others { // the card's address is another party's as well
+				return refusedByCaller(cfg.Log, cfg.ID, address, err)
+			}
+			cfg.Log.Warn("the card of an agent names an address that is neither public nor in server.egress.allow",
+				zap.String("agent", cfg.ID), zap.String("address", address), zap.Error(err))
+			return err
+		},
+	})
 	call := a2aclient.Config{
 		Bindings: cfg.Prefer, Version: cfg.Version, Token: cfg.Token, Origins: cfg.Origins,
 		Resumes: -1, // a task whose stream breaks is polled instead
 		Lenient: true,
-		Dial:    way.DialContext, TLS: out.TLS(), Transport: way.Transport(),
-	}
-	if cfg.TLS != nil {
-		call.TLS = cfg.TLS
+		Dial:    way.DialContext, TLS: way.TLSFor(u.Hostname()), Transport: way.Transport(),
 	}
 	if cfg.Verifier != nil {
 		call.Verifier = refusing{cfg.Verifier}
 	}
-	return peer{id: cfg.ID, card: u, call: call}, nil
+	return peer{id: cfg.ID, card: u, way: way, call: call}, nil
 }
 
-// hostOf returns the host of an origin, which is a URL or host:port.
-func hostOf(origin string) string {
+// addressOf returns HOST:PORT of an origin, which is a URL or host:port.
+func addressOf(origin string) string {
 	if u, err := url.Parse(origin); err == nil && u.Host != "" {
-		return u.Hostname()
-	}
-	if host, _, err := net.SplitHostPort(origin); err == nil {
-		return host
+		return wire.HostPort(u)
 	}
 	return origin
+}
+
+// hostOf returns the host of the address of an interface, which is a URL or host:port.
+func hostOf(address string) string {
+	address = strings.TrimPrefix(address, "dns:///")
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Hostname()
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
 }
 
 // choose returns the interface to use.
@@ -95,6 +115,13 @@ func (p peer) choose(card *a2av1.AgentCard) (*a2av1.AgentInterface, error) {
 			"agent %q: card read, but it offers %s; this server speaks %s", p.id, offers(none.Refusals), p.speaks())
 	}
 	return i, err
+}
+
+// callTo returns the configuration of the client of an interface.
+func (p peer) callTo(i *a2av1.AgentInterface) a2aclient.Config {
+	call := p.call
+	call.TLS = p.way.TLSFor(hostOf(i.GetUrl()))
+	return call
 }
 
 // speaks describes the versions that are used with the peer, for people.
@@ -185,17 +212,11 @@ func (a *A2A) noCard(err error) error {
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card), External: true}
 	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
+	var skills []*teamv1.Skill
 	for _, s := range card.GetSkills() {
-		skill := clip(s.GetId())
-		if skill == "" || len(info.GetSkills()) == maxSkills || slices.Contains(info.GetCapabilities(), skill) {
-			continue
-		}
-		info.Capabilities = append(info.Capabilities, skill)
-		info.Skills = append(info.Skills, &teamv1.Skill{
-			Id: skill, Name: clip(s.GetName()), Description: limit(s.GetDescription()), Tags: s.GetTags(),
-		})
+		skills = append(skills, &teamv1.Skill{Id: s.GetId(), Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()})
 	}
-	info.ExternalSkills = info.GetCapabilities()
+	describeSkills(info, skills)
 	return info
 }
 
@@ -226,7 +247,7 @@ func facts(card *a2av1.AgentCard) map[string]string {
 			continue
 		}
 		for k, v := range e.GetParams().GetFields() {
-			if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
+			if s, ok := v.GetKind().(*structpb.Value_StringValue); ok && len(m) < maxMetadata {
 				m[clip(k)] = clip(s.StringValue)
 			}
 		}

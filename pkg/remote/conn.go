@@ -3,11 +3,13 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -32,15 +34,31 @@ func withPath(ctx context.Context, depth int) context.Context {
 	return a2aclient.WithHeader(ctx, http.Header{pathKey: {strconv.Itoa(depth)}})
 }
 
+// refusedByCaller logs that a connection to an address that a caller has named is not allowed, and
+// returns the error for the callers: they must not learn what is in the network of this server.
+func refusedByCaller(log *zap.Logger, id, address string, err error) error {
+	log.Warn("the address of an agent is neither public nor in server.egress.allow", zap.String("agent", id), zap.String("address", address), zap.Error(err))
+	return errNoConnection
+}
+
+// errNoConnection is the error of a connection of which callers do not learn more.
+var errNoConnection = errors.New("no connection")
+
 // dial returns a gRPC connection that out makes at its first use. A nil tlsConfig means no
 // TLS.
-func dial(address string, out *egress.Dialer, tlsConfig *tls.Config) (*grpc.ClientConn, error) {
+func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, log *zap.Logger) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
 		creds = credentials.NewTLS(tlsConfig)
 	}
 	return grpc.NewClient("passthrough:///"+address,
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return out.DialContext(ctx, "tcp", addr) }),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := out.DialContext(ctx, "tcp", addr)
+			if errors.Is(err, egress.ErrNotAllowed) {
+				return nil, refusedByCaller(log, id, addr, err)
+			}
+			return conn, err
+		}),
 		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDisableRetry(), // the team decides on retries

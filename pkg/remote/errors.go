@@ -83,7 +83,7 @@ func unreachable(id string, err error) *agent.Error {
 	if wire.WhyUnreachable(err) == wire.NotAllowed {
 		return &agent.Error{
 			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true, Err: err,
-			Message: "agent " + strconv.Quote(id) + " cannot be reached: its address is neither public nor in server.egress.allow",
+			Message: "agent " + strconv.Quote(id) + " cannot be reached: its card names an address that is neither public nor in server.egress.allow",
 		}
 	}
 	return &agent.Error{

@@ -3,6 +3,7 @@ package team
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -68,9 +69,24 @@ func preparedNote(c *Config) *teamv1.Noted {
 func PastDelegations(history []*a2av1.Message) []string {
 	var lines []string
 	eachDelegation(history, func(member, task, outcome string) {
-		lines = append(lines, fmt.Sprintf("%s was asked %q: %s", member, task, outcome))
+		lines = append(lines, fmt.Sprintf("%s was asked %q: %s", word(member), task, word(outcome)))
 	}, func() {})
 	return lines
+}
+
+// notEnded is the outcome of a delegation without one.
+const notEnded = "not ended"
+
+// oneWord matches what every id and outcome looks like.
+var oneWord = regexp.MustCompile(`^([A-Za-z0-9._~-]{1,128}|` + notEnded + `)$`)
+
+// word returns a text of the history for a prompt: in quotes unless it is one word, because callers can
+// write the history of another server.
+func word(s string) string {
+	if oneWord.MatchString(s) {
+		return s
+	}
+	return Quoted(s)
 }
 
 // damagedDelegations counts the entries that PastDelegations leaves out.
@@ -99,7 +115,7 @@ func eachDelegation(history []*a2av1.Message, found func(member, task, outcome s
 				continue
 			}
 			if outcome == "" {
-				outcome = "not ended"
+				outcome = notEnded
 			}
 			found(member, f["task"].GetStringValue(), outcome)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -76,17 +77,21 @@ func (t *Team) describe(k *infoSnapshot) *teamv1.AgentInfo {
 		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
 	}
 	t.setFiles(info, func(i int) *teamv1.AgentInfo { return t.lent(i, k.infos[i]) })
-	seen := map[string]bool{}
+	at := map[string]int{}
 	for _, of := range append([]*teamv1.AgentInfo{{Skills: agent.PublicSkills(t.cfg.Skills)}}, k.infos...) {
 		for _, s := range of.GetSkills() {
-			if seen[s.GetId()] {
-				continue
-			}
-			seen[s.GetId()] = true
-			info.Capabilities = append(info.Capabilities, s.GetId())
-			info.Skills = append(info.Skills, s)
-			if isExternal(of, s) {
-				info.ExternalSkills = append(info.ExternalSkills, s.GetId())
+			i, known := at[s.GetId()]
+			switch external := isExternal(of, s); {
+			case !known:
+				at[s.GetId()] = len(info.GetSkills())
+				info.Capabilities = append(info.Capabilities, s.GetId())
+				info.Skills = append(info.Skills, s)
+				if external {
+					info.ExternalSkills = append(info.ExternalSkills, s.GetId())
+				}
+			case !external && isExternal(info, info.GetSkills()[i]): // another server must not replace what the file says
+				info.Skills[i] = s
+				info.ExternalSkills = slices.DeleteFunc(info.GetExternalSkills(), func(id string) bool { return id == s.GetId() })
 			}
 		}
 	}

@@ -131,6 +131,55 @@ func TestT_14_CardsOfPrivateHosts(t *testing.T) {
 	}
 }
 
+// TestT_14_OtherPortsOfAHost: a card names the port of an interface. At a host that answered from a
+// public address its name leads to no private one, at any port. At a machine that the operator wrote,
+// by its address or by a name that never was public, other ports are called.
+func TestT_14_OtherPortsOfAHost(t *testing.T) {
+	canary(t, "10.0.0.5:8080", "10.0.0.5:9091")
+	p, same := &peer{}, &peer{}
+	once := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close") // the next call asks for the address again
+		p.ServeHTTP(w, r)
+	}
+	for _, host := range []string{"93.184.216.34", "10.0.0.9", "127.0.0.1"} {
+		receive(t, host+":8080", once)
+		receive(t, host+":9091", same.ServeHTTP)
+	}
+	names(t, func(name string, n int) []string {
+		switch {
+		case name == "steady.example":
+			return []string{"10.0.0.9"}
+		case name == "moves.example" && n == 0:
+			return []string{"10.0.0.9"}
+		case name == "public.example", strings.HasPrefix(name, "rebinds") && n == 0:
+			return []string{"93.184.216.34"}
+		}
+		return []string{"10.0.0.5"}
+	})
+	for _, c := range []struct {
+		card, binding, url string
+		at                 *peer
+	}{
+		{"http://rebinds1.example:8080", "JSONRPC", "http://rebinds1.example:9091/", nil},
+		{"http://rebinds2.example:8080", "GRPC", "rebinds2.example:9091", nil},
+		{"http://rebinds3.example:8080", "JSONRPC", "http://rebinds3.example:8080/rpc", nil},
+		{"http://moves.example:8080", "JSONRPC", "http://moves.example:9091/", nil},
+		{"http://public.example:8080", "JSONRPC", "http://public.example:9091/", same},
+		{"http://public.example:8080", "JSONRPC", "http://public.example:8080/rpc", p},
+		{"http://steady.example:8080", "JSONRPC", "http://steady.example:9091/", same},
+		{"http://127.0.0.1:8080", "JSONRPC", "http://localhost:9091/", same},
+		{"http://localhost:8080", "JSONRPC", "http://0.0.0.0:9091/", same},
+		{"http://10.0.0.9:8080", "JSONRPC", "http://localhost:9091/", nil},
+	} {
+		p.name(c.binding, c.url)
+		fails(t, house(t, fmt.Sprintf("a2a: {card: %q}", c.card), ""), "m")
+		got := map[*peer]bool{p: len(p.called()) > 0, same: len(same.called()) > 0}
+		if want := map[*peer]bool{p: c.at == p, same: c.at == same}; got[p] != want[p] || got[same] != want[same] {
+			t.Errorf("card at %s, interface at %s: called %v, want %v", c.card, c.url, got, want)
+		}
+	}
+}
+
 // TestT_14_SharedConnections: a connection that one agent may use does not serve another one, whose
 // card names the same address.
 func TestT_14_SharedConnections(t *testing.T) {

@@ -32,14 +32,14 @@ type Receiver struct {
 	Keys jose.JSONWebKeySet // the keys of the server, from its /.well-known/jwks.json
 	Now  func() time.Time
 
-	seen map[string]bool // ids of the last minutes
+	seen map[string]bool // ids of at least 24 hours, as long as notifications are repeated
 }
 
 // errAgain is the error of Verify for a notification that was received before.
 var errAgain = errors.New("received before")
 
-// Verify returns an error unless the server has sent a notification to this webhook, in the last
-// five minutes, for the first time.
+// Verify returns an error unless the server has sent an attempt of a notification to this webhook in the
+// last five minutes. It is errAgain if an earlier attempt was received.
 func (r *Receiver) Verify(h http.Header, body []byte) error {
 	id, at := h.Get("A2A-Notification-Id"), h.Get("A2A-Notification-Timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)

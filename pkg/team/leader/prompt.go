@@ -22,7 +22,7 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 		req.Tools = l.specs(s)
 	}
 	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+3+2*len(s.Steps))
-	req.Messages = append(req.Messages, l.context(s)...)
+	req.Messages = append(req.Messages, l.background(s)...)
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, prompt.Said(m))
 	}
@@ -187,9 +187,9 @@ func (l *leader) system(s *team.State) string {
 	return strings.TrimRight(l.describe(s).system, "\n")
 }
 
-// context returns what a leader, or an agent that may hand over, is told of others before the
+// background returns what a leader, or an agent that may hand over, is told of others before the
 // conversation. It has texts of other parties, so it is not part of the system prompt.
-func (l *leader) context(s *team.State) []agent.ModelMessage {
+func (l *leader) background(s *team.State) []agent.ModelMessage {
 	list := externalTargets(s.Transfers)
 	if l.crew == nil || !l.crew.anyEnabled() {
 		return list

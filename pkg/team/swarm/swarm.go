@@ -348,7 +348,7 @@ func (w *Swarm) Transfers(s *team.State, st *team.StepState) []*teamv1.TransferT
 	for _, id := range w.targets(st.Step.GetMember()) {
 		m := w.member(id)
 		t := &teamv1.TransferTarget{Id: id, Description: team.DescriptionOf(m, known.Of(m))}
-		if t.GetDescription() == "" && known.Of(m).GetExternal() {
+		if m.Description == "" && known.Of(m).GetExternal() {
 			t.Description, t.External = known.Of(m).GetDescription(), true
 		}
 		targets = append(targets, t)

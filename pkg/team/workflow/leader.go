@@ -19,11 +19,11 @@ const planTool = "plan"
 // so far. The prompt of a revision has the plan as well, and why it is revised.
 func (p *Planned) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID}
-	for _, m := range s.History {
-		req.Messages = append(req.Messages, prompt.Said(m))
-	}
 	if step.GetName() != answerTurn {
 		req.Messages = append(req.Messages, team.SelfDescriptions(s, s.Enabled())...)
+	}
+	for _, m := range s.History {
+		req.Messages = append(req.Messages, prompt.Said(m))
 	}
 	req.Messages = append(req.Messages, prompt.Task(s.Input, s.Brief)...)
 	if step.GetName() == answerTurn {
