@@ -55,14 +55,15 @@ type ring struct {
 
 // Keys authenticates callers by API key.
 type Keys struct {
-	file map[hash]entry // of the configuration
-	ring atomic.Pointer[ring]
+	file  map[hash]entry // of the configuration
+	ring  atomic.Pointer[ring]
+	clock func() time.Time
 }
 
 // NewKeys returns the authentication by the API keys of a configuration. The error names the key
 // that is invalid.
 func NewKeys(keys []APIKey) (*Keys, error) {
-	k := &Keys{file: map[hash]entry{}}
+	k := &Keys{file: map[hash]entry{}, clock: time.Now}
 	for i, key := range keys {
 		sum, err := hex.DecodeString(key.SHA256)
 		switch {
@@ -97,13 +98,14 @@ func (k *Keys) set(stored map[hash]entry) {
 	k.ring.Store(r)
 }
 
-// ended returns the owners all of whose keys have expired or were revoked.
-func (k *Keys) ended() []string {
-	now := time.Now()
-	var owners []string
+// ended returns the owners all of whose keys have expired or were revoked, and for each whether one of
+// these keys is in the store.
+func (k *Keys) ended() map[string]bool {
+	now := k.clock()
+	owners := map[string]bool{}
 	for owner, keys := range k.ring.Load().owners {
 		if !slices.ContainsFunc(keys, func(e entry) bool { return !e.ended(now) }) {
-			owners = append(owners, owner)
+			owners[owner] = slices.ContainsFunc(keys, func(e entry) bool { return e.id != "" })
 		}
 	}
 	return owners
@@ -124,7 +126,7 @@ func (k *Keys) Authenticate(r Request) (a2a.Caller, error) {
 		return a2a.Caller{}, no
 	case e.revoked:
 		return a2a.Caller{}, refuse(WhyRevoked, e.String(), "this API key was revoked; ask the operator of this server for a new one")
-	case e.ended(time.Now()):
+	case e.ended(k.clock()):
 		return a2a.Caller{}, refuse(WhyExpired, e.String(), fmt.Sprintf("this API key expired at %s; ask the operator of this server for a new one",
 			e.caller.Expires.UTC().Format(time.RFC3339)))
 	}
@@ -138,6 +140,6 @@ func (e entry) String() string {
 
 // Holds implements Authenticator.
 func (k *Keys) Holds(owner string) bool {
-	now := time.Now()
+	now := k.clock()
 	return slices.ContainsFunc(k.ring.Load().owners[owner], func(e entry) bool { return !e.ended(now) })
 }

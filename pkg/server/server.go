@@ -341,7 +341,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
-	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}
