@@ -195,6 +195,7 @@ func New(c Config) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.tokens.waits = s.guesses.waits
 		s.of, needs = append(s.of, s.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
 	s.of = append(s.of, s.keys)

@@ -15,10 +15,10 @@ import (
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey struct {
-	// Name is the name of the principal. It is required, and must not contain a slash.
+	// Name is the name of the principal: 1 to 63 of a-z, A-Z, 0-9, _ . @ and -. Required.
 	Name string
-	// Account is the account of the principal, which is the security boundary. It must not
-	// contain a slash; "" means "default".
+	// Account is the account of the principal, which is the security boundary: up to 63 of a-z,
+	// A-Z, 0-9, _ . and -; "" means "default".
 	Account string
 	// SHA256 is the SHA-256 hash of the key in 64 hexadecimal digits. The key itself is not
 	// stored.
@@ -69,8 +69,9 @@ func NewKeys(keys []APIKey) (*Keys, error) {
 		switch {
 		case err != nil || len(sum) != sha256.Size:
 			return nil, fmt.Errorf("key %d (%q): sha256 must be 64 hex digits", i, key.Name)
-		case key.Name == "" || strings.Contains(key.Name+key.Account, "/"):
-			return nil, fmt.Errorf("key %d: name is required, and name and account must not contain \"/\"", i)
+		}
+		if err := checkName(key.Name, key.Account); err != nil {
+			return nil, fmt.Errorf("key %d (%q): %w", i, key.Name, err)
 		}
 		if at := slices.IndexFunc(key.Roles, func(role string) bool { return !a2a.IsRole(role) }); at >= 0 {
 			return nil, fmt.Errorf("key %d (%q): %q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", i, key.Name, key.Roles[at])
@@ -82,6 +83,18 @@ func NewKeys(keys []APIKey) (*Keys, error) {
 	}
 	k.set(nil)
 	return k, nil
+}
+
+// checkName returns an error unless a principal of the configuration may have a name and an account. A
+// colon is only in principals of tokens.
+func checkName(name, account string) error {
+	switch {
+	case !validName.MatchString(name):
+		return fmt.Errorf("name %q must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -", name)
+	case account != "" && !validAccount.MatchString(account):
+		return fmt.Errorf("account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", account)
+	}
+	return nil
 }
 
 // set replaces the keys that are not of the configuration.
