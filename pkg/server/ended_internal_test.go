@@ -230,3 +230,18 @@ func TestT_11_IdleOwners(t *testing.T) {
 		}
 	})
 }
+
+// TestT_6_CardsSayHowToSignIn: cards have a scheme for each way to sign in.
+func TestT_6_CardsSayHowToSignIn(t *testing.T) {
+	got := security(&Config{Clients: []CertificateClient{{}}, Issuers: []Issuer{{Name: "corp", URL: "https://id.example/"}, {Name: "old", URL: "x", JWKSURL: "y"}}})
+	if len(got) != 3 || got["mtls"].GetMtlsSecurityScheme() == nil || got["old"].GetHttpAuthSecurityScheme().GetBearerFormat() != "JWT" ||
+		got["corp"].GetOpenIdConnectSecurityScheme().GetOpenIdConnectUrl() != "https://id.example/.well-known/openid-configuration" {
+		t.Errorf("schemes %v", got)
+	}
+	if got := security(&Config{Keys: []APIKey{{}}}); len(got) != 1 || got["apiKey"].GetHttpAuthSecurityScheme() == nil {
+		t.Errorf("schemes with API keys: %v", got)
+	}
+	if got := security(&Config{}); len(got) != 0 {
+		t.Errorf("schemes without authentication: %v", got)
+	}
+}
