@@ -226,7 +226,7 @@ func newHouse(t *testing.T) *house {
 	with("another extension", needs, headers("a2a-extensions", a2a.RoutingURI))
 	with("one seat", other(func(c *server.Config) { c.Streams.PerOwner = 1 }), nil)
 	halted := memory.New(memory.Config{})
-	if err := halted.Halt(t.Context(), &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "wrong prices", By: "acme/ann"}); err != nil {
+	if err := halted.Halt(t.Context(), &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "wrong prices", By: "acme/ann"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	with("halted", other(func(c *server.Config) { c.Store = halted }), nil)

@@ -5,9 +5,11 @@ package auth
 import (
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net/netip"
-	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -152,6 +154,8 @@ type Config struct {
 	Issuers []Issuer
 	// Store has the keys that were made by the API; nil means that there are no others.
 	Store Store
+	// Clock returns the time at which keys expire, which is that of Store; nil means time.Now.
+	Clock func() time.Time
 	// Log receives lines about addresses that guess; nil means no log.
 	Log *zap.Logger
 }
@@ -163,6 +167,8 @@ type Server struct {
 	tokens *tokens // nil without issuers
 	store  Store   // may be nil
 	log    *zap.Logger
+	busy   chan struct{} // holds a value while Refresh runs
+	read   atomic.Int64  // when the keys of the store were last read, in Unix milliseconds
 }
 
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
@@ -174,18 +180,22 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{store: c.Store, log: c.Log}
+	s := &Server{store: c.Store, log: c.Log, busy: make(chan struct{}, 1)}
 	s.guesses.log = c.Log
 	var err error
 	var needs []string
 	if s.keys, err = NewKeys(c.Keys); err != nil {
 		return nil, err
 	}
+	if c.Clock != nil {
+		s.keys.clock = c.Clock
+	}
 	if len(c.Issuers) > 0 { // first, because Keys refuses every bearer token that it does not know
 		s.tokens, err = newTokens(c.Issuers, func(i Issuer) (*issuerKeys, error) { return newIssuerKeys(i, c.Log) })
 		if err != nil {
 			return nil, err
 		}
+		s.tokens.waits = s.guesses.waits
 		s.of, needs = append(s.of, s.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
 	s.of = append(s.of, s.keys)
@@ -203,13 +213,23 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// staleAfter is how long the keys of the store are known well enough to end rights.
+const staleAfter = 2 * pollInterval
+
 // Ended returns the owners who had a right to call, and have none any more: all of their keys have
-// expired or were revoked. Server may be nil.
-func (s *Server) Ended() []string {
+// expired or were revoked. The value says that one of these keys is in the store, which all replicas
+// know; the others are only in the configuration of this one. fresh is false while the keys of the store
+// cannot be read. Server may be nil.
+func (s *Server) Ended() (owners map[string]bool, fresh bool) {
 	if s == nil {
-		return nil
+		return nil, false
 	}
-	return slices.DeleteFunc(s.keys.ended(), s.Holds)
+	if s.store != nil && time.Since(time.UnixMilli(s.read.Load())) > staleAfter {
+		return nil, false
+	}
+	owners = s.keys.ended()
+	maps.DeleteFunc(owners, func(owner string, _ bool) bool { return s.Holds(owner) })
+	return owners, true
 }
 
 // Flush logs what is known of addresses that guess, when the server stops.

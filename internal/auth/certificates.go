@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -21,7 +22,7 @@ type CertificateFiles struct {
 	// ClientCA has the authorities that sign the certificates of clients; "" means that clients
 	// are not asked for one.
 	ClientCA string
-	// RequireClient refuses clients that show no certificate. It has no effect without ClientCA.
+	// RequireClient refuses clients that show no certificate. It needs ClientCA.
 	RequireClient bool
 }
 
@@ -33,6 +34,7 @@ type Certificates struct {
 	loaded atomic.Pointer[loaded]
 	first  *loaded // what was read at the start
 	every  time.Duration
+	known  verified
 }
 
 // loaded are certificates that were read together. They are not modified.
@@ -51,6 +53,9 @@ const rereadEvery = 2 * time.Second
 func ReadCertificates(f CertificateFiles, log *zap.Logger) (*Certificates, error) {
 	if log == nil {
 		log = zap.NewNop()
+	}
+	if f.RequireClient && f.ClientCA == "" {
+		return nil, errors.New("certificates of clients are required, but no authority signs them; set server.tls.client_ca as well")
 	}
 	c := &Certificates{files: f, log: log, every: rereadEvery}
 	content, err := f.read()
@@ -95,14 +100,18 @@ func (f CertificateFiles) parse(content [3][]byte) (*loaded, error) {
 	return l, nil
 }
 
-// Run reads files that have changed until ctx ends. Files that cannot be used are logged, and those
-// that were read before are used on.
+// Run reads files that have changed until ctx ends. Files that cannot be used are logged, and
+// the previous ones remain in use. A certificate that expires soon is logged once a day.
 func (c *Certificates) Run(ctx context.Context) {
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
 	var seen []byte
 	logged := ""
+	var warned time.Time
 	for {
+		if now := time.Now(); now.Sub(warned) >= 24*time.Hour && c.expiresSoon(now) {
+			warned = now
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -130,9 +139,22 @@ func (c *Certificates) Run(ctx context.Context) {
 			logged = ""
 		case err.Error() != logged:
 			logged = err.Error()
-			c.log.Error("changed certificates of server.tls cannot be used; those before are used on", zap.Error(err))
+			c.log.Error("changed certificates of server.tls cannot be used; the previous files remain in use", zap.Error(err))
 		}
 	}
+}
+
+// warnBefore is how long before its end the certificate of the server is logged.
+const warnBefore = 14 * 24 * time.Hour
+
+// expiresSoon logs that the certificate of the server expires soon, and reports whether it does.
+func (c *Certificates) expiresSoon(now time.Time) bool {
+	until := c.loaded.Load().pair.Leaf.NotAfter
+	if until.Sub(now) > warnBefore {
+		return false
+	}
+	c.log.Warn("the certificate of server.tls expires soon, or has expired; replace its files", zap.Time("valid_until", until))
+	return true
 }
 
 // Config returns the configuration of a listener, which offers the given protocols of ALPN.
@@ -163,14 +185,28 @@ var errNoAuthority = errors.New("no authority signs the certificates of clients"
 // verify returns an error unless one of the present authorities has signed a certificate of a client
 // that was accepted before.
 func (c *Certificates) verify(chain []*x509.Certificate) error {
-	roots := c.loaded.Load().clients
-	if roots == nil {
+	l := c.loaded.Load()
+	if l.clients == nil {
 		return errNoAuthority
+	}
+	sum := sha256.Sum256(chain[0].Raw)
+	if c.known.has(sum, l, time.Now()) {
+		return nil
 	}
 	between := x509.NewCertPool()
 	for _, one := range chain[1:] {
 		between.AddCert(one)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return err
+	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: l.clients, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return err
+	}
+	until := chain[0].NotAfter
+	for _, one := range chains[0] {
+		if one.NotAfter.Before(until) {
+			until = one.NotAfter
+		}
+	}
+	c.known.add(sum, l, until)
+	return nil
 }

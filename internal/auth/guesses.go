@@ -64,10 +64,7 @@ func (g *guesses) admit(addr netip.Addr, owner string) error {
 		return nil
 	}
 	now := time.Now()
-	r := g.from[from]
-	if r == nil && len(g.from) >= maxAddresses {
-		r = g.from[netip.Prefix{}]
-	}
+	r := g.of(from)
 	if r != nil {
 		if wait := r.until.Sub(now) - maxPaused; wait > 0 {
 			r.refused++
@@ -87,6 +84,27 @@ func (g *guesses) admit(addr netip.Addr, owner string) error {
 	r.unknown++
 	g.logDue(from, r, now)
 	return nil
+}
+
+// waits reports whether admit would reject a key that comes from an address unchecked.
+func (g *guesses) waits(addr netip.Addr, owner string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	from := Network(addr)
+	if _, ok := g.known[knownOwner{from, owner}]; ok {
+		return false
+	}
+	r := g.of(from)
+	return r != nil && time.Until(r.until) > maxPaused
+}
+
+// of returns the guesser at an address, nil if none is known. The caller holds mu.
+func (g *guesses) of(from netip.Prefix) *guesser {
+	r := g.from[from]
+	if r == nil && len(g.from) >= maxAddresses {
+		r = g.from[netip.Prefix{}]
+	}
+	return r
 }
 
 // Network returns the address, or the /64 network of an IPv6 address, which one caller
@@ -158,7 +176,7 @@ func (g *guesses) write(from netip.Prefix, r *guesser) {
 	case from.IsValid():
 		where = from.String()
 	}
-	g.log.Warn("unknown API keys", zap.String("address", where), zap.Int("keys", r.unknown+r.refused), zap.Int("not_looked_at", r.refused),
+	g.log.Warn("unknown API keys or bad tokens", zap.String("address", where), zap.Int("keys", r.unknown+r.refused), zap.Int("not_looked_at", r.refused),
 		zap.Duration("since", time.Since(r.began)))
 }
 
@@ -174,6 +192,6 @@ func (g *guesses) flush() {
 func tooManyGuesses(wait time.Duration) *agent.Error {
 	return &agent.Error{
 		Code: agent.CodeResourceExhausted, Reason: agent.ReasonInsufficientResources, Retry: true, RetryAfter: wait,
-		Message: "too many unknown API keys came from this address, so this key was not checked; try again later",
+		Message: "too many unknown API keys or bad tokens came from this address, so this one was not checked; try again later",
 	}
 }

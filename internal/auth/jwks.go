@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -11,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,8 +35,10 @@ const (
 	// keys that are used.
 	maxDocument   = 256 << 10
 	maxIssuerKeys = 64
-	// minRSA is the smallest RSA key that is used, in bits.
-	minRSA = 2048
+	// minRSA and maxRSA are the sizes of the smallest and of the largest RSA key that is used, in bits.
+	minRSA, maxRSA = 2048, 8192
+	// maxStale is how long keys are used after they were last fetched, if the issuer fails.
+	maxStale = time.Hour
 )
 
 // issuerKeys are the public keys of an issuer, which are fetched in the background. find is safe for
@@ -42,10 +47,29 @@ type issuerKeys struct {
 	of    Issuer
 	http  *http.Client
 	log   *zap.Logger
-	known atomic.Pointer[[]jose.JSONWebKey] // nil before the first fetch
-	wake  chan struct{}                     // holds one signal: a key id was unknown
+	known atomic.Pointer[keySet] // nil before the first fetch
+	last  atomic.Int64           // when keys were last fetched, in Unix seconds
+	wake  chan struct{}          // holds one signal: a key id was unknown
 	every time.Duration
 	again time.Duration
+}
+
+// keySet are keys of an issuer. It is not modified.
+type keySet struct {
+	keys   []jose.JSONWebKey
+	listed int // the number of keys, at the start of keys, that the issuer listed last
+}
+
+// equal reports whether two sets have the same keys.
+func (s *keySet) equal(other *keySet) bool {
+	return other != nil && s.listed == other.listed && slices.EqualFunc(s.keys, other.keys, sameKey)
+}
+
+// sameKey reports whether two keys with the same id and use are the same.
+func sameKey(a, b jose.JSONWebKey) bool {
+	one, err := a.Thumbprint(crypto.SHA256)
+	other, err2 := b.Thumbprint(crypto.SHA256)
+	return err == nil && err2 == nil && bytes.Equal(one, other) && a.KeyID == b.KeyID && a.Algorithm == b.Algorithm && a.Use == b.Use
 }
 
 // newIssuerKeys returns the keys of an issuer, which run fetches.
@@ -92,17 +116,28 @@ func refused(address string, _ error) error {
 	return fmt.Errorf("the discovery document names %s, which is not public; set jwks_url", address)
 }
 
-// find returns the keys with an id that fit an algorithm; without an id, all that fit. fetched is
-// false until keys were fetched once.
-func (k *issuerKeys) find(kid, alg string) (keys []any, fetched bool) {
+// find returns the keys with an id that fit an algorithm; without an id, the one that fits if the issuer
+// lists only one. The keys are part of a set, which is nil until keys were fetched, and while that
+// was too long ago.
+func (k *issuerKeys) find(kid, alg string) (keys []any, of *keySet) {
 	known := k.known.Load()
-	if known == nil {
-		return nil, false
+	if known == nil || time.Since(time.Unix(k.last.Load(), 0)) > maxStale {
+		return nil, nil
 	}
-	for _, one := range *known {
-		if (kid == "" || one.KeyID == kid) && fits(one, alg) {
+	fitting := 0 // of those that are listed
+	for i, one := range known.keys {
+		if !fits(one, alg) {
+			continue
+		}
+		if i < known.listed {
+			fitting++
+		}
+		if kid == "" || one.KeyID == kid {
 			keys = append(keys, one.Key)
 		}
+	}
+	if kid == "" && fitting > 1 {
+		keys = nil // each would cost a verification
 	}
 	if len(keys) == 0 {
 		select {
@@ -110,7 +145,7 @@ func (k *issuerKeys) find(kid, alg string) (keys []any, fetched bool) {
 		default:
 		}
 	}
-	return keys, true
+	return keys, known
 }
 
 // fits reports whether a key may verify signatures of an algorithm.
@@ -120,7 +155,7 @@ func fits(k jose.JSONWebKey, alg string) bool {
 	}
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
-		return (strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS")) && key.N.BitLen() >= minRSA
+		return (strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS")) && key.N.BitLen() >= minRSA && key.N.BitLen() <= maxRSA
 	case *ecdsa.PublicKey:
 		return map[string]int{"ES256": 256, "ES384": 384, "ES512": 521}[alg] == key.Curve.Params().BitSize
 	case ed25519.PublicKey:
@@ -129,12 +164,13 @@ func fits(k jose.JSONWebKey, alg string) bool {
 	return false // also secrets, which are no public keys
 }
 
-// run fetches the keys until ctx ends. A failed fetch is repeated, and the keys before stay in use. A
-// key that the issuer no longer lists is used until it is missing for the second time.
+// run fetches the keys until ctx ends. A failed fetch is repeated, and the keys before stay in use for
+// maxStale. A key that the issuer no longer lists is used until it is missing for the second time in
+// fetches that no unknown key id has caused.
 func (k *issuerKeys) run(ctx context.Context) {
 	defer k.http.CloseIdleConnections()
-	pause, failing := time.Second, false
-	var before []jose.JSONWebKey // what the last fetch listed
+	pause, failing, woken := time.Second, false, false
+	var before []jose.JSONWebKey // what the last regular fetch listed, and all fetches since
 	for {
 		list, err := k.fetch(ctx)
 		wait := k.every
@@ -147,19 +183,37 @@ func (k *issuerKeys) run(ctx context.Context) {
 			}
 			wait, pause, failing = pause, min(2*pause, k.every), true
 		default:
-			both := merged(list, before)
-			k.known.Store(&both)
-			before, pause, failing = list, time.Second, false
+			k.use(list, before, woken)
+			if woken {
+				before = merged(list, before)
+			} else {
+				before = list
+			}
+			pause, failing = time.Second, false
 		}
-		if !k.sleep(ctx, wait) {
+		var going bool
+		if woken, going = k.sleep(ctx, wait); !going {
 			return
 		}
 	}
 }
 
-// sleep waits, at least fetchAgain and then until a key id is unknown or the time is over. It returns
-// false if ctx has ended.
-func (k *issuerKeys) sleep(ctx context.Context, wait time.Duration) bool {
+// use puts keys into use: those of list, of before, and if a key id caused the fetch, those in use.
+func (k *issuerKeys) use(list, before []jose.JSONWebKey, woken bool) {
+	known := k.known.Load()
+	set := &keySet{keys: merged(list, before), listed: len(list)}
+	if woken && known != nil {
+		set.keys = merged(set.keys, known.keys)
+	}
+	k.last.Store(time.Now().Unix())
+	if !set.equal(known) { // tokens that were verified stay so
+		k.known.Store(set)
+	}
+}
+
+// sleep waits, at least fetchAgain and then until a key id is unknown, which woken reports, or the time is
+// over. going is false if ctx has ended.
+func (k *issuerKeys) sleep(ctx context.Context, wait time.Duration) (woken, going bool) {
 	least := min(k.again, wait)
 	for _, part := range []struct {
 		time time.Duration
@@ -169,28 +223,21 @@ func (k *issuerKeys) sleep(ctx context.Context, wait time.Duration) bool {
 		select {
 		case <-timer.C:
 		case <-part.wake:
+			woken = true
 		case <-ctx.Done():
 			timer.Stop()
-			return false
+			return false, false
 		}
 		timer.Stop()
 	}
-	return true
+	return woken, true
 }
 
-// merged returns the keys of list, and those of before that are not in it.
+// merged returns the keys of list, and those of before that are not in it, maxIssuerKeys more at most.
 func merged(list, before []jose.JSONWebKey) []jose.JSONWebKey {
-	has := func(k jose.JSONWebKey) bool {
-		for _, one := range list {
-			if one.KeyID == k.KeyID {
-				return true
-			}
-		}
-		return false
-	}
 	all := list[:len(list):len(list)]
 	for _, k := range before {
-		if !has(k) {
+		if len(all) < len(list)+maxIssuerKeys && !slices.ContainsFunc(list, func(one jose.JSONWebKey) bool { return sameKey(one, k) }) {
 			all = append(all, k)
 		}
 	}

@@ -3,11 +3,13 @@ package auth
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -99,11 +101,15 @@ type issuer struct {
 // tokens authenticates callers by tokens.
 type tokens struct {
 	issuers map[string]*issuer // by URL
+	known   verified
+	// waits reports whether tokens that were not verified before must wait, because too many bad ones
+	// came from their address. owner is the one that the token claims to be of, "" if it claims none.
+	waits func(from netip.Addr, owner string) bool
 }
 
 // newTokens returns the authentication by tokens of issuers.
 func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens, error) {
-	t := &tokens{issuers: map[string]*issuer{}}
+	t := &tokens{issuers: map[string]*issuer{}, waits: func(netip.Addr, string) bool { return false }}
 	names := map[string]bool{}
 	for _, i := range list {
 		if err := i.complete(); err != nil {
@@ -136,10 +142,18 @@ func (t *tokens) Authenticate(r Request) (a2a.Caller, error) {
 	if i == nil {
 		return a2a.Caller{}, badToken("its issuer is not accepted", true)
 	}
-	if err := i.verify(text, header); err != nil {
+	who, claimErr := i.caller(claims, time.Now()) // cheap, and shown only once the token is verified
+	waits := func() bool {
+		owner := ""
+		if claimErr == nil {
+			owner = who.Owner()
+		}
+		return !r.Again && t.waits(r.From, owner)
+	}
+	if err := i.verify(text, header, &t.known, waits); err != nil {
 		return a2a.Caller{}, err
 	}
-	return i.caller(claims, time.Now())
+	return who, claimErr
 }
 
 // badToken returns the refusal of a token. guess says that it may be made up.
@@ -229,9 +243,13 @@ func unique(d *json.Decoder, depth int) error {
 // types are the values of typ for access tokens, in lower case.
 var types = []string{"", "jwt", "at+jwt", "application/at+jwt", "application/jwt"}
 
+// rememberFor is the longest time for which a verified token is remembered.
+const rememberFor = time.Hour
+
 // verify returns a refusal unless a key of the issuer has signed the token. Keys that the header
-// itself names, by value or by address, are ignored.
-func (i *issuer) verify(text string, header map[string]any) error {
+// itself names, by value or by address, are ignored. Tokens that are known are not verified again,
+// and others only if the caller need not wait.
+func (i *issuer) verify(text string, header map[string]any, known *verified, waits func() bool) error {
 	alg, _ := header["alg"].(string)
 	typ, isText := header["typ"].(string)
 	if _, has := header["typ"]; has && !isText || !slices.Contains(types, strings.ToLower(typ)) {
@@ -248,19 +266,27 @@ func (i *issuer) verify(text string, header map[string]any) error {
 		return badToken("it is malformed", true)
 	}
 	kid, _ := header["kid"].(string)
-	keys, fetched := i.keys.find(kid, alg)
-	if !fetched {
+	keys, of := i.keys.find(kid, alg)
+	if of == nil {
 		return &Refusal{Why: "keys of the issuer are missing", Detail: i.Name, err: &agent.Error{
 			Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Retry: true, RetryAfter: 5 * time.Second,
-			Message: "the server has not read the keys of the token's issuer yet; try again",
+			Message: "the server cannot read the keys of the token's issuer at present; try again",
 		}}
+	}
+	sum, now := sha256.Sum256([]byte(text)), time.Now()
+	if known.has(sum, of, now) {
+		return nil
+	}
+	if len(keys) > 0 && waits() {
+		return &Refusal{Why: WhyUnknown, Guess: true, err: tooManyGuesses(maxPause)}
 	}
 	for _, k := range keys {
 		if _, err := signed.Verify(k); err == nil {
+			known.add(sum, of, now.Add(rememberFor))
 			return nil
 		}
 	}
-	return badToken("its signature is by none of the issuer's keys", true)
+	return badToken("no key of the issuer verifies its signature", true)
 }
 
 // caller returns the caller that verified claims stand for.

@@ -15,10 +15,10 @@ import (
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey struct {
-	// Name is the name of the principal. It is required, and must not contain a slash.
+	// Name is the name of the principal: 1 to 63 of a-z, A-Z, 0-9, _ . @ and -. Required.
 	Name string
-	// Account is the account of the principal, which is the security boundary. It must not
-	// contain a slash; "" means "default".
+	// Account is the account of the principal, which is the security boundary: up to 63 of a-z,
+	// A-Z, 0-9, _ . and -; "" means "default".
 	Account string
 	// SHA256 is the SHA-256 hash of the key in 64 hexadecimal digits. The key itself is not
 	// stored.
@@ -55,21 +55,23 @@ type ring struct {
 
 // Keys authenticates callers by API key.
 type Keys struct {
-	file map[hash]entry // of the configuration
-	ring atomic.Pointer[ring]
+	file  map[hash]entry // of the configuration
+	ring  atomic.Pointer[ring]
+	clock func() time.Time
 }
 
 // NewKeys returns the authentication by the API keys of a configuration. The error names the key
 // that is invalid.
 func NewKeys(keys []APIKey) (*Keys, error) {
-	k := &Keys{file: map[hash]entry{}}
+	k := &Keys{file: map[hash]entry{}, clock: time.Now}
 	for i, key := range keys {
 		sum, err := hex.DecodeString(key.SHA256)
 		switch {
 		case err != nil || len(sum) != sha256.Size:
 			return nil, fmt.Errorf("key %d (%q): sha256 must be 64 hex digits", i, key.Name)
-		case key.Name == "" || strings.Contains(key.Name+key.Account, "/"):
-			return nil, fmt.Errorf("key %d: name is required, and name and account must not contain \"/\"", i)
+		}
+		if err := checkName(key.Name, key.Account); err != nil {
+			return nil, fmt.Errorf("key %d (%q): %w", i, key.Name, err)
 		}
 		if at := slices.IndexFunc(key.Roles, func(role string) bool { return !a2a.IsRole(role) }); at >= 0 {
 			return nil, fmt.Errorf("key %d (%q): %q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", i, key.Name, key.Roles[at])
@@ -81,6 +83,18 @@ func NewKeys(keys []APIKey) (*Keys, error) {
 	}
 	k.set(nil)
 	return k, nil
+}
+
+// checkName returns an error unless a principal of the configuration may have a name and an account. A
+// colon is only in principals of tokens.
+func checkName(name, account string) error {
+	switch {
+	case !validName.MatchString(name):
+		return fmt.Errorf("name %q must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -", name)
+	case account != "" && !validAccount.MatchString(account):
+		return fmt.Errorf("account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", account)
+	}
+	return nil
 }
 
 // set replaces the keys that are not of the configuration.
@@ -97,13 +111,14 @@ func (k *Keys) set(stored map[hash]entry) {
 	k.ring.Store(r)
 }
 
-// ended returns the owners all of whose keys have expired or were revoked.
-func (k *Keys) ended() []string {
-	now := time.Now()
-	var owners []string
+// ended returns the owners all of whose keys have expired or were revoked, and for each whether one of
+// these keys is in the store.
+func (k *Keys) ended() map[string]bool {
+	now := k.clock()
+	owners := map[string]bool{}
 	for owner, keys := range k.ring.Load().owners {
 		if !slices.ContainsFunc(keys, func(e entry) bool { return !e.ended(now) }) {
-			owners = append(owners, owner)
+			owners[owner] = slices.ContainsFunc(keys, func(e entry) bool { return e.id != "" })
 		}
 	}
 	return owners
@@ -124,7 +139,7 @@ func (k *Keys) Authenticate(r Request) (a2a.Caller, error) {
 		return a2a.Caller{}, no
 	case e.revoked:
 		return a2a.Caller{}, refuse(WhyRevoked, e.String(), "this API key was revoked; ask the operator of this server for a new one")
-	case e.ended(time.Now()):
+	case e.ended(k.clock()):
 		return a2a.Caller{}, refuse(WhyExpired, e.String(), fmt.Sprintf("this API key expired at %s; ask the operator of this server for a new one",
 			e.caller.Expires.UTC().Format(time.RFC3339)))
 	}
@@ -138,6 +153,6 @@ func (e entry) String() string {
 
 // Holds implements Authenticator.
 func (k *Keys) Holds(owner string) bool {
-	now := time.Now()
+	now := k.clock()
 	return slices.ContainsFunc(k.ring.Load().owners[owner], func(e entry) bool { return !e.ended(now) })
 }

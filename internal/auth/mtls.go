@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// CertificateClient is a client that is known by its certificate.
+// CertificateClient is a client that is identified by its certificate.
 type CertificateClient struct {
 	// SAN is a subject alternative name of the certificate: a URI, a DNS name or an e-mail
 	// address. Required.
@@ -25,7 +25,7 @@ type CertificateClient struct {
 
 // mtls authenticates callers by the certificates of their connections.
 type mtls struct {
-	callers map[string]a2a.Caller // by SAN
+	callers map[string]a2a.Caller // by sanKey
 	by      *Certificates
 }
 
@@ -33,17 +33,18 @@ type mtls struct {
 func newMTLS(clients []CertificateClient, by *Certificates) (*mtls, error) {
 	m := &mtls{callers: map[string]a2a.Caller{}, by: by}
 	for i, c := range clients {
-		if c.Name == "" || strings.Contains(c.Name+c.Account, "/") {
-			return nil, fmt.Errorf("certificate client %d (%q): name is required, and name and account must not contain \"/\"", i, c.SAN)
+		if err := checkName(c.Name, c.Account); err != nil {
+			return nil, fmt.Errorf("certificate client %d (%q): %w", i, c.SAN, err)
 		}
-		if _, twice := m.callers[c.SAN]; twice || c.SAN == "" {
+		key := configuredSAN(c.SAN)
+		if _, twice := m.callers[key]; twice || c.SAN == "" {
 			return nil, fmt.Errorf("certificate client %d: %q must be a name of a certificate that no other client has", i, c.SAN)
 		}
-		m.callers[c.SAN] = a2a.Caller{
+		m.callers[key] = a2a.Caller{
 			Account: cmp.Or(c.Account, "default"), Principal: c.Name, Roles: c.Roles, Permissions: cmp.Or(c.Permissions, a2a.DefaultPermissions),
 		}
 	}
-	if by == nil {
+	if by == nil || by.files.ClientCA == "" {
 		return nil, errors.New("certificates of clients need TLS with an authority that signs them (server.tls.client_ca)")
 	}
 	return m, nil
@@ -56,7 +57,7 @@ func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
 	}
 	chain := r.TLS.PeerCertificates
 	names := namesOf(chain[0])
-	detail := strings.Join(names, " ")
+	detail := strings.Join(names, ", ")
 	if !time.Now().Before(chain[0].NotAfter) {
 		return a2a.Caller{}, refuse(WhyExpired, detail, fmt.Sprintf("the client certificate expired at %s; connect with a new one", chain[0].NotAfter.UTC().Format(time.RFC3339)))
 	}
@@ -74,13 +75,39 @@ func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
 	return who, nil
 }
 
-// namesOf returns the subject alternative names of a certificate: URIs, DNS names, and e-mail addresses.
+// namesOf returns the subject alternative names of a certificate, each with its kind: URIs, DNS names, and
+// e-mail addresses.
 func namesOf(c *x509.Certificate) []string {
 	var names []string
 	for _, u := range c.URIs {
-		names = append(names, u.String())
+		names = append(names, sanURI+u.String())
 	}
-	return slices.Concat(names, c.DNSNames, c.EmailAddresses)
+	for _, name := range c.DNSNames {
+		names = append(names, sanDNS+strings.ToLower(name))
+	}
+	for _, address := range c.EmailAddresses {
+		names = append(names, sanEmail+address)
+	}
+	return names
+}
+
+// Kinds of subject alternative names, so that one of a kind does not pass for one of another.
+const (
+	sanURI   = "URI "
+	sanDNS   = "DNS "
+	sanEmail = "e-mail "
+)
+
+// configuredSAN returns a name of the configuration with its kind: with a colon it is a URI, else with an
+// "@" an e-mail address, else a DNS name, which is compared without regard to case.
+func configuredSAN(name string) string {
+	switch {
+	case strings.Contains(name, ":"):
+		return sanURI + name
+	case strings.Contains(name, "@"):
+		return sanEmail + name
+	}
+	return sanDNS + strings.ToLower(name)
 }
 
 // Holds implements Authenticator.

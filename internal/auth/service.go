@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxKeys is the number of keys that a store may have.
+	// maxKeys is the number of valid keys that a store may have. It may have twice as many in all.
 	maxKeys = 10_000
 	// maxRoles is the number of roles that a key may have.
 	maxRoles = 64
@@ -26,6 +26,7 @@ const (
 
 var (
 	validName    = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
+	validID      = regexp.MustCompile(`^[a-z2-7]{10}$`)
 	validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 )
 
@@ -66,8 +67,14 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}
-	if len(all) >= maxKeys {
-		return nil, a2a.Invalid(a2a.Violation{Field: "name", Description: "cannot have another key: the store has 10,000, which is the most"})
+	valid := 0
+	for _, k := range all {
+		if !(entry{caller: callerOf(k.Key), revoked: k.Key.GetRevoked() != nil}).ended(s.Clock()) {
+			valid++
+		}
+	}
+	if valid >= maxKeys || len(all) >= 2*maxKeys {
+		return nil, a2a.Invalid(a2a.Violation{Field: "name", Description: "cannot have another key: the store has 10,000 valid keys or 20,000 in all, which is the most"})
 	}
 	id, secret, sum := NewKey()
 	k := &teamv1.Key{
@@ -114,7 +121,7 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 		}
 	}
 	if req.GetExpires() != nil && (req.GetExpires().CheckValid() != nil || !s.Clock().Before(req.GetExpires().AsTime())) {
-		faults.Add("expires", "must be a time to come")
+		faults.Add("expires", "must be in the future")
 	}
 	return faults.Err()
 }
@@ -127,6 +134,9 @@ func (s *Service) ListKeys(ctx context.Context, req *teamv1.ListKeysRequest) (*t
 	size, err := a2a.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
+	}
+	if t := req.GetPageToken(); t != "" && !validID.MatchString(t) {
+		return nil, a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; use nextPageToken of the page before"})
 	}
 	all, err := s.Store.Keys(ctx)
 	if err != nil {

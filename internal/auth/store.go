@@ -34,11 +34,19 @@ type Store interface {
 // pollInterval is how often the keys are read, in case a notification was lost.
 const pollInterval = 5 * time.Second
 
-// Refresh reads the keys of the store. Server may be nil.
+// Refresh reads the keys of the store. When it returns nil, those that were stored before it was called
+// are in use. Server may be nil.
 func (s *Server) Refresh(ctx context.Context) error {
 	if s == nil || s.store == nil {
 		return nil
 	}
+	select { // one at a time, so that older keys do not replace newer ones
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	began := time.Now()
 	list, err := s.store.Keys(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the API keys: %w", err)
@@ -50,6 +58,7 @@ func (s *Server) Refresh(ctx context.Context) error {
 		}
 	}
 	s.keys.set(stored)
+	s.read.Store(began.UnixMilli())
 	return nil
 }
 

@@ -65,7 +65,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	if err != nil || !at.After(now) {
-		return time.Time{}, usagef("--expires %s: expected a duration such as 90d or 12h, or a day or a time to come, such as 2027-01-31", text)
+		return time.Time{}, usagef("--expires %s: expected a duration such as 90d or 12h, or a day or a time in the future, such as 2027-01-31", text)
 	}
 	return at.UTC().Truncate(time.Second), nil
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // HeldByNobody is the text about a path that Unheld returns.
-const HeldByNobody = "no API key has any of these roles, so the question cannot be answered"
+const HeldByNobody = "no key or client of the file has any of these roles; without a caller who has one, the question cannot be answered"
 
-// Unheld returns the paths of the roles of questions that cannot be answered, because no API key has
-// any of their roles: of human steps, of limits whose on_limit is ASK, of approvals, and of tools. It returns nil if there are no API keys, because then roles are not
-// checked.
+// Unheld returns the paths of the roles of questions that cannot be answered, because no API key and no
+// certificate client of the file has any of their roles: of human steps, of limits whose on_limit is ASK, of approvals, and of tools. It returns nil if there are no API keys and no such
+// clients, because then roles are not checked, and if tokens may have any roles.
 func (c *Config) Unheld() []string {
 	var all []string
 	unheld := c.unheld()
@@ -36,16 +36,21 @@ func (c *Config) Unheld() []string {
 	return all
 }
 
-// unheld returns a function that reports whether roles are given, and no API key has one of them. It
-// reports false if there are no API keys.
+// unheld returns a function that reports whether roles are given, and no API key and no certificate client
+// has one of them. It reports false if there are none, or if tokens may have any roles.
 func (c *Config) unheld() func(roles []string) bool {
 	var held []string
-	keys := c.Server.GetServer().GetAuth().GetApiKeys()
-	for _, k := range keys {
+	auth := c.Server.GetServer().GetAuth()
+	for _, k := range auth.GetApiKeys() {
 		held = append(held, k.GetRoles()...)
 	}
+	for _, k := range auth.GetMtls() {
+		held = append(held, k.GetRoles()...)
+	}
+	known := len(auth.GetApiKeys())+len(auth.GetMtls()) > 0 &&
+		!slices.ContainsFunc(auth.GetJwt(), func(i *teamv1.JwtIssuer) bool { return i.GetClaims().GetRoles() != "" })
 	return func(roles []string) bool {
-		return len(keys) > 0 && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) })
+		return known && len(roles) > 0 && !slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(held, r) })
 	}
 }
 

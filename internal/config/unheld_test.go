@@ -1,12 +1,15 @@
 package config_test
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/testkit/testcerts"
 )
 
 // TestUnheld: steps that ask roles which no key has are found, where there are keys.
@@ -30,8 +33,16 @@ teams:
   u: {members: [{agent: a}], workflow: {plan: {model: m, approve: {roles: [legal]}}}}
 `
 	key := `server: {auth: {api_keys: [{name: bob, sha256: "` + strings.Repeat("0", 64) + `", roles: [editor]}]}}` + "\n"
-	for file, want := range map[string][]string{teams: nil, teams + key: {"tools.bank.approve.roles", "tools.bank.mcp.elicit.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles", "teams.u.workflow.plan.approve.roles"}} {
-		c, err := config.Loader{}.Parse("team.yaml", []byte(file))
+	tokens := strings.Replace(key, "api_keys:", "jwt: [{name: corp, issuer: \"https://id.example\", audiences: [team], claims: {roles: roles}}], api_keys:", 1)
+	tls := `server: {tls: {cert: c, key: k, client_ca: ca, client: OPTIONAL}, auth: {mtls: [{san: ann.example, name: ann, roles: [legal]}], `
+	certificates := strings.Replace(key, "server: {auth: {", tls, 1)
+	dir := t.TempDir()
+	cert, private := testcerts.New(t, "ca").Issue(time.Now().Add(time.Hour), "team.example")
+	testcerts.Write(t, dir, "c", cert)
+	testcerts.Write(t, dir, "k", private)
+	testcerts.Write(t, dir, "ca", cert)
+	for file, want := range map[string][]string{teams: nil, teams + tokens: nil, teams + certificates: nil, teams + key: {"tools.bank.approve.roles", "tools.bank.mcp.elicit.roles", "agents.b.limits.ask_roles", "teams.t.limits.ask_roles", "teams.t.members[0].approve.roles", "teams.t.workflow.steps[3].human.roles", "teams.u.workflow.plan.approve.roles"}} {
+		c, err := config.Loader{}.Parse(filepath.Join(dir, "team.yaml"), []byte(file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,14 +128,14 @@ func TestKeeper_Run(t *testing.T) {
 		defer cancel()
 		r.store.broken = a2a.ErrStorage
 		h := &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "x"}
-		if err := r.store.Halt(t.Context(), h); err != nil {
+		if err := r.store.Halt(t.Context(), h, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2500 * time.Millisecond)
 		if err := r.halts.Refusal("acme/ann", "desk"); err == nil || !slices.Equal(r.store.acks(), []int64{h.GetVersion()}) {
 			t.Errorf("refusal %v, acknowledged %v", err, r.store.acks())
 		}
-		if _, err := r.store.EndHalt(t.Context(), h.GetKind(), ""); err != nil {
+		if _, err := r.store.EndHalt(t.Context(), h.GetKind(), "", nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)

@@ -3,6 +3,8 @@ package halt
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -74,10 +77,13 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	if err != nil {
 		return nil, err
 	}
-	if err := s.check(ctx, req); err != nil {
+	if err := checkRequest(req); err != nil {
 		return nil, err
 	}
 	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
+		return nil, err
+	}
+	if err := s.checkName(ctx, req); err != nil { // only now, because the error lists names
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -85,25 +91,51 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	h := &teamv1.Halt{
 		Kind: req.GetKind(), Name: req.GetName(), Reason: strings.TrimSpace(req.GetReason()), Pause: req.GetPause(),
 		By: who.Owner(), At: timestamppb.New(s.c.Clock()),
+		ByAccount: !who.May(a2a.PermissionAdmin),
 	}
 	changed, stop := s.c.Store.WatchHalts()
 	defer stop()
-	if err := s.c.Store.Halt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()}), h); err != nil {
-		return nil, a2a.StoreError("", err)
+	if err := s.c.Store.Halt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()}), h, mayChange(who)); err != nil {
+		return nil, storeError(err)
 	}
 	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
 	resp := &teamv1.HaltResponse{Halt: h}
 	if resp.Stragglers, err = s.await(ctx, h.GetVersion(), changed); err != nil {
 		return nil, a2a.StoreError("", err)
 	}
-	if err := s.receipt(ctx, resp); err != nil {
+	if err := s.receipt(ctx, who, resp); err != nil {
 		return nil, a2a.StoreError("", err)
+	}
+	if !who.May(a2a.PermissionAdmin) {
+		for i := range resp.GetStragglers() {
+			resp.Stragglers[i] = fmt.Sprintf("replica %d", i+1) // their names are of the server
+		}
 	}
 	return resp, nil
 }
 
-// check returns INVALID_REQUEST with everything that is wrong with a request.
-func (s *Service) check(ctx context.Context, req *teamv1.HaltRequest) error {
+// storeError returns an error of a change of halts for the caller.
+func storeError(err error) error {
+	if refused := (*agent.Error)(nil); errors.As(err, &refused) && refused.Reason == agent.ReasonPermissionDenied {
+		return refused // by a May
+	}
+	return a2a.StoreError("", err)
+}
+
+// mayChange allows a caller who may not administer the server to end or replace only halts that such a
+// caller of the same account has given.
+func mayChange(who a2a.Caller) May {
+	return func(present *teamv1.Halt) error {
+		if present == nil || who.May(a2a.PermissionAdmin) || present.GetByAccount() && a2a.AccountOf(present.GetBy()) == who.Account {
+			return nil
+		}
+		return a2a.Denied(a2a.PermissionAdmin)
+	}
+}
+
+// checkRequest returns INVALID_REQUEST with everything that is wrong with a request, except for a name
+// that is unknown.
+func checkRequest(req *teamv1.HaltRequest) error {
 	var faults a2a.Faults
 	checkSubject(&faults, req.GetKind(), req.GetName())
 	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
@@ -112,9 +144,12 @@ func (s *Service) check(ctx context.Context, req *teamv1.HaltRequest) error {
 	case n > maxReason:
 		faults.Add("reason", "has %d characters; at most %d are allowed", n, maxReason)
 	}
-	if err := faults.Err(); err != nil {
-		return err
-	}
+	return faults.Err()
+}
+
+// checkName returns INVALID_REQUEST if the name of a request is unknown.
+func (s *Service) checkName(ctx context.Context, req *teamv1.HaltRequest) error {
+	var faults a2a.Faults
 	if s.c.Names == nil || req.GetAllowUnknown() {
 		return nil
 	}
@@ -194,8 +229,9 @@ func (s *Service) await(ctx context.Context, version int64, changed <-chan struc
 	}
 }
 
-// receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended.
-func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error {
+// receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended. Callers
+// who may not administer the server see the tasks of their account; others only count.
+func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.HaltResponse) error {
 	reading := context.WithoutCancel(ctx)
 	if err := s.c.Store.ReachRuns(reading, resp.GetHalt()); err != nil {
 		return err
@@ -207,6 +243,9 @@ func (s *Service) receipt(ctx context.Context, resp *teamv1.HaltResponse) error 
 	}
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
+		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(t.Owner) != who.Account {
+			continue
+		}
 		one, err := s.stopped(ctx, t, resp.GetHalt())
 		switch {
 		case a2a.IsNotFound(err): // it has been deleted since
@@ -259,9 +298,9 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 		return nil, err
 	}
 	subject := agent.HaltSubject(&teamv1.Halt{Kind: req.GetKind(), Name: req.GetName()})
-	h, err := s.c.Store.EndHalt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "resume", subject, nil), req.GetKind(), req.GetName())
+	h, err := s.c.Store.EndHalt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "resume", subject, nil), req.GetKind(), req.GetName(), mayChange(who))
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, storeError(err)
 	}
 	if h == nil {
 		return &teamv1.ResumeResponse{}, nil
@@ -286,5 +325,11 @@ func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*t
 	halts := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool {
 		return h.GetKind() != teamv1.HaltKind_HALT_KIND_SERVER && s.mayHalt(who, h.GetKind(), h.GetName()) != nil
 	})
+	for i, h := range halts {
+		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(h.GetBy()) != who.Account {
+			halts[i] = proto.CloneOf(h)
+			halts[i].By = "" // owners of other accounts are not shown
+		}
+	}
 	return &teamv1.ListHaltsResponse{Halts: halts}, nil
 }

@@ -23,6 +23,19 @@ type Task struct {
 	ID string
 }
 
+// May decides in the transaction of a change whether it is made. present is the halt of the subject
+// that is in force, nil if the subject is not halted. An error prevents the change, which returns it.
+// May must not call the store, and may be called again. A nil May allows every change.
+type May func(present *teamv1.Halt) error
+
+// Allow calls may unless it is nil.
+func (may May) Allow(present *teamv1.Halt) error {
+	if may == nil {
+		return nil
+	}
+	return may(present)
+}
+
 // Store stores halts. It is safe for concurrent use.
 type Store interface {
 	// Halts returns the halts in force.
@@ -33,13 +46,13 @@ type Store interface {
 	// records which runs that have not ended it covers as a whole: those of the server, of the account,
 	// or of the agent. Unless it pauses runs, those that nobody drives are due at once, to be canceled;
 	// if it does, those that wait for an input, or are paused already, are not recorded.
-	Halt(ctx context.Context, h *teamv1.Halt) error
+	Halt(ctx context.Context, h *teamv1.Halt, may May) error
 	// ReachRuns records runs and makes them due like Halt, for a halt that is in force: those that
 	// replicas have begun or parked before they acknowledged the halt.
 	ReachRuns(ctx context.Context, h *teamv1.Halt) error
 	// EndHalt ends the halt with a kind and a name, and returns it; nil if there is none. All runs that
 	// a halt has paused are due at once; see a2a.Park.
-	EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error)
+	EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may May) (*teamv1.Halt, error)
 	// AcknowledgeHalts records that a replica has applied all changes up to a version, and that it has
 	// stopped steps of tasks because of the halts in force with the given versions.
 	AcknowledgeHalts(ctx context.Context, replica string, version int64, stopped map[int64][]Task) error

@@ -79,7 +79,7 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 	}
 	stop()
 	by.Flush()
-	lines := log.FilterMessage("unknown API keys").All()
+	lines := log.FilterMessage("unknown API keys or bad tokens").All()
 	if len(lines) < 5 || len(lines) > 9 {
 		t.Fatalf("%d lines", len(lines))
 	}

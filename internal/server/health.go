@@ -72,7 +72,10 @@ func (h *health) status(ctx context.Context, service string) (healthpb.HealthChe
 	}
 	in := inboundOf(ctx)
 	if in.caller == nil {
-		return 0, wire.Status(unauthenticated("this server requires an API key; send the metadata authorization: Bearer KEY")).Err()
+		if _, err := h.server.config.Auth.Authenticate(in.request(true)); err != nil { // it says what to send
+			return 0, wire.Status(err).Err()
+		}
+		return 0, wire.Status(unauthenticated("the call had no valid credentials when it began; call again")).Err()
 	}
 	if err := h.server.still(in); err != nil { // Watch calls this as long as it lasts
 		return 0, wire.Status(err).Err()

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/agentteams/team-server/pkg/agent"
@@ -30,6 +31,35 @@ func (s *Server) checkHost(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// checkPage rejects requests that a page of another site made a browser send with its certificate, which
+// the browser adds by itself.
+func (s *Server) checkPage(r *http.Request) error {
+	origins := r.Header.Values("Origin")
+	for _, origin := range origins {
+		if u, err := url.Parse(origin); (err != nil || u.Host == "" || !s.serves(u.Host, r.Host)) && (origin == "*" || !slices.Contains(s.config.Origins, origin)) {
+			return foreignPageError("Origin", origin)
+		}
+	}
+	if from := r.Header.Get("Sec-Fetch-Site"); from == "cross-site" && len(origins) == 0 {
+		return foreignPageError("Sec-Fetch-Site", from)
+	}
+	return nil
+}
+
+// serves reports whether a host, with or without a port, is that of the public URL or of a request. The
+// certificate of the server was valid for the latter, so that no other site can have its name.
+func (s *Server) serves(host, requested string) bool {
+	if public, err := url.Parse(s.config.PublicURL); err == nil && public.Host != "" && hostName(host) == hostName(public.Host) {
+		return true
+	}
+	return strings.EqualFold(host, requested)
+}
+
+func foreignPageError(header, value string) error {
+	return agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
+		"%s %.64q is not accepted from a client with a certificate; set server.public_url, or list the page in server.cors", header, value)
 }
 
 // ownHost reports whether a host, with or without a port, is that of the public URL, or one

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestA_21_ForeignPages: without keys, requests from a page of another site are rejected,
@@ -93,6 +95,46 @@ func TestA_21_NoHost(t *testing.T) {
 		if resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%q: %s", text, resp.Status)
 		}
+	}
+}
+
+// byCertificate accepts callers without a token, as by their certificates.
+type byCertificate struct{ auth.Authenticator }
+
+func (byCertificate) Authenticate(auth.Request) (a2a.Caller, error) {
+	return a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission}, nil
+}
+
+// TestA_21_PagesAndCertificates: a browser adds its certificate to requests of every page, so those of other
+// sites are rejected. Tokens are not added, so requests with a token are not.
+func TestA_21_PagesAndCertificates(t *testing.T) {
+	config := server.Config{Handler: &probe{get: task}, Auth: byCertificate{}, PublicURL: "https://team.example", Origins: []string{"https://ui.example", "*"}}
+	at := start(t, config).HTTP + "/tasks/t1"
+	for name, c := range map[string]struct {
+		header map[string]string
+		want   int
+	}{
+		"no page":                     {nil, 200},
+		"a page of the server":        {map[string]string{"Origin": "https://team.example", "Sec-Fetch-Site": "same-origin"}, 200},
+		"a page that is listed":       {map[string]string{"Origin": "https://ui.example", "Sec-Fetch-Site": "cross-site"}, 200},
+		"a page elsewhere":            {map[string]string{"Origin": "https://evil.example"}, 403},
+		"a page that is hidden":       {map[string]string{"Origin": "null"}, 403},
+		"a link elsewhere":            {map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		"an address that was entered": {map[string]string{"Sec-Fetch-Site": "none"}, 200},
+		"a page with a token":         {map[string]string{"Origin": "https://evil.example", "Authorization": "Bearer x"}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, v := range c.header {
+				req.Header.Set(k, v)
+			}
+			if resp, body := do(t, req); resp.StatusCode != c.want {
+				t.Errorf("%s, want %d: %s", resp.Status, c.want, body)
+			}
+		})
 	}
 }
 

@@ -85,6 +85,12 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.fail(w, r, wire.Status(err))
 		return
 	}
+	if err == nil && !open && s.config.Auth != nil && len(in.authorization) == 0 { // by its certificate
+		if err := s.checkPage(r); err != nil {
+			s.fail(w, r, wire.Status(err))
+			return
+		}
+	}
 	if err == nil {
 		in.caller = &caller
 	}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -28,6 +31,9 @@ const (
 const (
 	// endEvery is how often rights are compared with tasks.
 	endEvery = 5 * time.Second
+	// idleAfter is how long after its rights have ended an owner may still begin tasks: replicas learn
+	// of it within seconds.
+	idleAfter = time.Minute
 	// endedBy is who gives the halts of an ender. It has no slash, so it is no owner.
 	endedBy = "team-server"
 )
@@ -35,11 +41,26 @@ const (
 // ender halts the tasks of owners whose rights have ended, and ends these halts when the owners have
 // rights again or no unfinished tasks. A nil *ender does nothing.
 type ender struct {
-	auth  *auth.Server
-	store Store
-	pause bool
-	log   *zap.Logger
-	every time.Duration
+	auth   *auth.Server
+	store  Store
+	pause  bool
+	log    *zap.Logger
+	every  time.Duration
+	owners map[string]*endedOwner // whose rights have ended, or whose tasks the server halts; only run uses it
+}
+
+// endedOwner is what is known of an owner.
+type endedOwner struct {
+	// ended is since when its rights have ended, and held since when it has rights again, as far as
+	// this replica knows; at least one of them is zero.
+	ended, held time.Time
+	// inStore says that one of the keys that have ended is in the store.
+	inStore bool
+	// halted says that its tasks were halted since its rights have ended. If they are not any more, a
+	// person or another replica has decided so.
+	halted bool
+	// idle says that its tasks had ended when it could begin no others any more.
+	idle bool
 }
 
 // newEnder returns nil if tasks continue.
@@ -47,7 +68,9 @@ func newEnder(c *Config, by *auth.Server) *ender {
 	if by == nil || c.EndedRights == ContinueTasks {
 		return nil
 	}
-	return &ender{auth: by, store: c.Store, pause: c.EndedRights != CancelTasks, log: c.Log.Named("auth"), every: endEvery}
+	return &ender{
+		auth: by, store: c.Store, pause: c.EndedRights != CancelTasks, log: c.Log.Named("auth"), every: endEvery, owners: map[string]*endedOwner{},
+	}
 }
 
 // run compares rights with tasks until ctx ends.
@@ -69,47 +92,150 @@ func (e *ender) run(ctx context.Context) {
 	}
 }
 
-// compare halts and resumes owners. Replicas do the same at the same time, which has no further effect.
+// compare halts and resumes owners. Replicas do the same at the same time; the first one that changes a
+// halt decides.
 func (e *ender) compare(ctx context.Context) error {
-	ended := e.auth.Ended()
-	now, err := e.store.Halts(ctx)
+	ended, fresh := e.auth.Ended()
+	if !fresh { // other replicas may know better
+		for _, o := range e.owners {
+			o.ended, o.held = time.Time{}, time.Time{}
+		}
+		return nil
+	}
+	present, err := e.store.Halts(ctx)
 	if err != nil {
 		return err
 	}
-	halted := map[string]bool{}
-	for _, h := range now.Halts {
-		if h.GetKind() != teamv1.HaltKind_HALT_KIND_OWNER {
-			continue
+	halts := map[string]*teamv1.Halt{}
+	for _, h := range present.Halts {
+		if h.GetKind() == teamv1.HaltKind_HALT_KIND_OWNER {
+			halts[h.GetName()] = h
 		}
-		halted[h.GetName()] = true
-		if h.GetBy() != endedBy {
-			continue // a person decides about it
+	}
+	e.note(ended, halts)
+	var failed []error
+	for _, owner := range slices.Sorted(maps.Keys(e.owners)) {
+		failed = append(failed, e.decide(ctx, owner, halts[owner]))
+	}
+	return errors.Join(failed...)
+}
+
+// note updates what is known of owners.
+func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
+	for owner := range ended {
+		if e.owners[owner] == nil {
+			e.owners[owner] = &endedOwner{}
 		}
-		if busy, err := e.busy(ctx, h.GetName()); err != nil || busy && slices.Contains(ended, h.GetName()) {
-			continue
+	}
+	for owner, h := range halts {
+		if h.GetBy() == endedBy && e.owners[owner] == nil {
+			e.owners[owner] = &endedOwner{}
 		}
-		if _, err := e.store.EndHalt(ctx, h.GetKind(), h.GetName()); err != nil {
-			return err
+	}
+	now := e.store.Now()
+	for owner, o := range e.owners {
+		inStore, is := ended[owner]
+		switch {
+		case is && o.ended.IsZero():
+			o.ended = now
+		case !is:
+			*o = endedOwner{held: o.held}
 		}
+		o.inStore = inStore
+		switch {
+		case !e.auth.Holds(owner):
+			o.held = time.Time{}
+		case o.held.IsZero():
+			o.held = now
+		}
+		if !is && halts[owner].GetBy() != endedBy {
+			delete(e.owners, owner)
+		}
+	}
+}
+
+// decide halts or resumes an owner. h is the halt of the owner that is in force, nil if it is not halted.
+//
+// Replicas may have different configurations while they are replaced one after the other, and so disagree
+// about rights. That is why a halt ends only if the owner has rights for longer than a lease, begins
+// again only after the owner had rights in between, and cancels only because of keys in the store, a
+// lease after they have ended; tasks are paused until then.
+func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt) error {
+	o, lease := e.owners[owner], e.store.Lease()
+	lasts := func(since time.Time, least time.Duration) bool {
+		return !since.IsZero() && e.store.Now().Sub(since) >= least
+	}
+	switch {
+	case h != nil && h.GetBy() != endedBy:
+		return nil // a person decides about it
+	case h != nil && lasts(o.held, lease):
+		return e.resume(ctx, h)
+	case h == nil && (o.ended.IsZero() || o.halted || o.idle):
+		return nil
+	}
+	busy, err := e.busy(ctx, owner)
+	switch {
+	case err != nil:
+		return err
+	case !busy && h != nil:
+		o.halted = false
+		return e.resume(ctx, h)
+	case !busy:
+		o.idle = lasts(o.ended, lease+idleAfter)
+		return nil
+	case o.ended.IsZero():
+		return nil
+	}
+	o.halted = h != nil
+	pause := e.pause || !o.inStore || !lasts(o.ended, lease)
+	if h != nil && (pause || !h.GetPause()) {
+		return nil
+	}
+	return e.halt(ctx, owner, h, pause)
+}
+
+// errChanged is the error for a halt that was changed since it was read.
+var errChanged = errors.New("the halt was changed")
+
+// unchanged allows a change of halts if h is still in force; with nil, if the owner is not halted.
+func unchanged(h *teamv1.Halt) halt.May {
+	return func(present *teamv1.Halt) error {
+		if present.GetVersion() != h.GetVersion() {
+			return errChanged
+		}
+		return nil
+	}
+}
+
+// halt halts the tasks of an owner, in place of h unless it is nil.
+func (e *ender) halt(ctx context.Context, owner string, h *teamv1.Halt, pause bool) error {
+	by := &teamv1.Halt{
+		Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: owner, Reason: "all API keys of this owner have expired or were revoked",
+		Pause: pause, By: endedBy, At: timestamppb.New(e.store.Now()),
+	}
+	err := e.store.Halt(ctx, by, unchanged(h))
+	if err == nil {
+		e.owners[owner].halted = true
+		e.log.Warn("halted the tasks of an owner whose rights have ended", zap.String("owner", owner), zap.Bool("pause", pause))
+	}
+	return ignoreChanged(err)
+}
+
+// resume ends a halt.
+func (e *ender) resume(ctx context.Context, h *teamv1.Halt) error {
+	_, err := e.store.EndHalt(ctx, h.GetKind(), h.GetName(), unchanged(h))
+	if err == nil {
 		e.log.Info("tasks of an owner are no longer halted", zap.String("owner", h.GetName()))
 	}
-	for _, owner := range ended {
-		if busy, err := e.busy(ctx, owner); err != nil || !busy || halted[owner] {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		h := &teamv1.Halt{
-			Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: owner, Reason: "all API keys of this owner have expired or were revoked",
-			Pause: e.pause, By: endedBy, At: timestamppb.New(e.store.Now()),
-		}
-		if err := e.store.Halt(ctx, h); err != nil {
-			return err
-		}
-		e.log.Warn("halted the tasks of an owner whose rights have ended", zap.String("owner", owner), zap.Bool("pause", e.pause))
+	return ignoreChanged(err)
+}
+
+// ignoreChanged returns err unless it is errChanged: the halt is looked at again the next time.
+func ignoreChanged(err error) error {
+	if errors.Is(err, errChanged) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // busy reports whether an owner has unfinished tasks.

@@ -53,7 +53,7 @@ type Listeners = server.Listeners
 // APIKey is a key that callers present as a bearer token.
 type APIKey = auth.APIKey
 
-// CertificateClient is a client that is known by its certificate.
+// CertificateClient is a client that is identified by its certificate.
 type CertificateClient = auth.CertificateClient
 
 // Issuer is an issuer of tokens that callers present as bearer tokens.
@@ -122,12 +122,12 @@ type Config struct {
 	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
 	// sent them, only pages of those or of Origins.
 	Keys []APIKey
-	// Clients are callers that are known by the certificates of their connections, which the
+	// Clients are callers that are identified by the certificates of their connections, which the
 	// authorities of TLS.ClientCAFile have signed.
 	Clients []CertificateClient
 	// EndedRights says what becomes of tasks whose owners' keys have all expired or were revoked.
 	EndedRights EndedRights
-	// Issuers are issuers of tokens that callers may present. Their keys are fetched in the
+	// Issuers are issuers of tokens that callers may present. The keys of issuers are fetched in the
 	// background.
 	Issuers []Issuer
 	// TLS says how the listeners use TLS. Without it the server listens on loopback only.
@@ -328,6 +328,9 @@ func signing(c *Config) (*cardsign.Signer, error) {
 // certificates reads the files of TLS; it returns nil without.
 func (c *Config) certificates() (*auth.Certificates, error) {
 	if c.TLS.CertFile == "" && c.TLS.KeyFile == "" {
+		if c.TLS.ClientCAFile != "" || c.TLS.RequireClient {
+			return nil, errors.New("server.Config.TLS: certificates of clients need TLS; set CertFile and KeyFile")
+		}
 		return nil, nil //nolint:nilnil // no TLS
 	}
 	return auth.ReadCertificates(auth.CertificateFiles{
@@ -341,7 +344,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
-	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Log: c.Log.Named("auth")})
+	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}
@@ -356,7 +359,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Halts: halts, Audit: audit.Recorder{Clock: c.Store.Now}.Record,
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
-		Security:   security(by), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
+		Security:   security(c), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
 		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
 		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
 	}
@@ -446,15 +449,34 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	return &TeamServer{core: k, listeners: l, server: s}, nil
 }
 
-// security returns the security schemes for cards.
-func security(by *auth.Server) map[string]*a2av1.SecurityScheme {
-	if by == nil {
-		return nil
+// security returns the security schemes for cards. Callers need one of them.
+func security(c *Config) map[string]*a2av1.SecurityScheme {
+	schemes := map[string]*a2av1.SecurityScheme{}
+	bearer := func(format, text string) *a2av1.SecurityScheme {
+		return &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
+			HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", BearerFormat: format, Description: text},
+		}}
 	}
-	bearer := &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "An API key of this server."}
-	return map[string]*a2av1.SecurityScheme{
-		"apiKey": {Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{HttpAuthSecurityScheme: bearer}},
+	if len(c.Keys) > 0 {
+		schemes["apiKey"] = bearer("", "An API key of this server.")
 	}
+	if len(c.Clients) > 0 {
+		schemes["mtls"] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_MtlsSecurityScheme{
+			MtlsSecurityScheme: &a2av1.MutualTlsSecurityScheme{Description: "A client certificate that this server knows."},
+		}}
+	}
+	for _, i := range c.Issuers {
+		if i.JWKSURL != "" { // the issuer may have no discovery document
+			schemes[i.Name] = bearer("JWT", "An access token of "+i.URL)
+			continue
+		}
+		schemes[i.Name] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_OpenIdConnectSecurityScheme{
+			OpenIdConnectSecurityScheme: &a2av1.OpenIdConnectSecurityScheme{
+				OpenIdConnectUrl: strings.TrimSuffix(i.URL, "/") + "/.well-known/openid-configuration", Description: "An access token of " + i.URL,
+			},
+		}}
+	}
+	return schemes
 }
 
 // Serve answers calls and runs tasks until ctx ends, which is not an error. Then it accepts

@@ -5614,7 +5614,7 @@ type AuthConfig struct {
 	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
 	// What becomes of the tasks of callers whose keys have all expired or were revoked; PARK.
 	Ended EndedRights_Value `protobuf:"varint,6,opt,name=ended,proto3,enum=team.v1.EndedRights_Value" json:"ended,omitempty"`
-	// Clients that are known by their certificates, which tls.client_ca must have signed.
+	// Clients that are identified by their certificates, which tls.client_ca must have signed.
 	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

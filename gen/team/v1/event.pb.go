@@ -4269,7 +4269,10 @@ type Halt struct {
 	// Runs are paused instead of canceled.
 	Pause bool `protobuf:"varint,6,opt,name=pause,proto3" json:"pause,omitempty"`
 	// Counts all changes of halts of the server; no two halts have the same version.
-	Version       int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	// The one who halted it may not administer the server. Callers of its account may end or replace the
+	// halt as if it were their own; any other halt needs ADMIN for that.
+	ByAccount     bool `protobuf:"varint,8,opt,name=by_account,json=byAccount,proto3" json:"by_account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4351,6 +4354,13 @@ func (x *Halt) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Halt) GetByAccount() bool {
+	if x != nil {
+		return x.ByAccount
+	}
+	return false
 }
 
 // Expired records that a time limit ran out.
@@ -5882,7 +5892,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x0eCOMMAND_CANCEL\x10\x01\x12\x11\n" +
 	"\rCOMMAND_PAUSE\x10\x02\x12\x12\n" +
 	"\x0eCOMMAND_RESUME\x10\x03\x12\x10\n" +
-	"\fCOMMAND_STOP\x10\x04\"\xc5\x01\n" +
+	"\fCOMMAND_STOP\x10\x04\"\xe4\x01\n" +
 	"\x04Halt\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.team.v1.HaltKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -5890,7 +5900,9 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05pause\x18\x06 \x01(\bR\x05pause\x12\x18\n" +
-	"\aversion\x18\a \x01(\x03R\aversion\"\x1f\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\x12\x1d\n" +
+	"\n" +
+	"by_account\x18\b \x01(\bR\tbyAccount\"\x1f\n" +
 	"\aExpired\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\"\xa9\x01\n" +
 	"\bObserved\x122\n" +

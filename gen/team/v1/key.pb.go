@@ -157,9 +157,9 @@ type CreateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the principal. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Account of the principal; default.
+	// Account of the principal; the default is "default".
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// What the key may do; READ, CALL and ANSWER.
+	// What the key may do; the default is READ, CALL and ANSWER.
 	Permissions []Permission_Value `protobuf:"varint,3,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
 	// Roles of the key.
 	Roles []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
@@ -292,7 +292,7 @@ func (x *CreateKeyResponse) GetSecret() string {
 // ListKeysRequest asks for a page of keys.
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Keys on the page: 1 to 100; 50.
+	// Keys on the page: 1 to 100; the default is 50.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Token of the page, from the response before; empty for the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -31,11 +31,11 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // KeyService makes and revokes API keys, in addition to those in the server's file, which can only be
-// changed there. A change is on record when the call returns; this replica uses it at once, all
+// changed there. A change is stored when the call returns; this replica uses it at once, all
 // others within seconds. All calls need the permission ADMIN; the error is PERMISSION_DENIED. Safe for
 // concurrent use.
 type KeyServiceClient interface {
-	// CreateKey makes a key. Only the response has it: the server keeps its hash. Errors:
+	// CreateKey makes a key. The key is returned only here: the server keeps its hash. Errors:
 	// INVALID_REQUEST with every fault, or if the server accepts calls without a key.
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
 	// ListKeys returns the keys that were made by CreateKey, ordered by id, also those that have ended.
@@ -88,11 +88,11 @@ func (c *keyServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, 
 // for forward compatibility.
 //
 // KeyService makes and revokes API keys, in addition to those in the server's file, which can only be
-// changed there. A change is on record when the call returns; this replica uses it at once, all
+// changed there. A change is stored when the call returns; this replica uses it at once, all
 // others within seconds. All calls need the permission ADMIN; the error is PERMISSION_DENIED. Safe for
 // concurrent use.
 type KeyServiceServer interface {
-	// CreateKey makes a key. Only the response has it: the server keeps its hash. Errors:
+	// CreateKey makes a key. The key is returned only here: the server keeps its hash. Errors:
 	// INVALID_REQUEST with every fault, or if the server accepts calls without a key.
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
 	// ListKeys returns the keys that were made by CreateKey, ordered by id, also those that have ended.

@@ -48,9 +48,13 @@ func (s *Store) HaltVersion(context.Context) (int64, error) {
 }
 
 // Halt implements halt.Store.
-func (s *Store) Halt(ctx context.Context, by *teamv1.Halt) error {
+func (s *Store) Halt(ctx context.Context, by *teamv1.Halt, may halt.May) error {
 	h := &s.halts
 	h.mu.Lock()
+	if err := may.Allow(h.find(by.GetKind(), by.GetName())); err != nil {
+		h.mu.Unlock()
+		return err
+	}
 	h.remove(by.GetKind(), by.GetName())
 	h.version++
 	by.Version = h.version
@@ -66,6 +70,16 @@ func (s *Store) Halt(ctx context.Context, by *teamv1.Halt) error {
 	}
 	h.wake()
 	return s.audited(ctx)
+}
+
+// find returns a copy of a halt, nil if it is not in force. The caller holds mu.
+func (h *halts) find(kind teamv1.HaltKind, name string) *teamv1.Halt {
+	for _, one := range h.list {
+		if one.GetKind() == kind && one.GetName() == name {
+			return proto.CloneOf(one)
+		}
+	}
+	return nil
 }
 
 // remove removes a halt and returns it, nil if there is none. The caller holds mu.
@@ -153,9 +167,13 @@ func (s *Store) allRuns() []*run {
 }
 
 // EndHalt implements halt.Store.
-func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
+func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may halt.May) (*teamv1.Halt, error) {
 	h := &s.halts
 	h.mu.Lock()
+	if err := may.Allow(h.find(kind, name)); err != nil {
+		h.mu.Unlock()
+		return nil, err
+	}
 	by := h.remove(kind, name)
 	if by != nil {
 		h.version++

@@ -87,7 +87,7 @@ func (s *Store) nextHaltVersion(ctx context.Context, q querier) (int64, error) {
 }
 
 // Halt implements halt.Store.
-func (s *Store) Halt(ctx context.Context, h *teamv1.Halt) error {
+func (s *Store) Halt(ctx context.Context, h *teamv1.Halt, may halt.May) error {
 	body, err := proto.Marshal(h)
 	if err != nil {
 		return err
@@ -97,6 +97,15 @@ func (s *Store) Halt(ctx context.Context, h *teamv1.Halt) error {
 		var err error
 		if version, err = s.nextHaltVersion(ctx, q); err != nil {
 			return err
+		}
+		if may != nil {
+			present, err := haltOf(ctx, q, h.GetKind(), h.GetName())
+			if err != nil {
+				return err
+			}
+			if err := may(present); err != nil {
+				return err
+			}
 		}
 		if _, err := q.exec(ctx, `DELETE FROM halt_task WHERE version IN (SELECT version FROM halt WHERE kind = $1 AND name = $2)`, int64(h.GetKind()), h.GetName()); err != nil {
 			return err
@@ -116,6 +125,17 @@ ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, body = exclud
 	h.Version = version
 	s.announce(haltTopic, store.Everybody)
 	return nil
+}
+
+// haltOf reads a halt; it returns nil if the halt is not in force.
+func haltOf(ctx context.Context, q querier, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
+	h, err := scanHalt(func(to ...any) error {
+		return q.scan(ctx, to, `SELECT body, version FROM halt WHERE kind = $1 AND name = $2`, int64(kind), name)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil //nolint:nilnil // it is not in force
+	}
+	return h, err
 }
 
 // ReachRuns implements halt.Store.
@@ -165,27 +185,22 @@ func (s *Store) wakeHalted(ctx context.Context, q querier) error {
 }
 
 // EndHalt implements halt.Store.
-func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
+func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may halt.May) (*teamv1.Halt, error) {
 	var h *teamv1.Halt
 	record, _ := audit.Of(ctx)
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := haltVersion(ctx, q, s.db.lock()); err != nil {
 			return err
 		}
-		var body []byte
-		var version int64
-		err := q.scan(ctx, []any{&body, &version}, `SELECT body, version FROM halt WHERE kind = $1 AND name = $2`, int64(kind), name)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil // or an attempt before this one has ended it, and h is set
+		present, err := haltOf(ctx, q, kind, name)
+		if err != nil || present == nil {
+			return err // or an attempt before this one has ended it, and h is set
 		}
-		if err != nil {
+		if err := may.Allow(present); err != nil {
 			return err
 		}
-		h = &teamv1.Halt{}
-		if err := proto.Unmarshal(body, h); err != nil {
-			return fmt.Errorf("%w: a halt cannot be decoded: %w", a2a.ErrDataLoss, err)
-		}
-		h.Version = version
+		h = present
+		version := h.GetVersion()
 		for _, text := range []string{`DELETE FROM halt WHERE version = $1`, `DELETE FROM halt_task WHERE version = $1`} {
 			if _, err := q.exec(ctx, text, version); err != nil {
 				return err

@@ -25,7 +25,7 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 	wake, stop := b.WatchHalts()
 	defer stop()
 	h := &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_TEAM, Name: "a", Reason: "x"}
-	if err := a.Halt(t.Context(), h); err != nil {
+	if err := a.Halt(t.Context(), h, nil); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func halts(t *testing.T, open Open) {
 func (r *rig) putHalt(kind teamv1.HaltKind, name string, pause bool) *teamv1.Halt {
 	r.Helper()
 	h := &teamv1.Halt{Kind: kind, Name: name, Reason: "wrong prices", By: "acme/bob", At: timestamppb.New(r.clock.Now()), Pause: pause}
-	if err := r.Halt(r.ctx(), h); err != nil {
+	if err := r.Halt(r.ctx(), h, nil); err != nil {
 		r.Fatalf("Halt(%s %q): %v", kind, name, err)
 	}
 	return h
@@ -34,7 +35,7 @@ func (r *rig) putHalt(kind teamv1.HaltKind, name string, pause bool) *teamv1.Hal
 // endHalt ends a halt and returns it.
 func (r *rig) endHalt(kind teamv1.HaltKind, name string) *teamv1.Halt {
 	r.Helper()
-	h, err := r.EndHalt(r.ctx(), kind, name)
+	h, err := r.EndHalt(r.ctx(), kind, name, nil)
 	if err != nil {
 		r.Fatalf("EndHalt(%s %q): %v", kind, name, err)
 	}
@@ -95,6 +96,22 @@ func haltList(t *testing.T, open Open) {
 		snap := r.inForce(team, model)
 		if team.GetVersion() <= 0 || model.GetVersion() <= team.GetVersion() || snap.Version != model.GetVersion() {
 			t.Errorf("versions %d and %d, at last %d", team.GetVersion(), model.GetVersion(), snap.Version)
+		}
+		never := errors.New("not allowed")
+		refuse := func(present *teamv1.Halt) error {
+			if !proto.Equal(present, team) {
+				t.Errorf("asked about %v, want %v", present, team)
+			}
+			return never
+		}
+		if err := r.Halt(r.ctx(), &teamv1.Halt{Kind: ofTeam, Name: "a", Reason: "x"}, refuse); !errors.Is(err, never) {
+			t.Errorf("replaced although it is not allowed: %v", err)
+		}
+		if _, err := r.EndHalt(r.ctx(), ofTeam, "a", refuse); !errors.Is(err, never) {
+			t.Errorf("ended although it is not allowed: %v", err)
+		}
+		if after := r.inForce(team, model); after.Version != snap.Version {
+			t.Errorf("version %d after refused changes, before %d", after.Version, snap.Version)
 		}
 		again := r.putHalt(ofTeam, "a", true) // in place of the first
 		r.inForce(model, again)
