@@ -119,7 +119,7 @@ func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, er
 
 // known returns the limits on what the tasks of an account spend as last read, and false if it has none.
 func (a *Accounts) known(account string) (Limits, bool) {
-	l, _ := a.set(account)
+	l, _ := a.limitsOf(account)
 	return LimitsOf(l), LimitsSpending(l)
 }
 
