@@ -81,6 +81,17 @@ func TestP11_RequestsOfAnAccount(t *testing.T) {
 	if err != nil || answer.Status != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("%+v, %v", answer, err)
 	}
+	flooded, err := rig.NewGRPC(target.As("acme", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flooded.Close()
+	for _, c := range []rig.Client{flooded, known} { // what stops work is not limited
+		_, err := c.Cancel(t.Context(), &a2av1.CancelTaskRequest{Tenant: "echo", Id: "none"})
+		if f := rig.Fault(err); f == nil || f.Reason != "TASK_NOT_FOUND" {
+			t.Errorf("canceling over %s: %+v", c.Binding(), f)
+		}
+	}
 	rig.Each(t, target.As("other", "bob"), func(t *testing.T, c rig.Client) {
 		for i := range 20 {
 			if _, err := c.Send(t.Context(), rig.Text("echo", fmt.Sprint(c.Binding(), i), "hi")); err != nil {

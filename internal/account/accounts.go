@@ -31,6 +31,9 @@ type Config struct {
 	TotalUpload int64
 	// Counts counts what tasks use; nil means that neither queued tasks nor stored bytes are limited.
 	Counts Counts
+	// Changed is called when limits that were set by the API have been read
+	// after a notification, because they may allow more tasks to run; nil means no call.
+	Changed func()
 	// Clock returns the time of the store; nil means time.Now.
 	Clock func() time.Time
 	// Log receives why limits cannot be read; nil means no log.
@@ -67,15 +70,20 @@ func (a *Accounts) Serve(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	failing := false
+	failing, woken := false, false
 	for {
 		err := a.refresh(ctx)
+		if err == nil && a.c.Changed != nil && woken {
+			a.c.Changed()
+		}
 		if err != nil && ctx.Err() == nil && !failing {
 			a.c.Log.Warn("the limits of accounts cannot be read; those that are known are used", zap.Error(err))
 		}
 		failing = err != nil
+		woken = false
 		select {
 		case <-wake:
+			woken = true
 		case <-tick.C:
 		case <-ctx.Done():
 			return
@@ -119,7 +127,7 @@ func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, er
 
 // known returns the limits on what the tasks of an account spend as last read, and false if it has none.
 func (a *Accounts) known(account string) (Limits, bool) {
-	l, _ := a.set(account)
+	l, _ := a.limitsOf(account)
 	return LimitsOf(l), LimitsSpending(l)
 }
 

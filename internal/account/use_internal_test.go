@@ -2,6 +2,8 @@ package account
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +22,43 @@ func (c *counting) Queued(context.Context, string, int) (int, error) {
 }
 func (c *counting) StoredBytes(context.Context, string) (int64, error) { return 0, nil }
 
-// TestP11_LimitsCostNoReadPerRequest: below half of what is left, the store is asked at most once a second,
-// and it is never written.
+// creating is a Counts of an account that creates tasks, which takes time.
+type creating struct{ queued, asked atomic.Int64 }
+
+func (c *creating) Queued(context.Context, string, int) (int, error) {
+	c.asked.Add(1)
+	n := c.queued.Load()
+	time.Sleep(time.Millisecond) // the answer of a store is that of an earlier time
+	return int(n), nil
+}
+func (c *creating) StoredBytes(context.Context, string) (int64, error) { return 0, nil }
+
+// TestP11_ManyTasksAtOnce: of 1,000 tasks that begin at the same time, as many are admitted as the limit
+// allows, and few of them ask the store.
+func TestP11_ManyTasksAtOnce(t *testing.T) {
+	c := &creating{}
+	a := New(Config{Counts: c, File: map[string]*teamv1.AccountLimits{"acme": {MaxQueued: proto.Int32(3)}}})
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	var admitted atomic.Int64
+	for range 1000 {
+		wg.Go(func() {
+			<-begin
+			if a.Admit(t.Context(), "acme") == nil {
+				admitted.Add(1)
+				c.queued.Add(1)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if admitted.Load() != 3 || c.asked.Load() > 20 {
+		t.Errorf("%d tasks were admitted, and %d asked the store", admitted.Load(), c.asked.Load())
+	}
+}
+
+// TestP11_LimitsCostNoReadPerRequest: the store is asked at most once a second while it is not known that the
+// limit is near, then at most twenty times a second, and it is never written.
 func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 	c := &counting{queued: 10}
 	none := map[string]*teamv1.AccountLimits{"acme": {}} // so that no ledger is needed
@@ -41,8 +78,8 @@ func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c.asked < 40 {
-		t.Errorf("near the limit the store was asked %d times for 100 tasks", c.asked)
+	if most := 2 + int(time.Since(began)/countPause); c.asked < 20 || c.asked > most {
+		t.Errorf("near the limit the store was asked %d times for 100 tasks, want at most %d times", c.asked, most)
 	}
 	c.queued = 14
 	for a.Admit(t.Context(), "acme") == nil { // the last one may still be counted here
@@ -69,6 +106,23 @@ func TestP11_LimitsOfAnAccountOrOfAll(t *testing.T) {
 	}
 	if _, ok := a.known("acme"); ok {
 		t.Error("a limit on the use of the server needs a ledger")
+	}
+}
+
+// TestP11_BurstBelongsToItsRate: an account with a rate of its own does not get the burst of every account.
+func TestP11_BurstBelongsToItsRate(t *testing.T) {
+	a := New(Config{
+		File:  map[string]*teamv1.AccountLimits{"acme": {RequestsPerSecond: proto.Float64(0.001)}},
+		Every: &teamv1.AccountLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(5)},
+	})
+	for account, want := range map[string]int{"acme": 1, "other": 5} {
+		n := 0
+		for n < 10 && a.Request(account) == nil {
+			n++
+		}
+		if n != want {
+			t.Errorf("%s may make %d requests, want %d", account, n, want)
+		}
 	}
 }
 

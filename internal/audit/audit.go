@@ -33,6 +33,9 @@ type Store interface {
 	// Audit returns records of an account with a sequence number greater than after, in order, at most
 	// limit.
 	Audit(ctx context.Context, account string, after int64, limit int) ([]Entry, error)
+	// AuditDropped returns the last record of an account that is no longer stored, without its body if
+	// the store keeps all.
+	AuditDropped(ctx context.Context, account string) (Entry, error)
 	// AuditAccounts returns the accounts that have a chain, sorted.
 	AuditAccounts(ctx context.Context) ([]string, error)
 }

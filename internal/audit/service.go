@@ -78,14 +78,26 @@ func (s *Service) broken(err error) error {
 	return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "%s; compare it with a backup", err)
 }
 
-// Verify checks the chain of an account from its beginning, and that it has the record seq with the
-// given hash unless seq is 0. It returns the last entry. The error wraps ErrBroken, or is the store's.
+// Verify checks the chain of an account from its first stored record, and that it has the record seq with the
+// given hash unless seq is 0, or that of a record that is no longer stored. It returns the last entry. The error wraps ErrBroken, or is the store's.
 func Verify(ctx context.Context, s Store, account string, seq int64, hash string) (Entry, error) {
-	last, found := Entry{Account: account}, seq == 0
+	last, err := s.AuditDropped(ctx, account)
+	if err != nil {
+		return Entry{}, err
+	}
+	found := seq <= last.Seq
 	for {
 		entries, err := s.Audit(ctx, account, last.Seq, maxPage)
 		if err != nil {
 			return Entry{}, err
+		}
+		dropped, err := s.AuditDropped(ctx, account)
+		if err != nil {
+			return Entry{}, err
+		}
+		if dropped.Seq > last.Seq { // records were dropped before they were read
+			last, found = dropped, found || seq <= dropped.Seq
+			continue
 		}
 		if err := Check(last, entries); err != nil {
 			return Entry{}, err

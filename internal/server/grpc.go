@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -122,7 +123,24 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0
 		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
 	}
+	if !stops[info.FullMethodName] {
+		if err := s.request(in); err != nil {
+			return nil, err
+		}
+	}
+	if !strings.HasPrefix(info.FullMethodName, "/grpc.") { // brief limits those
+		ctx = s.receiving(ctx, in)
+	}
 	return withInbound(ctx, in), nil
+}
+
+// stops has the methods that end work, which an account may call however many requests it makes.
+var stops = map[string]bool{
+	a2av1.A2AService_CancelTask_FullMethodName:                   true,
+	teamv1.AgentService_Cancel_FullMethodName:                    true,
+	teamv1.CollaborationService_StopCollaboration_FullMethodName: true,
+	teamv1.HaltService_Halt_FullMethodName:                       true,
+	teamv1.HaltService_Resume_FullMethodName:                     true,
 }
 
 // codec is the protobuf codec of grpc-go, except that it passes frames through. Frames let
@@ -155,7 +173,7 @@ func readable(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	c.Methods = slices.Clone(d.Methods)
 	for i, m := range d.Methods {
 		c.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, next grpc.UnaryServerInterceptor) (any, error) {
-			return m.Handler(srv, ctx, func(v any) error { return receive(dec, v) }, next)
+			return m.Handler(srv, ctx, func(v any) error { return receive(ctx, dec, v) }, next)
 		}
 	}
 	c.Streams = slices.Clone(d.Streams)
@@ -169,15 +187,19 @@ func readable(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 
 type readStream struct{ grpc.ServerStream }
 
-func (s readStream) RecvMsg(m any) error { return receive(s.ServerStream.RecvMsg, m) }
+func (s readStream) RecvMsg(m any) error { return receive(s.Context(), s.ServerStream.RecvMsg, m) }
 
-func receive(next func(any) error, v any) error {
+func receive(ctx context.Context, next func(any) error, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("receiving %T", v)
 	}
 	f := &frame{}
-	if err := next(f); err != nil {
+	err := next(f)
+	if in := inboundOf(ctx); in.received != nil {
+		in.received()
+	}
+	if err != nil {
 		return err
 	}
 	if err := wire.UnmarshalProto(f.data, m); err != nil {
@@ -189,9 +211,6 @@ func receive(next func(any) error, v any) error {
 func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer s.recovered(info.FullMethod, &err)
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
-		return nil, err
-	}
-	if err := s.request(inboundOf(ctx)); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)
@@ -208,9 +227,6 @@ func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 			return err
 		}
 		defer leave()
-	}
-	if err := s.request(inboundOf(stream.Context())); err != nil {
-		return err
 	}
 	return next(srv, stream)
 }

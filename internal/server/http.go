@@ -94,9 +94,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if err == nil {
 		in.caller = &caller
 	}
-	if err := s.request(in); err != nil {
-		s.fail(w, r, status.Convert(err))
-		return
+	if !stopsWork(r) {
+		if err := s.request(in); err != nil {
+			s.fail(w, r, status.Convert(err))
+			return
+		}
 	}
 	ctx, cancel, err := bounded(r)
 	if err != nil {

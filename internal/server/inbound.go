@@ -44,6 +44,8 @@ type inbound struct {
 	v03           bool   // the call uses A2A 0.3
 	atAgent       bool   // JSON-RPC at the URL of an agent, without /rpc
 	notified      bool   // a JSON-RPC notification, which gets no response
+	// received is called when the message of a gRPC call has been received; nil if that does not matter.
+	received func()
 }
 
 type inboundKey struct{}

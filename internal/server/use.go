@@ -1,9 +1,13 @@
 package server
 
 import (
+	"context"
 	"net"
+	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -30,6 +34,14 @@ func (s *Server) request(in *inbound) error {
 		return wire.Status(err).Err()
 	}
 	return nil
+}
+
+// stopsWork reports whether a request over REST ends work, as the methods in stops do. The path of a
+// request over JSON-RPC does not tell.
+func stopsWork(r *http.Request) bool {
+	path := r.URL.Path
+	return r.Method == http.MethodPost && (strings.HasSuffix(path, ":cancel") || strings.HasSuffix(path, ":stop") ||
+		path == "/team/v1/halts" || path == "/team/v1/halts:resume")
 }
 
 // upload is what is reserved for the body of a request. The zero value has no limit.
@@ -66,6 +78,41 @@ func (u *upload) done() {
 	}
 }
 
+// quickMessage is how long the message of a gRPC call may take to arrive before it counts as an upload.
+const quickMessage = 100 * time.Millisecond
+
+// receiving reserves the largest size of a message for a gRPC call whose message does not arrive at once.
+// grpc-go does not tell how much of it there is. If there is no room, the returned context is canceled,
+// which ends the call. It does not block.
+func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
+	if s.config.Use == nil || in.caller == nil {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	up := s.uploadOf(in)
+	var mu sync.Mutex // guards up and received
+	received := false
+	late := time.AfterFunc(quickMessage, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if received {
+			return
+		}
+		if err := up.reserve(wire.MaxBody); err != nil {
+			cancel(err)
+		}
+	})
+	in.received = sync.OnceFunc(func() {
+		late.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		received = true
+		up.done()
+	})
+	context.AfterFunc(ctx, in.received)
+	return ctx
+}
+
 const (
 	defaultConnections     = 10_000
 	defaultConnectionsFrom = 256
@@ -80,21 +127,24 @@ type connections struct {
 	mu      sync.Mutex
 	all     int                  // guarded by mu
 	from    map[netip.Prefix]int // guarded by mu
-	refused int                  // since the last line in the log; guarded by mu
+	refused int                  // guarded by mu
 }
 
 // enter counts a connection, and reports whether there may be one more.
 func (c *connections) enter(from netip.Addr) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := auth.Network(from)
-	if c.all >= c.most || !c.shared(from) && c.from[at] >= c.mostFrom {
-		if c.refused++; c.refused&(c.refused-1) == 0 { // the first, the second, the fourth, and so on
+	at, shared := auth.Network(from), c.shared(from)
+	if c.all >= c.most || !shared && c.from[at] >= c.mostFrom {
+		c.refused++
+		all, ofAddress, refused := c.all, c.from[at], c.refused
+		c.mu.Unlock()
+		if refused&(refused-1) == 0 { // the first, the second, the fourth, and so on
 			c.log.Warn("connections are refused: server.limits.max_connections or max_connections_per_address is reached",
-				zap.Stringer("address", from), zap.Int("open", c.all), zap.Int("of_address", c.from[at]), zap.Int("refused", c.refused))
+				zap.Stringer("address", from), zap.Int("open", all), zap.Int("of_address", ofAddress), zap.Int("refused", refused))
 		}
 		return false
 	}
+	defer c.mu.Unlock()
 	if c.from == nil {
 		c.from = map[netip.Prefix]int{}
 	}

@@ -18,9 +18,9 @@ type Shares interface {
 	LimitsRunning() bool
 }
 
-// headroom is how many slots an account of weight 1 may hold for each slot that is free. Of 256 slots,
-// one account gets 228 at most, two get 121 each, and so on: accounts that have none find a free one.
-// If there are fewer than 9 slots, one account may hold them all.
+// headroom is how many slots an account may hold for each slot that is free. Of 256 slots, one account
+// gets 228 at most, two get 121 each, and so on: accounts that have none find a free one. The weight of
+// an account does not matter here. If there are fewer than 9 slots, one account may hold them all.
 const headroom = 8
 
 // Room has the slots of a replica: how many are free, and how many each account holds. A replica keeps
@@ -33,6 +33,8 @@ type Room struct {
 	free   int
 	held   map[string]int // slots that are not free, by account
 	shares Shares         // nil means that all accounts are equal
+	// weights are those that Divide has asked shares for; nil outside of it.
+	weights map[string]int
 
 	// turns are the virtual times at which accounts are next, as in start-time fair queueing: a claimed
 	// run adds 1/weight to that of its account. now is that of the last claimed run. An account whose
@@ -85,6 +87,7 @@ func (r *Room) MaxRunning(account string) int {
 // number that may be claimed of each account at most.
 func (r *Room) Divide(most map[string]int) map[string]int {
 	left, parts := r.Clone(), map[string]int{}
+	left.weights = map[string]int{}
 	accounts := slices.Collect(maps.Keys(most))
 	for len(accounts) > 0 && left.free > 0 {
 		next := slices.MinFunc(accounts, func(a, b string) int {
@@ -122,8 +125,7 @@ func (r *Room) turn(account string) float64 { return max(r.turns[account], r.now
 
 // share returns how many more slots an account may hold.
 func (r *Room) share(account string) int {
-	most := headroom * r.weight(account)
-	return max((most*r.free-r.held[account]+most)/(1+most), 0) // rounded up
+	return max((headroom*r.free-r.held[account]+headroom)/(1+headroom), 0) // rounded up
 }
 
 // weight returns the weight of an account, at least 1.
@@ -131,5 +133,12 @@ func (r *Room) weight(account string) int {
 	if r.shares == nil {
 		return 1
 	}
-	return max(r.shares.Weight(account), 1)
+	w, known := r.weights[account]
+	if !known {
+		w = max(r.shares.Weight(account), 1)
+		if r.weights != nil {
+			r.weights[account] = w
+		}
+	}
+	return w
 }

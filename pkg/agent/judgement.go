@@ -19,7 +19,9 @@ const (
 
 // JudgementOf returns the judgement for the error of a call. A nil error is an answer. So that the
 // input of one caller does not stop the calls of others, only an error that says that the agent is
-// down counts as failed: the classes UNAVAILABLE and DEADLINE_EXCEEDED, and an HTTP 429 response.
+// down counts as failed: the classes UNAVAILABLE and DEADLINE_EXCEEDED, an HTTP 429 response, and
+// INSUFFICIENT_RESOURCES, unless its details name a limit, such as that of the size, and the error
+// names no time after which to try again.
 // The error of a task that has ended, which is Answered, counts as an answer like every other
 // error; cancellations count as none.
 func JudgementOf(err error) Judgement {
@@ -31,7 +33,7 @@ func JudgementOf(err error) Judgement {
 		return JudgementNone
 	case e.Code == CodeUnavailable || e.Code == CodeDeadlineExceeded:
 		return JudgementFailed
-	case e.Code == CodeResourceExhausted && (e.Reason == ReasonUnavailable || e.Reason == ReasonInsufficientResources):
+	case e.Code == CodeResourceExhausted && (e.Reason == ReasonUnavailable || e.Reason == ReasonInsufficientResources && (e.RetryAfter > 0 || len(e.Details) == 0)):
 		return JudgementFailed
 	}
 	return JudgementAnswered

@@ -349,11 +349,12 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		return core{}, err
 	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
+	var e *engine.Engine
 	accounts := account.New(account.Config{
 		Ledger: c.Store, Counts: c.Store, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
-		Clock: c.Store.Now, Log: c.Log.Named("accounts"),
+		Clock: c.Store.Now, Log: c.Log.Named("accounts"), Changed: func() { e.Wake("") },
 	})
-	e := engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
+	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	config := a2a.Config{
 		Halts: halts, Audit: audit.Recorder{Clock: c.Store.Now}.Record,

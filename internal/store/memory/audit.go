@@ -17,7 +17,14 @@ const maxAudit = 100_000
 // mu is held.
 type chains struct {
 	mu     sync.Mutex
-	chains map[string][]audit.Entry // by account; guarded by mu
+	chains map[string]*chain // by account; guarded by mu
+}
+
+// chain is the audit chain of an account.
+type chain struct {
+	entries []audit.Entry
+	ids     map[string]bool // of the records in entries
+	dropped audit.Entry     // the last one that is no longer in entries
 }
 
 // audited appends the audit record of a change that was made, if ctx has one.
@@ -33,29 +40,63 @@ func (s *Store) AppendAudit(_ context.Context, records ...*teamv1.AuditRecord) e
 	s.audit.mu.Lock()
 	defer s.audit.mu.Unlock()
 	for _, r := range records {
-		chain := s.audit.chains[r.GetAccount()]
-		last := audit.Entry{Account: r.GetAccount()}
-		if len(chain) > 0 {
-			last = chain[len(chain)-1]
+		c := s.audit.chains[r.GetAccount()]
+		if c == nil {
+			c = &chain{ids: map[string]bool{}, dropped: audit.Entry{Account: r.GetAccount()}}
+		}
+		if c.ids[r.GetId()] {
+			continue
+		}
+		last := c.dropped
+		if len(c.entries) > 0 {
+			last = c.entries[len(c.entries)-1]
 		}
 		e, err := audit.Next(last, r)
 		if err != nil {
 			return err
 		}
-		if s.audit.chains == nil {
-			s.audit.chains = map[string][]audit.Entry{}
+		c.entries, c.ids[r.GetId()] = append(c.entries, e), true
+		if len(c.entries) > maxAudit {
+			c.drop(maxAudit / 10)
 		}
-		chain = append(chain, e)
-		s.audit.chains[r.GetAccount()] = chain[max(len(chain)-maxAudit, 0):]
+		if s.audit.chains == nil {
+			s.audit.chains = map[string]*chain{}
+		}
+		s.audit.chains[r.GetAccount()] = c
 	}
 	return nil
+}
+
+// drop removes the first n records.
+func (c *chain) drop(n int) {
+	for _, e := range c.entries[:n] {
+		if r, err := e.Record(); err == nil {
+			delete(c.ids, r.GetId())
+		}
+	}
+	c.dropped = c.entries[n-1]
+	c.entries = slices.Clone(c.entries[n:])
+}
+
+// AuditDropped implements audit.Store.
+func (s *Store) AuditDropped(_ context.Context, account string) (audit.Entry, error) {
+	s.audit.mu.Lock()
+	defer s.audit.mu.Unlock()
+	if c := s.audit.chains[account]; c != nil {
+		return c.dropped, nil
+	}
+	return audit.Entry{Account: account}, nil
 }
 
 // Audit implements audit.Store.
 func (s *Store) Audit(_ context.Context, account string, after int64, limit int) ([]audit.Entry, error) {
 	s.audit.mu.Lock()
 	defer s.audit.mu.Unlock()
-	chain := s.audit.chains[account]
+	c := s.audit.chains[account]
+	if c == nil {
+		return nil, nil
+	}
+	chain := c.entries
 	i, _ := slices.BinarySearchFunc(chain, after+1, func(e audit.Entry, seq int64) int { return int(e.Seq - seq) })
 	return slices.Clone(chain[i:min(i+limit, len(chain))]), nil
 }

@@ -24,11 +24,11 @@ func (s *Store) room(n a2a.New) error {
 	if n.Collaborations == 0 {
 		return nil
 	}
-	account, all := a2a.AccountOf(n.Owner), 0
+	account, all, now := a2a.AccountOf(n.Owner), 0, s.clock()
 	for agent, list := range s.busy {
 		running := 0
 		for _, r := range list {
-			if a2a.AccountOf(r.owner) == account && (r.driven.Load() || s.due.queued(r)) {
+			if a2a.AccountOf(r.owner) == account && (r.driven.Load() || s.due.has(r, now)) {
 				running++
 			}
 		}

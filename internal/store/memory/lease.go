@@ -163,13 +163,6 @@ func (q *dueQueue) has(r *run, now time.Time) bool {
 	return r.place > 0 && !r.dueAt.After(now)
 }
 
-// queued reports whether a run is queued.
-func (q *dueQueue) queued(r *run) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return r.place > 0
-}
-
 // remove removes a run from the queue, if it is queued.
 func (q *dueQueue) remove(r *run) {
 	q.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -258,16 +259,22 @@ func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
 
 // Queued implements account.Counts.
 func (s *Store) Queued(ctx context.Context, name string, most int) (int, error) {
-	c := &claiming{s: s, q: s.db.reader(), now: s.now()}
-	owners, err := c.owners(ctx, dueOwners)
-	who := owners[name]
-	if err != nil || len(who) == 0 {
+	now := s.now()
+	all, err := owners(ctx, s.db.reader(), dueOwners, now)
+	if err != nil {
 		return 0, s.unrecorded(err)
 	}
-	var n int
-	err = c.q.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 AND owner IN (`+numbered(3, min(len(who), most))+`) LIMIT $2) AS q`,
-		append([]any{c.now, int64(most)}, who[:min(len(who), most)]...)...) // each owner has at least one
-	return n, s.unrecorded(err)
+	total := 0
+	for who := range slices.Chunk(all[name], mostOwners) {
+		who = padded(who)
+		var n int
+		err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 AND owner IN (`+numbered(3, len(who))+`) LIMIT $2) AS q`,
+			append([]any{now, int64(most)}, who...)...)
+		if total += n; err != nil || total >= most {
+			return min(total, most), s.unrecorded(err)
+		}
+	}
+	return total, nil
 }
 
 // StoredBytes implements account.Counts.

@@ -82,6 +82,11 @@ func (s *Store) Audit(ctx context.Context, account string, after int64, limit in
 	return entries, err
 }
 
+// AuditDropped implements audit.Store. All records are kept.
+func (s *Store) AuditDropped(_ context.Context, account string) (audit.Entry, error) {
+	return audit.Entry{Account: account}, nil
+}
+
 // AuditAccounts implements audit.Store.
 func (s *Store) AuditAccounts(ctx context.Context) (accounts []string, err error) {
 	err = each(ctx, s.db.reader(), func() { accounts = nil }, func(rows *sql.Rows) error {

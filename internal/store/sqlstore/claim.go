@@ -5,24 +5,28 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// claiming is a claim of runs in a transaction.
-type claiming struct {
+// claim is a claim of runs in a transaction.
+type claim struct {
 	s       *Store
 	q       querier
 	replica string
 	now     int64
 	room    *a2a.Room // what is left
+	few     int       // how many runs may be claimed if few are due; otherwise 0
+	owners  map[string][]any
 	taken   []*journal
 }
 
-// claim claims the runs. A replica that has not applied the current halts claims none: it could begin
+// run claims the runs. A replica that has not applied the current halts claims none: it could begin
 // calls that they cover.
-func (c *claiming) claim(ctx context.Context) error {
+func (c *claim) run(ctx context.Context) error {
 	if !c.s.db.single() {
 		var behind bool
 		err := c.q.scan(ctx, []any{&behind}, `SELECT version > COALESCE((SELECT halts FROM replica WHERE id = $1), 0) FROM halt_version`, c.replica)
@@ -36,34 +40,60 @@ func (c *claiming) claim(ctx context.Context) error {
 	return c.abandoned(ctx)
 }
 
-// due claims runs that are due. If they are few, their accounts do not matter.
-func (c *claiming) due(ctx context.Context) error {
+// look reads what is due, before the transaction: the number of owners may be large. Runs that become due
+// later are claimed the next time.
+func (c *claim) look(ctx context.Context) error {
+	r := c.s.db.reader()
 	few := c.room.Any()
 	if few > 0 {
 		var n int
-		if err := c.q.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few`, c.now, int64(few)+1); err != nil {
+		if err := r.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few`, c.now, int64(few)+1); err != nil {
 			return err
 		}
 		if n <= few {
-			return c.take(ctx, `due <= $3 ORDER BY due`, few, c.now)
+			c.few = few
+			return nil
 		}
 	}
-	owners, err := c.owners(ctx, dueOwners)
+	owners, err := owners(ctx, r, dueOwners, c.now)
+	c.owners = owners
+	return err
+}
+
+// due claims runs that are due. If they are few, their accounts do not matter.
+func (c *claim) due(ctx context.Context) error {
+	if c.few > 0 {
+		return c.take(ctx, `SELECT id FROM run WHERE due <= $3 ORDER BY due LIMIT $2`+c.s.db.skip(), c.few, c.now)
+	}
+	most, err := c.limits(ctx, c.owners)
 	if err != nil {
 		return err
 	}
-	most, err := c.limits(ctx, owners)
-	if err != nil {
-		return err
+	return c.share(ctx, c.owners, most, c.s.dueOf)
+}
+
+// dueOf selects the runs of a number of owners that have been due longest. The arguments are $2, the
+// number of runs, $3, the time, and the owners from $4. It reads as many entries of the index for each
+// owner, however many of its runs are due.
+func (s *Store) dueOf(owners int) string {
+	var b strings.Builder
+	b.WriteString(`SELECT id FROM (`)
+	for i := range owners {
+		if i > 0 {
+			b.WriteString(` UNION ALL `)
+		}
+		n := strconv.Itoa(4 + i)
+		b.WriteString(`SELECT id, due FROM (SELECT id, due FROM run WHERE due <= $3 AND owner = $` + n + ` ORDER BY due LIMIT $2` + s.db.skip() + `) AS o` + n)
 	}
-	return c.share(ctx, owners, most, func(placeholders string) string { return `due <= $3 AND owner IN (` + placeholders + `) ORDER BY due` })
+	b.WriteString(`) AS d ORDER BY due LIMIT $2`)
+	return b.String()
 }
 
 // abandoned claims runs of replicas whose lease has expired.
-func (c *claiming) abandoned(ctx context.Context) error {
-	const of = `holder <> $1 AND holder NOT IN (SELECT id FROM replica WHERE expires > $3)`
-	owners, err := c.owners(ctx, `SELECT owner, min(epoch) FROM run WHERE holder <> $2
-AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c.replica)
+func (c *claim) abandoned(ctx context.Context) error {
+	const of = `SELECT id FROM run WHERE holder <> $1 AND holder NOT IN (SELECT id FROM replica WHERE expires > $3)`
+	owners, err := owners(ctx, c.q, `SELECT owner, min(epoch) FROM run WHERE holder <> $2
+AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c.now, c.replica)
 	if err != nil || len(owners) == 0 {
 		return err
 	}
@@ -71,7 +101,9 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c
 	for account := range owners {
 		most[account] = unlimited // they count as running already
 	}
-	return c.share(ctx, owners, most, func(placeholders string) string { return of + ` AND owner IN (` + placeholders + `)` })
+	return c.share(ctx, owners, most, func(owners int) string {
+		return of + ` AND owner IN (` + numbered(4, owners) + `) LIMIT $2` + c.s.db.skip()
+	})
 }
 
 // dueOwners returns the owners of due runs, each with the time at which its first one was due. It looks
@@ -85,30 +117,30 @@ const dueOwners = `WITH RECURSIVE o (owner) AS (
 
 // owners returns the owners that a query selects with a number, by account. Those of an account are
 // ordered by the number, the lowest first.
-func (c *claiming) owners(ctx context.Context, query string, args ...any) (map[string][]any, error) {
+func owners(ctx context.Context, q querier, query string, args ...any) (map[string][]any, error) {
 	type owner struct {
 		name  string
 		first int64
 	}
 	var all []owner
-	err := each(ctx, c.q, func() { all = nil }, func(r *sql.Rows) error {
+	err := each(ctx, q, func() { all = nil }, func(r *sql.Rows) error {
 		var o owner
 		err := r.Scan(&o.name, &o.first)
 		all = append(all, o)
 		return err
-	}, query, append([]any{c.now}, args...)...)
+	}, query, args...)
 	slices.SortFunc(all, func(a, b owner) int { return cmp.Compare(a.first, b.first) })
-	owners := map[string][]any{}
+	by := map[string][]any{}
 	for _, o := range all {
 		account := a2a.AccountOf(o.name)
-		owners[account] = append(owners[account], o.name)
+		by[account] = append(by[account], o.name)
 	}
-	return owners, err
+	return by, err
 }
 
 // share claims runs of accounts as the room says, and at most so many as most has for the account. of
-// returns the condition and the order of the runs of some owners.
-func (c *claiming) share(ctx context.Context, owners map[string][]any, most map[string]int, of func(placeholders string) string) error {
+// returns the query of the runs of a number of owners.
+func (c *claim) share(ctx context.Context, owners map[string][]any, most map[string]int, of func(owners int) string) error {
 	for {
 		parts := c.room.Divide(most)
 		if len(parts) == 0 {
@@ -117,9 +149,10 @@ func (c *claiming) share(ctx context.Context, owners map[string][]any, most map[
 		}
 		for account, n := range parts {
 			// The n runs that have been due longest belong to the first n owners at most.
-			who := owners[account][:min(n, len(owners[account]))]
+			n = min(n, mostOwners)
+			who := padded(owners[account][:min(n, len(owners[account]))])
 			before := len(c.taken)
-			if err := c.take(ctx, of(numbered(4, len(who))), n, append([]any{c.now}, who...)...); err != nil {
+			if err := c.take(ctx, of(len(who)), n, append([]any{c.now}, who...)...); err != nil {
 				return err
 			}
 			got := len(c.taken) - before
@@ -130,12 +163,25 @@ func (c *claiming) share(ctx context.Context, owners map[string][]any, most map[
 	}
 }
 
+// mostOwners is the number of owners of a statement at most.
+const mostOwners = 256
+
+// padded returns a number of owners for which there is a statement: 1, 8, 64 or mostOwners. NULL is the
+// owner of no run.
+func padded(owners []any) []any {
+	size := 1
+	for size < len(owners) {
+		size = min(8*size, mostOwners)
+	}
+	return append(slices.Clone(owners), make([]any, size-len(owners))...)
+}
+
 // unlimited is more than the slots of a replica.
 const unlimited = 1 << 30
 
 // limits returns how many runs of each account may be claimed, which depends on those that all replicas
 // drive.
-func (c *claiming) limits(ctx context.Context, owners map[string][]any) (map[string]int, error) {
+func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string]int, error) {
 	most, limited := map[string]int{}, false
 	for account := range owners {
 		most[account] = unlimited
@@ -164,8 +210,8 @@ func (c *claiming) limits(ctx context.Context, owners map[string][]any) (map[str
 	return most, err
 }
 
-// take claims up to limit runs, those that a condition selects, whose arguments begin at $3.
-func (c *claiming) take(ctx context.Context, condition string, limit int, args ...any) error {
+// take claims up to limit runs, those whose ids a query selects, whose arguments begin at $3.
+func (c *claim) take(ctx context.Context, query string, limit int, args ...any) error {
 	before := len(c.taken)
 	err := each(ctx, c.q, func() { c.taken = c.taken[:before] }, func(r *sql.Rows) error {
 		// An input that arrives before adopt sends no wake-up, so the inbox is read once at the start.
@@ -178,7 +224,7 @@ func (c *claiming) take(ctx context.Context, condition string, limit int, args .
 		j.view.fold = project.New(j.root, "")
 		c.taken = append(c.taken, j)
 		return nil
-	}, `WITH c AS MATERIALIZED (SELECT id FROM run WHERE `+condition+` LIMIT $2`+c.s.db.skip()+`)
+	}, `WITH c AS MATERIALIZED (`+query+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
 RETURNING id, owner, epoch, seq, bytes, push`, append([]any{c.replica, int64(limit)}, args...)...)
 	for _, j := range c.taken[before:] {

@@ -59,29 +59,29 @@ func refuse(err error) error {
 // freeSlot frees the slot of a collaboration that has ended.
 const freeSlot = `DELETE FROM collaboration_slot WHERE id = $1`
 
-// running selects the collaborations of an account, which are not waiting for people. $1 is the account
-// with a slash.
+// running selects the collaborations of an account that are driven or due at $2, and so not those that
+// wait for people, which are due when their question expires. $1 is the account with a slash.
 const running = ` FROM collaboration_slot AS s JOIN run ON run.id = s.id
-WHERE substr(run.owner, 1, length(CAST($1 AS TEXT))) = $1 AND (run.holder IS NOT NULL OR run.due IS NOT NULL)`
+WHERE substr(run.owner, 1, length(CAST($1 AS TEXT))) = $1 AND (run.holder IS NOT NULL OR run.due <= $2)`
 
 // takeSlot counts again, and takes the lowest free slot of a team. If several transactions take the same
 // one, one succeeds, and the others wait until that one is committed and change nothing.
 const takeSlot = `INSERT INTO collaboration_slot (team, slot, id)
-SELECT $2, (SELECT min(n) FROM (SELECT 1 AS n UNION ALL SELECT slot + 1 FROM collaboration_slot WHERE team = $2) AS c
-WHERE NOT EXISTS (SELECT 1 FROM collaboration_slot WHERE team = $2 AND slot = c.n)), $3
-WHERE (SELECT count(*)` + running + ` AND s.team = $2) < $4 ON CONFLICT DO NOTHING`
+SELECT $3, (SELECT min(n) FROM (SELECT 1 AS n UNION ALL SELECT slot + 1 FROM collaboration_slot WHERE team = $3) AS c
+WHERE NOT EXISTS (SELECT 1 FROM collaboration_slot WHERE team = $3 AND slot = c.n)), $4
+WHERE (SELECT count(*)` + running + ` AND s.team = $3) < $5 ON CONFLICT DO NOTHING`
 
 // take takes a slot of a team. The error is a2a.ErrBusy if as many collaborations of the team and the
 // account are running as n allows, and a2a.ErrAccountBusy if as many of the account are.
 func take(ctx context.Context, s *Store, q querier, n a2a.New) error {
-	account, team := a2a.AccountOf(n.Owner)+"/", n.Accepted.GetAgent()
+	account, team, now := a2a.AccountOf(n.Owner)+"/", n.Accepted.GetAgent(), s.now()
+	var version int64 // the lock lets only one replica count at a time: others may take other slots
+	if err := q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+s.db.lock()); err != nil {
+		return err
+	}
 	if n.AccountCollaborations > 0 {
-		var version int64 // the lock lets only one replica count at a time: it is not the slot that they share
-		if err := q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+s.db.lock()); err != nil {
-			return err
-		}
 		var all int
-		if err := q.scan(ctx, []any{&all}, `SELECT count(*)`+running, account); err != nil {
+		if err := q.scan(ctx, []any{&all}, `SELECT count(*)`+running, account, now); err != nil {
 			return err
 		}
 		if all >= n.AccountCollaborations {
@@ -90,13 +90,13 @@ func take(ctx context.Context, s *Store, q querier, n a2a.New) error {
 	}
 	for {
 		var taken int
-		if err := q.scan(ctx, []any{&taken}, `SELECT count(*)`+running+` AND s.team = $2`, account, team); err != nil {
+		if err := q.scan(ctx, []any{&taken}, `SELECT count(*)`+running+` AND s.team = $3`, account, now, team); err != nil {
 			return err
 		}
 		if taken >= n.Collaborations {
 			return refuse(a2a.ErrBusy)
 		}
-		rows, err := q.exec(ctx, takeSlot, account, team, n.Accepted.GetTaskId(), int64(n.Collaborations))
+		rows, err := q.exec(ctx, takeSlot, account, now, team, n.Accepted.GetTaskId(), int64(n.Collaborations))
 		if rows > 0 || err != nil {
 			return err
 		}

@@ -140,12 +140,16 @@ func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) (clai
 func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, now int64) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
-	var c *claiming
+	before := &claim{s: s, room: room, now: now}
+	if err := before.look(ctx); err != nil {
+		return nil, err
+	}
+	var c *claim
 	tries := 0
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		tries++
-		c = &claiming{s: s, q: q, replica: replica, now: now, room: room.Clone()}
-		return c.claim(ctx)
+		c = &claim{s: s, q: q, replica: replica, now: now, room: room.Clone(), few: before.few, owners: before.owners}
+		return c.run(ctx)
 	})
 	if err != nil || tries > 1 { // runs claimed by an earlier attempt are not found by the next one
 		s.doubt()

@@ -114,6 +114,17 @@ func slots(t *testing.T, open Open) {
 		r.create(colleague)
 		r.refused(collaboration("three", 1))
 	})
+	t.Run("P11 one that waits until its question expires holds no place", func(t *testing.T) {
+		r := newRig(t, open)
+		r.create(collaboration("one", 1))
+		r.park(r.claim("one"), a2a.Park{Until: r.clock.Now().Add(168 * time.Hour)})
+		second := collaboration("two", 1)
+		second.AccountCollaborations = 1
+		r.create(second)
+		r.park(r.claim("two"), a2a.Park{Until: r.clock.Now().Add(168 * time.Hour)})
+		r.clock.Move(169 * time.Hour)
+		r.refused(collaboration("three", 1)) // both are due again
+	})
 	t.Run("P11 an account has places of its own", func(t *testing.T) {
 		r := newRig(t, open)
 		of := func(id, agent, owner string) a2a.New {

@@ -105,6 +105,12 @@ func fairLeases(t *testing.T, open Open) {
 			t.Errorf("the order is %v", order)
 		}
 	})
+	t.Run("P11 a weight gives turns, and no further slots", func(t *testing.T) {
+		r := newRig(t, open)
+		r.flood("acme/ann", 40)
+		_, by := r.claimIn(a2a.NewRoom(32, shares{weights: map[string]int{"acme": 1000}}))
+		wantBy(t, by, map[string]int{"acme": 29})
+	})
 	t.Run("P11 weights", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 30)

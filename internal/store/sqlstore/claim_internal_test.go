@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
+)
+
+// TestP11_ClaimsReadTheIndexOfEachOwner: a claim does not read all due runs, or those of other owners.
+func TestP11_ClaimsReadTheIndexOfEachOwner(t *testing.T) {
+	for name, url := range map[string]func(testing.TB) string{
+		"SQLite":     func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
+		"PostgreSQL": pgtest.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), url(t), Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			explain := "EXPLAIN QUERY PLAN "
+			if name == "PostgreSQL" {
+				explain = "EXPLAIN "
+			}
+			const fill = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)
+INSERT INTO run (id, owner, seq, bytes, due) SELECT 'r' || i, 'acme/p' || CASE WHEN i < 4900 THEN 0 ELSE i % 50 END, 1, 1, i FROM n`
+			err = s.db.do(t.Context(), func(ctx context.Context, q querier) error {
+				_, err := q.exec(ctx, fill)
+				if err == nil {
+					_, err = q.exec(ctx, `ANALYZE`)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			query := s.dueOf(8)
+			for _, arg := range [][2]string{{"$11", "NULL"}, {"$10", "NULL"}, {"$9", "NULL"}, {"$8", "NULL"}, {"$7", "NULL"}, {"$6", "NULL"}, {"$5", "'acme/p2'"}, {"$4", "'acme/p1'"}, {"$3", "1000000"}, {"$2", "8"}} {
+				query = strings.ReplaceAll(query, arg[0], arg[1])
+			}
+			var plan []string
+			err = each(t.Context(), s.db.reader(), func() { plan = nil }, func(r *sql.Rows) error {
+				columns, err := r.Columns()
+				if err != nil {
+					return err
+				}
+				values := make([]any, len(columns))
+				for i := range values {
+					values[i] = new(sql.RawBytes)
+				}
+				err = r.Scan(values...)
+				plan = append(plan, string(*values[len(values)-1].(*sql.RawBytes)))
+				return err
+			}, explain+query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Join(plan, "\n")
+			if strings.Count(text, "run_due_owner") < 2 || strings.Contains(text, "SCAN run") || strings.Contains(text, "Seq Scan on run") {
+				t.Errorf("the plan is\n%s", text)
+			}
+		})
+	}
+}
