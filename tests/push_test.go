@@ -546,8 +546,8 @@ func TestA_18_A_15_ARefusedMessageChangesNoConfiguration(t *testing.T) {
 	})
 }
 
-// TestT16_RedirectsAreNotFollowed: neither the body nor a secret goes anywhere else.
-func TestT16_RedirectsAreNotFollowed(t *testing.T) {
+// TestT_16_RedirectsAreNotFollowed: neither the body nor a secret goes anywhere else.
+func TestT_16_RedirectsAreNotFollowed(t *testing.T) {
 	policy := hasty
 	policy.Tries = 2
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Push: policy})

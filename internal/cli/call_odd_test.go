@@ -86,7 +86,7 @@ const steering = `{"id":"t1\u001b[2J\nforged","contextId":"c\nforged","status":{
 "history":[{"messageId":"m\nforged","parts":[{"text":"hi\nforged"}]}]}`
 
 // What a remote says cannot steer the terminal, nor forge lines where one is meant.
-func TestA_21_TextsOfOthersAreText(t *testing.T) {
+func TestA_21_T_29_TextsOfOthersAreText(t *testing.T) {
 	const clean = "\t\n"
 	rest := func(answer string) string { return odd(t, "HTTP+JSON", "1.0", "application/json", answer) }
 	refusal := `{"code":500,"jsonrpc":"2.0","error":{"code":-32004,"message":"\u001b[31mno\nforged"}}`

@@ -354,9 +354,9 @@ func TestA_18_GivenUpAfterADay(t *testing.T) {
 	})
 }
 
-// TestP6_T18_BlackHolesDelayNobody: webhooks that accept calls but never answer do not
+// TestP6_T_18_BlackHolesDelayNobody: webhooks that accept calls but never answer do not
 // delay others, even of the same account.
-func TestP6_T18_BlackHolesDelayNobody(t *testing.T) {
+func TestP6_T_18_BlackHolesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.answer = func(ctx context.Context, host string, _ int) (*http.Response, error) {
@@ -394,8 +394,8 @@ func TestP6_T18_BlackHolesDelayNobody(t *testing.T) {
 	})
 }
 
-// TestT18_AHostIsOneInAnySpelling: the calls to it are counted together.
-func TestT18_AHostIsOneInAnySpelling(t *testing.T) {
+// TestT_18_AHostIsOneInAnySpelling: the calls to it are counted together.
+func TestT_18_AHostIsOneInAnySpelling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.answer = func(ctx context.Context, _ string, _ int) (*http.Response, error) {
@@ -510,7 +510,7 @@ func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
 	}
 }
 
-func TestT11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
+func TestT_11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var mu sync.Mutex
@@ -592,8 +592,8 @@ func TestA_22_APanicHarmsNobody(t *testing.T) {
 	})
 }
 
-// TestT42_NoSecretInTheLog: neither credentials nor what an address holds.
-func TestT42_NoSecretInTheLog(t *testing.T) {
+// TestT_42_NoSecretInTheLog: neither credentials nor what an address holds.
+func TestT_42_NoSecretInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.answer = func(_ context.Context, _ string, n int) (*http.Response, error) {
@@ -620,7 +620,7 @@ type endless struct{ read *int }
 func (e endless) Read(b []byte) (int, error) { *e.read += len(b); return len(b), nil }
 func (endless) Close() error                 { return nil }
 
-func TestT17_AnAnswerCountsByItsStatusOnly(t *testing.T) {
+func TestT_17_AnAnswerCountsByItsStatusOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		read := 0

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestT18_ABusyHostHoldsUpNobodyElse(t *testing.T) {
+func TestT_18_ABusyHostHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(Limits{PerHost: 2, PerAccount: 4, Total: 8})
 		var held *slot
@@ -54,7 +54,7 @@ func TestT18_ABusyHostHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-func TestT18_SlotsAreNeverMoreThanThereAre(t *testing.T) {
+func TestT_18_SlotsAreNeverMoreThanThereAre(t *testing.T) {
 	s := newSlots(Limits{PerHost: 3, PerAccount: 5, Total: 7})
 	var hosts [4]atomic.Int32
 	var total atomic.Int32

@@ -141,7 +141,7 @@ func TestA_21_RefusedBeforeTheBody(t *testing.T) {
 	})
 }
 
-func TestA_21_OnlyLoopbackWithoutKeys(t *testing.T) {
+func TestA_21_T_7_OnlyLoopbackWithoutKeys(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

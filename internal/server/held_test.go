@@ -203,9 +203,9 @@ func TestA_21_FewAnonymousStreams(t *testing.T) {
 	}
 }
 
-// TestA_21_HeldWithoutAKey: bodies and streams that callers without a key hold open cost
+// TestA_21_T_31_HeldWithoutAKey: bodies and streams that callers without a key hold open cost
 // the server next to nothing.
-func TestA_21_HeldWithoutAKey(t *testing.T) {
+func TestA_21_T_31_HeldWithoutAKey(t *testing.T) {
 	const bodies, streams, size, limit = 200, 128, 4 << 20, 64 << 20
 	target := start(t, locked())
 	end := make(chan struct{})

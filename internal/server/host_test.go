@@ -15,9 +15,9 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// TestA_21_ForeignPages: without keys, requests from a page of another site are rejected,
+// TestA_21_T_45_ForeignPages: without keys, requests from a page of another site are rejected,
 // even if its name resolves to a loopback address (T45).
-func TestA_21_ForeignPages(t *testing.T) {
+func TestA_21_T_45_ForeignPages(t *testing.T) {
 	p := &probe{
 		get:  task,
 		card: func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "team"}, nil },

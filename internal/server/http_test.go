@@ -93,7 +93,7 @@ func TestA_10_Card(t *testing.T) {
 	})
 }
 
-func TestS_37_DepthAcrossServers(t *testing.T) {
+func TestS_37_T_23_DepthAcrossServers(t *testing.T) {
 	var depth atomic.Int64
 	p := &probe{
 		info: func(ctx context.Context, _ *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {
@@ -241,7 +241,7 @@ func TestA_19_Readiness(t *testing.T) {
 	}
 }
 
-func TestA_26_Reflection(t *testing.T) {
+func TestA_26_T_46_Reflection(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		target := start(t, server.Config{Handler: &probe{}, NoReflection: off})
 		g, _ := rig.NewGRPC(target)

@@ -150,7 +150,7 @@ func TestA_04_SnakeCaseAndUnknownFields(t *testing.T) {
 	}
 }
 
-func TestA_01_RPCEnvelope(t *testing.T) {
+func TestA_01_T_39_RPCEnvelope(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{send: echo, get: task}})
 	const get = `"method":"GetTask","params":{"id":"t1"}`
 	for _, c := range []struct {
@@ -293,7 +293,7 @@ func appendVarint(b []byte, v uint64) []byte {
 	return append(b, byte(v))
 }
 
-func TestA_01_PoisonValues(t *testing.T) {
+func TestA_01_T_33_PoisonValues(t *testing.T) {
 	p := &probe{send: echo}
 	target := start(t, server.Config{Handler: p})
 	deep := structpb.NewStringValue("x")
@@ -368,7 +368,7 @@ func TestA_05_PageSizeZero(t *testing.T) {
 	})
 }
 
-func TestA_01_GatewayTraps(t *testing.T) {
+func TestA_01_T_9_GatewayTraps(t *testing.T) {
 	var seen []string
 	p := &probe{get: func(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 		deadline, ok := ctx.Deadline()

@@ -210,9 +210,9 @@ func named(e *agent.Error) string {
 	return e.Violations[0].Field
 }
 
-// TestA_01_DepthIsTheSame: what JSON may nest, the binary form may, and not more.
+// TestA_01_T_32_DepthIsTheSame: what JSON may nest, the binary form may, and not more.
 
-func TestA_01_DepthIsTheSame(t *testing.T) {
+func TestA_01_T_32_DepthIsTheSame(t *testing.T) {
 	nested := func(n int, object bool) *a2av1.SendMessageRequest {
 		v := structpb.NewStringValue("x")
 		for range n {
@@ -246,9 +246,9 @@ func TestA_01_DepthIsTheSame(t *testing.T) {
 	}
 }
 
-// TestT33_AcceptedRoundTrips: what passes the check survives all encodings.
+// TestT_33_AcceptedRoundTrips: what passes the check survives all encodings.
 
-func TestT33_AcceptedRoundTrips(t *testing.T) {
+func TestT_33_AcceptedRoundTrips(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) *structpb.Value {
 		switch rapid.IntRange(0, 5).Draw(t, "kind") {
 		case 0:

@@ -334,7 +334,7 @@ func TestA_15_Repetition(t *testing.T) {
 	})
 }
 
-func TestA_22_ErrorsShowNothingInternal(t *testing.T) {
+func TestA_22_T_43_ErrorsShowNothingInternal(t *testing.T) {
 	public := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "the peer is gone").Because(errors.New("secret address"))
 	r := start(t, panicking("panic"), failing("internal", errors.New("secret text")), failing("public", public), echo("echo"))
 	for id, want := range map[string]struct{ reason, text string }{

@@ -71,9 +71,9 @@ func TestA_21_MasksStandForSecrets(t *testing.T) {
 	}
 }
 
-// TestA_21_T16_SecretsStayWithTheirReceiver: a mask takes a secret to another path of
+// TestA_21_T_16_SecretsStayWithTheirReceiver: a mask takes a secret to another path of
 // the host that it was meant for, and nowhere else.
-func TestA_21_T16_SecretsStayWithTheirReceiver(t *testing.T) {
+func TestA_21_T_16_SecretsStayWithTheirReceiver(t *testing.T) {
 	for _, c := range []struct {
 		was, url string
 		same     bool

@@ -151,8 +151,8 @@ func TestA_21_OriginsThatAreTrusted(t *testing.T) {
 	}
 }
 
-// TestA_21_CardsThatAreTooLarge are not read.
-func TestA_21_CardsThatAreTooLarge(t *testing.T) {
+// TestA_21_T_17_CardsThatAreTooLarge are not read.
+func TestA_21_T_17_CardsThatAreTooLarge(t *testing.T) {
 	f := fakeagent.New(t, fakeagent.Config{Card: func(c *a2av1.AgentCard) { c.Description = string(bytes.Repeat([]byte("x"), a2aclient.MaxCard)) }})
 	if _, _, err := a2aclient.ReadCard(t.Context(), f.URL(), a2aclient.Config{}); !errors.Is(err, a2aclient.ErrTooLarge) {
 		t.Errorf("error %v", err)

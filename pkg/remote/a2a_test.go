@@ -142,7 +142,7 @@ func TestCardsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestT16_RedirectsOfACard(t *testing.T) {
+func TestT_16_RedirectsOfACard(t *testing.T) {
 	var canary atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { canary.Add(1) }))
 	defer elsewhere.Close()
@@ -171,8 +171,8 @@ func TestT16_RedirectsOfACard(t *testing.T) {
 	}
 }
 
-// TestT22_TokenIsBoundToItsOrigin: an evil card does not get it sent elsewhere.
-func TestT22_TokenIsBoundToItsOrigin(t *testing.T) {
+// TestT_22_TokenIsBoundToItsOrigin: an evil card does not get it sent elsewhere.
+func TestT_22_TokenIsBoundToItsOrigin(t *testing.T) {
 	other := fakeagent.New(t, fakeagent.Config{})
 	f := fakeagent.New(t, fakeagent.Config{Token: "secret", Card: func(c *a2av1.AgentCard) {
 		for _, i := range c.GetSupportedInterfaces() {

@@ -54,7 +54,11 @@ func failure(id string, err error) error {
 		if wire.IsOversized(st) {
 			return tooLarge(id, err)
 		}
-		return peerError(st, wire.InfoOf(st).GetReason() != agent.ReasonAccountLimit, true) // that may last for a day
+		// A limit of an account may last for a day, and a refusal with details and no time to wait is
+		// about the request itself, such as its size.
+		info := wire.InfoOf(st)
+		again := info.GetReason() != agent.ReasonAccountLimit && (wire.RetryAfter(st) > 0 || len(info.GetMetadata()) == 0)
+		return peerError(st, again, true)
 	case codes.Unauthenticated, codes.PermissionDenied:
 		e := peerError(st, false, true)
 		e.Message = "agent " + strconv.Quote(id) + " refused our credentials; check its auth setting"

@@ -48,8 +48,8 @@ func taskUpdate(id string, parts ...*a2av1.Part) *a2av1.StreamResponse {
 	}}}
 }
 
-// TestT28_UpdatesOfAnotherTaskAreDropped: a peer speaks for its task only.
-func TestT28_UpdatesOfAnotherTaskAreDropped(t *testing.T) {
+// TestT_28_UpdatesOfAnotherTaskAreDropped: a peer speaks for its task only.
+func TestT_28_UpdatesOfAnotherTaskAreDropped(t *testing.T) {
 	x, got := newCollected()
 	for _, id := range []string{"ours", "theirs", "ours"} {
 		if done, err := x.take(taskUpdate(id, agent.TextParts(id+" ")...)); done || err != nil {
@@ -67,7 +67,7 @@ func TestT28_UpdatesOfAnotherTaskAreDropped(t *testing.T) {
 	}
 }
 
-func TestT17_PeerThatSendsWithoutEnd(t *testing.T) {
+func TestT_17_PeerThatSendsWithoutEnd(t *testing.T) {
 	x, _ := newCollected()
 	part := &a2av1.Part{Content: &a2av1.Part_Raw{Raw: make([]byte, 1<<20)}}
 	var err error

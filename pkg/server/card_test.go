@@ -192,7 +192,7 @@ func TestA_10_CardsBehindAProxy(t *testing.T) {
 }
 
 // An extended card for each identity, and its three errors, on every binding.
-func TestA_10_ExtendedCard(t *testing.T) {
+func TestA_10_T_12_ExtendedCard(t *testing.T) {
 	target := serve(t, server.Config{
 		Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("other", "eve")},
 		ExtendedCards: func(id string) []a2a.ExtendedCard {

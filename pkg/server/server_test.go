@@ -247,7 +247,7 @@ func TestA_10_CardsNameTheAddresses(t *testing.T) {
 	}
 }
 
-func TestA_21_ForeignTasksAreUnknown(t *testing.T) {
+func TestA_21_T_1_T_3_ForeignTasksAreUnknown(t *testing.T) {
 	keys := []server.APIKey{
 		{Name: "ann", SHA256: "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"}, // password
 		{Name: "bob", SHA256: "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90"}, // alice

@@ -136,8 +136,8 @@ func (a api) calls(t *testing.T, target rig.Target) map[string]func(id string) e
 	}
 }
 
-// TestAccess_TeamsOfAnAccount: what an account makes by the API does not exist for others.
-func TestAccess_TeamsOfAnAccount(t *testing.T) {
+// TestT_13_TeamsOfAnAccount: what an account makes by the API does not exist for others.
+func TestT_13_TeamsOfAnAccount(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := open(t, at, guardedFile, fakellm.New(t))
 		eve := h.As("other", "eve")
@@ -170,8 +170,8 @@ func TestAccess_TeamsOfAnAccount(t *testing.T) {
 	})
 }
 
-// TestAccess_WhatTeamsMayUse: teams that are made by the API use only what the file marks for them.
-func TestAccess_WhatTeamsMayUse(t *testing.T) {
+// TestT_25_WhatTeamsMayUse: teams that are made by the API use only what the file marks for them.
+func TestT_25_WhatTeamsMayUse(t *testing.T) {
 	h := open(t, rig.Memory(t), guardedFile, fakellm.New(t))
 	for _, ann := range apis(t, h.Target) {
 		for name, doc := range map[string]string{

@@ -189,9 +189,9 @@ func overHTTP(name, method, verb, path, body string) route {
 	}}
 }
 
-// TestPermissions_Matrix calls every method on every binding without a key, with a key that lacks each
+// TestT_6_PermissionMatrix calls every method on every binding without a key, with a key that lacks each
 // permission that the method needs, and with a key that has only these permissions.
-func TestPermissions_Matrix(t *testing.T) {
+func TestT_6_PermissionMatrix(t *testing.T) {
 	needs := server.MethodPermissions()
 	var keys []string
 	key := func(name string, p a2a.Permissions) {

@@ -78,9 +78,9 @@ func TestP19_StoreWithAgentsForConformanceKits(t *testing.T) {
 	}
 
 	registry := teamv1.NewRegistryServiceClient(rig.Services(t, h.Target)[0])
-	_, err := registry.GetAgent(t.Context(), &teamv1.GetAgentRequest{AgentId: "stored-kit"})
-	if f := rig.Fault(err); f == nil || f.Reason != agent.ReasonAgentNotFound {
-		t.Errorf("the stored agent: %v", err)
+	stored := must[*teamv1.GetAgentResponse](t)(registry.GetAgent(t.Context(), &teamv1.GetAgentRequest{AgentId: "stored-kit"})).GetAgent()
+	if stored.GetHealth().GetHealthy() || stored.GetHealth().GetDetail() == "" {
+		t.Errorf("the stored agent: %v", stored)
 	}
 	// An agent that is not served can be replaced or deleted.
 	must[*teamv1.UpdateAgentResponse](t)(registry.UpdateAgent(t.Context(), &teamv1.UpdateAgentRequest{AgentId: "stored-kit", Config: &teamv1.AgentConfig{

@@ -239,8 +239,8 @@ func TestCopy_MovesEverything(t *testing.T) {
 	}
 }
 
-// TestSQLite_T42_SecretsAreSealed: what a receiver is told with is nowhere in clear.
-func TestSQLite_T42_SecretsAreSealed(t *testing.T) {
+// TestSQLite_T_42_SecretsAreSealed: what a receiver is told with is nowhere in clear.
+func TestSQLite_T_42_SecretsAreSealed(t *testing.T) {
 	url := sqliteURL(t)
 	s := open(t, url, sqlstore.Config{})
 	create(t, s, "one")
@@ -334,9 +334,9 @@ func TestSQLite_GroupsCommits(t *testing.T) {
 	}
 }
 
-// TestSQLite_T48_FilesAreForTheirUser: nobody else on the machine can read a store, nor
+// TestSQLite_T_48_FilesAreForTheirUser: nobody else on the machine can read a store, nor
 // a copy of one.
-func TestSQLite_T48_FilesAreForTheirUser(t *testing.T) {
+func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "team.db"), filepath.Join(t.TempDir(), "copy.db")
 	a, b := open(t, "sqlite:"+from, sqlstore.Config{}), open(t, "sqlite:"+to, sqlstore.Config{})
 	create(t, a, "one")
@@ -358,7 +358,7 @@ func TestSQLite_T48_FilesAreForTheirUser(t *testing.T) {
 
 // A store of a previous version keeps its mode, which somebody may want so; the log
 // says what others can read.
-func TestSQLite_T48_AFileOfOthersIsWarnedOf(t *testing.T) {
+func TestSQLite_T_48_AFileOfOthersIsWarnedOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "team.db")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
