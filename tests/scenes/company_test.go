@@ -57,10 +57,11 @@ teams:
 			}
 			wantText(t, resp.GetTask(), "top answer "+turn)
 		}
+		const earlier = "user: Earlier in this conversation:\n- "
 		for model, want := range map[string][]string{
-			"top": {"user: user says 1", "assistant: top answer 1", "user: user says 2"},
-			"mid": {"user: mid task 1", "assistant: mid answer 1", "user: user says 2", "user: mid task 2"},
-			"low": {"user: low task 1", "assistant: low answer 1", "user: mid task 2", "user: low task 2"},
+			"top": {earlier + `mid was asked "mid task 1": SUCCEEDED`, "user: user says 1", "assistant: top answer 1", "user: user says 2"},
+			"mid": {earlier + `low was asked "low task 1": SUCCEEDED`, "user: mid task 1", "assistant: mid answer 1", "user: user says 2", "user: mid task 2"},
+			"low": {earlier + `worker was asked "work 1": SUCCEEDED`, "user: low task 1", "assistant: low answer 1", "user: mid task 2", "user: low task 2"},
 		} {
 			var got []string
 			for _, m := range s.asked(model)[2].Messages { // the first of the second turn
@@ -94,7 +95,7 @@ teams:
 			}
 		})
 		t.Run("S-39 R-002-30 and its own delegations", func(t *testing.T) {
-			holds(t, s.asked("low")[2].System, `worker was asked "work 1": SUCCEEDED`)
+			holds(t, s.asked("low")[2].Messages[0].Text, `worker was asked "work 1": SUCCEEDED`)
 		})
 	})
 }

@@ -506,7 +506,7 @@ func TestS_65_NewsOfALongResult(t *testing.T) {
 			if _, err := s.clients[0].Send(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			holds(t, s.asked("lead")[3].System, `a was asked "dig": begun as task `+ticket)
+			holds(t, s.asked("lead")[3].Messages[0].Text, `a was asked "dig": "begun as task `+ticket)
 		})
 	})
 }
