@@ -78,8 +78,10 @@ func (u *upload) done() {
 	}
 }
 
-// quickMessage is how long the message of a gRPC call may take to arrive before it counts as an upload.
-const quickMessage = 100 * time.Millisecond
+// quickMessage is how long the message of a gRPC call may take to arrive before it counts as an upload,
+// as long as a body over HTTP may take before its rate counts. A busy server takes its time to read
+// messages that have arrived.
+const quickMessage = 5 * time.Second
 
 // receiving reserves the largest size of a message for a gRPC call whose message does not arrive at once.
 // grpc-go does not tell how much of it there is. If there is no room, the returned context is canceled,
