@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func addAsking(s *sdk.Server, which string) {
 	add := func(name string, do sdk.ToolHandler) {
 		s.AddTool(&sdk.Tool{Name: name, Description: "Asks.", InputSchema: json.RawMessage(`{"type":"object"}`)}, do)
 	}
+	var begun atomic.Int64 // calls
 	// asks asks for each of params, and says what was answered.
 	asks := func(params ...*sdk.ElicitParams) sdk.ToolHandler {
 		return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -50,7 +52,13 @@ func addAsking(s *sdk.Server, which string) {
 				}
 				return &sdk.CallToolResult{InputRequests: all, RequestState: "opaque"}, nil
 			}
-			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // the library goes on waiting for a client that is gone
+			// The library goes on waiting for a client that is gone, and reads no other answers meanwhile: the
+			// first two calls, which tests answer, give up later.
+			wait := 5 * time.Second
+			if begun.Add(1) <= 2 {
+				wait *= 4
+			}
+			ctx, stop := context.WithTimeout(ctx, wait)
 			defer stop()
 			said := r.Params.RequestState
 			for i, p := range params {
