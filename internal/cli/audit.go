@@ -70,6 +70,6 @@ func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
 		return nil
 	}
 	fmt.Fprintf(s.text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
-	s.sayf("%d records of account %s are intact", resp.GetSeq(), account)
+	s.sayf("account %s is intact; records: %d", account, resp.GetSeq())
 	return nil
 }
