@@ -19,6 +19,7 @@ import (
 	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -64,9 +65,6 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
 	}
-	if err := kept.AppendAudit(ctx, started(ctx, kept, file)); err != nil {
-		return nil, errors.Join(fmt.Errorf("recording the start in the audit log: %w", err), closeListeners(c.Listeners), live.Close(), kept.Close())
-	}
 	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
@@ -83,12 +81,30 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 		defer cancel()
 		var following sync.WaitGroup
 		following.Go(func() { teams.Run(ctx) })
+		following.Go(func() { recordStart(ctx, kept, started(ctx, kept, file), c.Log) })
 		err := s.Serve(ctx)
 		cancel()
 		following.Wait()
 		r.err = errors.Join(err, live.Close(), kept.Close())
 	}()
 	return r, nil
+}
+
+// recordStart appends the record of a start to the audit log, as soon as the store takes writes: a server
+// also starts on a full disk, to be read.
+func recordStart(ctx context.Context, kept server.Store, start *teamv1.AuditRecord, log *zap.Logger) {
+	for said := false; ; said = true {
+		err := kept.AppendAudit(ctx, start)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !said {
+			log.Warn("the start is not in the audit log yet; trying again", zap.Error(err))
+		}
+		if agent.Sleep(ctx, time.Second) != nil {
+			return
+		}
+	}
 }
 
 // started returns the record of the audit log that names the version and the configuration file with
