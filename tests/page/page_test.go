@@ -401,10 +401,13 @@ func TestS_60_Costs(t *testing.T) {
 	p.do(chromedp.KeyEvent(kb.ArrowDown))
 	p.wait("document.querySelector('#costs-team').value === 'newsroom'")
 	p.tabTo(".costs .line button")
+	ready := "document.querySelector('.costs .line button').getAttribute('aria-disabled') !== 'true'" // else it ignores the key
+	p.wait(ready)
 	value[int](p, "window.real = window.fetch, window.fetch = () => Promise.reject(new Error('not now')), 0")
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.wait("document.querySelector('.costs [role=alert]') !== null && document.querySelector('.costs table') === null") // no figures that may be of another choice
 	value[int](p, "window.fetch = window.real, 0")
+	p.wait(ready)
 	p.do(chromedp.KeyEvent(kb.Enter))
 	p.tabTo(".costs .sideways")
 	p.healthy(server)
