@@ -26,7 +26,7 @@ import (
 
 const (
 	// fetchEvery is how often the keys of an issuer are fetched.
-	fetchEvery = 30 * time.Second
+	fetchEvery = 25 * time.Second
 	// fetchAgain is the shortest time between two fetches, which unknown key ids cause.
 	fetchAgain = 5 * time.Second
 	// fetchTimeout is the timeout of a request to an issuer.
@@ -170,6 +170,7 @@ func fits(k jose.JSONWebKey, alg string) bool {
 func (k *issuerKeys) run(ctx context.Context) {
 	defer k.http.CloseIdleConnections()
 	pause, failing, woken := time.Second, false, false
+	due := time.Now()            // when the next regular fetch is due
 	var before []jose.JSONWebKey // what the last regular fetch listed, and all fetches since
 	for {
 		list, err := k.fetch(ctx)
@@ -187,14 +188,15 @@ func (k *issuerKeys) run(ctx context.Context) {
 			if woken {
 				before = merged(list, before)
 			} else {
-				before = list
+				before, due = list, time.Now().Add(k.every)
 			}
-			pause, failing = time.Second, false
+			wait, pause, failing = max(time.Until(due), 0), time.Second, false
 		}
 		var going bool
 		if woken, going = k.sleep(ctx, wait); !going {
 			return
 		}
+		woken = woken && time.Now().Before(due) // unknown key ids do not put off regular fetches
 	}
 }
 
