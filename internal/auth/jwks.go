@@ -174,7 +174,7 @@ func (k *issuerKeys) run(ctx context.Context) {
 	var before []jose.JSONWebKey // what the last regular fetch listed, and all fetches since
 	for {
 		list, err := k.fetch(ctx)
-		wait := k.every
+		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return
