@@ -41,7 +41,8 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 		return "", nil, err
 	}
 	failed := &causes{}
-	running, err := serve.Local(ctx, def, failed.log(s.log(zapcore.ErrorLevel)))
+	// A signal must not end the server: the command could then get SHUTTING_DOWN instead of the end of ctx.
+	running, err := serve.Local(context.WithoutCancel(ctx), def, failed.log(s.log(zapcore.ErrorLevel)))
 	if err != nil {
 		return "", nil, err
 	}
