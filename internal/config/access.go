@@ -51,12 +51,6 @@ func (c *Config) HasPublicCard(id string) bool {
 	return true
 }
 
-// Authenticates reports whether callers of a server with these settings must authenticate.
-func Authenticates(s *teamv1.ServerSettings) bool {
-	a := s.GetAuth()
-	return len(a.GetApiKeys())+len(a.GetMtls())+len(a.GetJwt()) > 0
-}
-
 // usable reports whether the definition at a path may use a model, tool, agent or team that is
 // defined. If it may not, usable adds a fault. Only additions of an account are restricted.
 func (k *checker) usable(section, id string, path ...any) bool {

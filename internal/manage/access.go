@@ -7,7 +7,6 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -20,7 +19,7 @@ func accountOf(e catalog.Entry) string {
 // restriction returns the account whose access limits what an entry may use of the file, or "" if it
 // may use everything: without authentication, and for entries of earlier versions.
 func (s *state) restriction(e *entry) string {
-	if !config.Authenticates(s.file.Server.GetServer()) {
+	if s.open {
 		return ""
 	}
 	return e.Account
@@ -32,7 +31,7 @@ func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	switch {
 	case !def.Used[id], who.Account == "": // only part of other agents or teams; not authenticated
 		return false
-	case who.EveryRole: // without authentication there is only this caller
+	case m.c.Open:
 		return true
 	}
 	access := def.Access(id)
@@ -80,16 +79,16 @@ func (m *Manager) sees(ctx context.Context, id string) bool {
 	}
 	s := m.served.Load()
 	e := s.entries[cmp.Or(s.owners[id], id)]
-	return e != nil && changes(e, who)
+	return e != nil && s.mayChange(e, who)
 }
 
-// changes reports whether a caller who may manage teams may change an entry.
-func changes(e *entry, who a2a.Caller) bool {
-	return who.EveryRole || who.May(a2a.PermissionAdmin) || accountOf(e.Entry) == who.Account
+// mayChange reports whether a caller with PermissionManage may change an entry.
+func (s *state) mayChange(e *entry, who a2a.Caller) bool {
+	return s.open || who.May(a2a.PermissionAdmin) || accountOf(e.Entry) == who.Account
 }
 
 // readable reports whether a caller may read what the file defines.
 func (s *state) readable(id string, who a2a.Caller) bool {
 	a := s.file.Access(id)
-	return a == nil || who.EveryRole || who.May(a2a.PermissionAdmin) || matches(a, who)
+	return a == nil || s.open || who.May(a2a.PermissionAdmin) || matches(a, who)
 }

@@ -105,7 +105,7 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 func agentEntry(s *state, id string, who a2a.Caller) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
-	case e != nil && !changes(e, who), with != "" && !changes(s.entries[with], who):
+	case e != nil && !s.mayChange(e, who), with != "" && !s.mayChange(s.entries[with], who):
 		return nil, agentNotFound(id)
 	case e != nil && !e.team():
 		return e, nil
@@ -140,7 +140,8 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
 		who, _ := a2a.CallerOf(ctx)
-		if e := m.served.Load().entries[with]; e != nil && changes(e, who) {
+		if s := m.served.Load(); s.entries[with] != nil && s.mayChange(s.entries[with], who) {
+			e := s.entries[with]
 			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
 			if with == id && !e.team() {
 				a.Etag = etagOf(e)
@@ -153,9 +154,10 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 // unserved returns the description of an agent of the catalog that cannot be served, with the reason as
 // its health, if the caller of ctx may change it; else nil.
 func (m *Manager) unserved(ctx context.Context, id string) *teamv1.RegisteredAgent {
-	e := m.served.Load().entries[id]
+	s := m.served.Load()
+	e := s.entries[id]
 	who, _ := a2a.CallerOf(ctx)
-	if e == nil || e.def != nil || e.team() || !changes(e, who) {
+	if e == nil || e.def != nil || e.team() || !s.mayChange(e, who) {
 		return nil
 	}
 	why := "it cannot be served"

@@ -88,6 +88,9 @@ type Config struct {
 	Live  Live
 	// File is the configuration file of the server.
 	File *config.Config
+	// Open says that the server has no authentication: its only caller may use and change everything,
+	// and entries may use everything in the file.
+	Open bool
 	// Clock returns the current time; nil means time.Now.
 	Clock func() time.Time
 	// NewID returns an id for a team that was created without one; nil means a random id.
@@ -120,7 +123,7 @@ func New(c Config) *Manager {
 		c.Log = zap.NewNop()
 	}
 	m := &Manager{c: c, changing: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
-	m.served.Store(&state{file: c.File})
+	m.served.Store(&state{file: c.File, open: c.Open})
 	return m
 }
 
@@ -207,7 +210,7 @@ func (m *Manager) install(p Prepared, next *state) {
 		case e.def == nil && (old == nil || old.def != nil):
 			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
 		case e.def != nil && (old == nil || old.def == nil || old.Version != e.Version):
-			if e.Account == "" && config.Authenticates(next.file.Server.GetServer()) {
+			if e.Account == "" && !m.c.Open {
 				m.c.Log.Warn("a team or agent of the catalog was stored by an earlier version: it belongs to the account of its last editor, and may use all of the file until it is changed",
 					zap.String("id", id), zap.String("account", accountOf(e.Entry)), zap.Strings("uses_of_other_accounts", next.foreign(e)))
 			}
@@ -303,7 +306,7 @@ func (m *Manager) try(ctx context.Context, c change) error {
 		p.Discard()
 		return nil
 	}
-	version, err := m.c.Store.ChangeCatalog(audit.Recorder{Clock: m.c.Clock}.Record(ctx, c.action, c.subject, nil), now.version, what)
+	version, err := m.c.Store.ChangeCatalog(audit.Record(ctx, m.c.Clock(), c.action, c.subject, nil), now.version, what)
 	if err != nil {
 		p.Discard()
 		return storeError(err)

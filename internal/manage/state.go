@@ -16,6 +16,7 @@ import (
 // file. It is immutable once it is served; until then, leaveOut and commit change it.
 type state struct {
 	file    *config.Config
+	open    bool  // see Config.Open
 	version int64 // of the catalog
 	entries map[string]*entry
 	owners  map[string]string // by the id of an agent or team: the entry that defines it
@@ -45,7 +46,7 @@ func (e *entry) ids() []string {
 // with returns the state for another catalog or file. Configurations that are not affected are
 // reused.
 func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
-	next := &state{file: file, version: snap.Version, entries: make(map[string]*entry, len(snap.Entries)), owners: map[string]string{}}
+	next := &state{file: file, open: s.open, version: snap.Version, entries: make(map[string]*entry, len(snap.Entries)), owners: map[string]string{}}
 	stale := map[string]bool{} // entries to load again
 	for _, e := range snap.Entries {
 		if old := s.entries[e.ID]; old != nil && old.Version == e.Version {
@@ -156,7 +157,7 @@ func (s *state) named(e *entry) []string {
 // same account, or of earlier versions: a reference must not lead to what another account has changed
 // since.
 func (s *state) mayName(e, other *entry) bool {
-	return !config.Authenticates(s.file.Server.GetServer()) || accountOf(e.Entry) == accountOf(other.Entry) ||
+	return s.open || accountOf(e.Entry) == accountOf(other.Entry) ||
 		e.Account == "" && other.Account == ""
 }
 

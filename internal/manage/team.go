@@ -213,7 +213,7 @@ func draft(d document) *teamv1.Team {
 func teamEntry(s *state, id string, who a2a.Caller) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
-	case e != nil && !changes(e, who), with != "" && !changes(s.entries[with], who):
+	case e != nil && !s.mayChange(e, who), with != "" && !s.mayChange(s.entries[with], who):
 		return nil, teamNotFound(id)
 	case e != nil && (e.team() || e.outline == nil):
 		return e, nil
@@ -263,10 +263,11 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	def := m.c.Live.Definition()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
 	var broken config.Faults
-	e := m.served.Load().entries[id]
+	s := m.served.Load()
+	e := s.entries[id]
 	if e != nil && e.team() {
 		t.Origin, t.Created, t.Changed = teamv1.Origin_ORIGIN_API, timestamppb.New(e.Created), timestamppb.New(e.Changed)
-		if who, _ := a2a.CallerOf(ctx); changes(e, who) { // other accounts may use it, but not read its prompts
+		if who, _ := a2a.CallerOf(ctx); s.mayChange(e, who) { // other accounts may use it, but not read its prompts
 			t.Etag, t.Yaml, t.ChangedBy = etagOf(e), string(e.Data), e.ChangedBy
 		}
 		broken = e.faults
@@ -345,7 +346,7 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 		for _, id := range d.ids {
 			if owner, taken := s.owners[id]; taken && owner != d.id {
 				why := " already exists; choose another id"
-				if changes(s.entries[owner], who) {
+				if s.mayChange(s.entries[owner], who) {
 					why = " is part of " + strconv.Quote(owner) + "; choose another id"
 				}
 				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+why)

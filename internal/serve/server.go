@@ -61,7 +61,7 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 	}
 	c.CardKeys = keys
 	file := live.Definition()
-	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Clock: kept.Now, Log: c.Log.Named("teams")})
+	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Open: len(c.Keys)+len(c.Clients)+len(c.Issuers) == 0, Clock: kept.Now, Log: c.Log.Named("teams")})
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
 	}
@@ -167,14 +167,9 @@ func issuers(def *config.Config) []server.Issuer {
 	return all
 }
 
-// permissionsOf returns the permissions that a list of the file names.
+// permissionsOf returns the permissions that a list of the file names, or the default ones.
 func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
-	var p a2a.Permissions
-	for _, one := range list {
-		known, _ := a2a.ParsePermission(one.String()) // the enum has the same names
-		p |= known
-	}
-	return cmp.Or(p, a2a.DefaultPermissions)
+	return cmp.Or(a2a.PermissionsOf(list), a2a.DefaultPermissions)
 }
 
 // tlsOf returns how the listeners use TLS.
@@ -248,7 +243,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err == nil {
 		sayWhere(c.Log, url)
 		for _, path := range def.Unheld() {
-			c.Log.Warn(config.HeldByNobody, zap.String("path", path))
+			c.Log.Warn(config.UnheldWarning, zap.String("path", path))
 		}
 	}
 	return r, err
