@@ -251,7 +251,7 @@ func TestChangesShow(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, file, from, to, want, said string }{
 		{"a rule", "team.yaml", `{id: first-turn, when: "turn == 1", next: [researcher]}`, `{id: straight, when: "turn == 1", next: [writer]}`, "First version. tides", `rule "straight" -> writer`},
-		{"a line of the script", "team.script.yaml", "begin with what everybody has seen", "begin with the end", "begin with the end", `rule "first-turn"`},
+		{"a line of the script", "team.script.yaml", "begin with what the reader knows", "begin with the end", "begin with the end", `rule "first-turn"`},
 		{"a member", "team.yaml", "- {agent: writer, role: author, priority: 1}", "- {agent: legal, id: writer}", "Legal: nothing against it.", `rule "first-turn"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"regexp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -17,8 +16,6 @@ import (
 // own stands for the account of the caller, where a path needs a name.
 const own = "-"
 
-var validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
-
 // SetAccountLimits implements the RPC.
 func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountLimitsRequest) (*teamv1.SetAccountLimitsResponse, error) {
 	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
@@ -26,7 +23,7 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 		return nil, err
 	}
 	name := req.GetAccount()
-	if !validAccount.MatchString(name) || name == own {
+	if !a2a.ValidAccount(name) || name == own {
 		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
 	}
 	if a.inFile(name) {
@@ -39,7 +36,7 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 		}
 		s.Limits = proto.CloneOf(req.GetLimits())
 	}
-	err = a.c.Ledger.PutAccountLimits(audit.Recorder{Clock: a.c.Clock}.Record(ctx, "account.limits", name, nil), s)
+	err = a.c.Ledger.PutAccountLimits(audit.Record(ctx, a.c.Clock(), "account.limits", name, nil), s)
 	if err == nil {
 		err = a.refresh(ctx)
 	}
@@ -90,7 +87,7 @@ func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest
 			return nil, err
 		}
 	}
-	if !validAccount.MatchString(name) {
+	if !a2a.ValidAccount(name) {
 		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
 	}
 	got, err := a.account(ctx, name)
@@ -106,7 +103,7 @@ func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsReq
 	if err != nil {
 		return nil, err
 	}
-	if t := req.GetPageToken(); t != "" && !validAccount.MatchString(t) {
+	if t := req.GetPageToken(); t != "" && !a2a.ValidAccount(t) {
 		return nil, a2a.StoreError("", a2a.ErrPageToken)
 	}
 	if err := a.refresh(ctx); err != nil {

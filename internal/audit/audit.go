@@ -117,24 +117,18 @@ func With(ctx context.Context, r *teamv1.AuditRecord) context.Context {
 	return context.WithValue(ctx, recordKey{}, r)
 }
 
-// Of returns the record that a change of ctx is to append, and false if there is none.
-func Of(ctx context.Context) (*teamv1.AuditRecord, bool) {
-	r, ok := ctx.Value(recordKey{}).(*teamv1.AuditRecord)
+// Of returns the record that a change with ctx appends. ok is false if the change appends no record.
+func Of(ctx context.Context) (r *teamv1.AuditRecord, ok bool) {
+	r, ok = ctx.Value(recordKey{}).(*teamv1.AuditRecord)
 	return r, ok
 }
 
-// Recorder makes the records of changes.
-type Recorder struct {
-	// Clock returns the current time. Required.
-	Clock func() time.Time
-}
-
-// Record returns a context with which a store records an action by the caller of ctx, in the chain of
-// the caller's account and in the transaction of the change that it makes.
-func (r Recorder) Record(ctx context.Context, action, subject string, details map[string]string) context.Context {
-	record := New(ctx, r.Clock(), action, subject)
-	record.Details = details
-	return With(ctx, record)
+// Record returns a context with which a store records an action by the caller of ctx at a time, in the
+// chain of the caller's account and in the transaction of the change that it makes.
+func Record(ctx context.Context, at time.Time, action, subject string, details map[string]string) context.Context {
+	r := New(ctx, at, action, subject)
+	r.Details = details
+	return With(ctx, r)
 }
 
 // New returns the record of an action by the caller of ctx on a subject, in the chain of the caller's

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -90,7 +89,7 @@ func (r *Refusals) Flush(ctx context.Context) {
 	var records []*teamv1.AuditRecord
 	for f, n := range count {
 		record := New(ctx, r.Clock(), f.Action, f.Subject)
-		record.Account, record.Actor, record.Time = f.Account, f.Actor, timestamppb.New(r.Clock())
+		record.Account, record.Actor = f.Account, f.Actor
 		record.Details = map[string]string{"count": fmt.Sprint(n)}
 		if f.Address != "" {
 			record.Details["address"] = f.Address

@@ -86,7 +86,7 @@ func (i *Issuer) complete() error {
 		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(Algorithms(), ", "))
 	case i.Leeway > maxLeeway:
 		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
-	case !validAccount.MatchString(i.Account):
+	case !a2a.ValidAccount(i.Account):
 		return fmt.Errorf("issuer %q: account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", i.Name, i.Account)
 	}
 	return nil
@@ -320,7 +320,7 @@ func (i *issuer) caller(claims map[string]any, now time.Time) (a2a.Caller, error
 	}
 	if i.AccountClaim != "" {
 		who.Account, _ = claim(claims, i.AccountClaim).(string)
-		if !validAccount.MatchString(who.Account) {
+		if !a2a.ValidAccount(who.Account) {
 			return who, badToken("its claim "+i.AccountClaim+" is no account", false)
 		}
 	}

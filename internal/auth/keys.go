@@ -91,7 +91,7 @@ func checkName(name, account string) error {
 	switch {
 	case !validName.MatchString(name):
 		return fmt.Errorf("name %q must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -", name)
-	case account != "" && !validAccount.MatchString(account):
+	case account != "" && !a2a.ValidAccount(account):
 		return fmt.Errorf("account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", account)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -25,9 +26,8 @@ const (
 )
 
 var (
-	validName    = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
-	validID      = regexp.MustCompile(`^[a-z2-7]{10}$`)
-	validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+	validName = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
+	validID   = regexp.MustCompile(`^[a-z2-7]{10}$`)
 )
 
 // letters encodes random bytes in keys.
@@ -48,8 +48,6 @@ type Service struct {
 	Store Store
 	// Server uses them; nil if every caller is accepted.
 	Server *Server
-	// Audit returns a context with which the store records a change in the audit log. Required.
-	Audit func(ctx context.Context, action, subject string, details map[string]string) context.Context
 	// Clock returns the current time. Required.
 	Clock func() time.Time
 }
@@ -84,7 +82,7 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 	if len(k.GetPermissions()) == 0 {
 		k.Permissions = []teamv1.Permission_Value{teamv1.Permission_READ, teamv1.Permission_CALL, teamv1.Permission_ANSWER}
 	}
-	err = s.Store.PutKey(s.Audit(ctx, "key.create", k.GetId(), map[string]string{"owner": k.GetAccount() + "/" + k.GetName()}), StoredKey{Key: k, Hash: sum[:]})
+	err = s.Store.PutKey(s.recorded(ctx, "key.create", k), StoredKey{Key: k, Hash: sum[:]})
 	if err == nil {
 		err = s.Server.Refresh(ctx)
 	}
@@ -92,6 +90,11 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 		return nil, a2a.StoreError("", err)
 	}
 	return &teamv1.CreateKeyResponse{Key: k, Secret: secret}, nil
+}
+
+// recorded returns a context with which the store records a change of a key in the audit log.
+func (s *Service) recorded(ctx context.Context, action string, k *teamv1.Key) context.Context {
+	return audit.Record(ctx, s.Clock(), action, k.GetId(), map[string]string{"owner": k.GetAccount() + "/" + k.GetName()})
 }
 
 // check returns INVALID_REQUEST with everything that is wrong with a request.
@@ -105,7 +108,7 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 	if !validName.MatchString(req.GetName()) {
 		faults.Add("name", "must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -")
 	}
-	if a := req.GetAccount(); a != "" && !validAccount.MatchString(a) {
+	if a := req.GetAccount(); a != "" && !a2a.ValidAccount(a) {
 		faults.Add("account", "must be 1 to 63 of a-z, A-Z, 0-9, _ . and -")
 	}
 	if len(req.GetRoles()) > maxRoles {
@@ -175,7 +178,7 @@ func (s *Service) RevokeKey(ctx context.Context, req *teamv1.RevokeKeyRequest) (
 		return &teamv1.RevokeKeyResponse{Key: k.Key}, nil
 	}
 	k.Key.Revoked, k.Key.RevokedBy = timestamppb.New(s.Clock()), who.Owner()
-	err = s.Store.PutKey(s.Audit(ctx, "key.revoke", k.Key.GetId(), map[string]string{"owner": k.Key.GetAccount() + "/" + k.Key.GetName()}), k)
+	err = s.Store.PutKey(s.recorded(ctx, "key.revoke", k.Key), k)
 	if err == nil {
 		err = s.Server.Refresh(ctx)
 	}

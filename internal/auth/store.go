@@ -64,21 +64,11 @@ func (s *Server) Refresh(ctx context.Context) error {
 
 // callerOf returns the caller that a key stands for.
 func callerOf(k *teamv1.Key) a2a.Caller {
-	who := a2a.Caller{Account: k.GetAccount(), Principal: k.GetName(), Roles: k.GetRoles(), Permissions: permissionsOf(k.GetPermissions())}
+	who := a2a.Caller{Account: k.GetAccount(), Principal: k.GetName(), Roles: k.GetRoles(), Permissions: a2a.PermissionsOf(k.GetPermissions())}
 	if k.GetExpires() != nil {
 		who.Expires = k.GetExpires().AsTime()
 	}
 	return who
-}
-
-// permissionsOf returns a list of permissions as a set.
-func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
-	var p a2a.Permissions
-	for _, one := range list {
-		known, _ := a2a.ParsePermission(one.String()) // the enum has the same names
-		p |= known
-	}
-	return p
 }
 
 // Serve reads the keys of issuers, and those that other replicas have changed, until ctx ends. Server

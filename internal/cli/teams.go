@@ -113,7 +113,7 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 			return err
 		}
 		for _, path := range t.GetUnheld() {
-			s.sayf("%s: %s", path, config.HeldByNobody)
+			s.sayf("%s: %s", path, config.UnheldWarning)
 		}
 	}
 	return nil

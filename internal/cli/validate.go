@@ -100,7 +100,7 @@ func (s *Shell) notes(file string, def *config.Config) {
 		fmt.Fprintf(s.Out, "  %s is %s, but %s applies: %s\n", a.Path, a.Set, a.Effective, a.Because)
 	}
 	for _, path := range def.Unheld() {
-		fmt.Fprintf(s.Out, "  %s: %s\n", path, config.HeldByNobody)
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, config.UnheldWarning)
 	}
 	for _, path := range def.Unstaffed() {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)

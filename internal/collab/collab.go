@@ -270,7 +270,7 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 
 // waitForEnd waits until a collaboration of the caller has ended.
 func (s *Service) waitForEnd(ctx context.Context, id string) error {
-	who, err := s.h.Caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (s *Service) waitForEnd(ctx context.Context, id string) error {
 
 // read returns the projected journal of a collaboration of the caller.
 func (s *Service) read(ctx context.Context, id string) (*run, error) {
-	who, err := s.h.Caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +355,7 @@ const maxReads = 1000
 
 // ListCollaborations returns a page of the caller's collaborations, newest first.
 func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
-	who, err := s.h.Caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

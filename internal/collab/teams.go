@@ -83,7 +83,7 @@ func (s *Service) Describe(ctx context.Context, team string, to *teamv1.GetTeamS
 
 // last returns the final status of the caller's last ended collaboration of a team.
 func (s *Service) last(ctx context.Context, team string) (string, error) {
-	who, err := s.h.Caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	o := s.h.Overview()
 	if err != nil || o == nil {
 		return "", err

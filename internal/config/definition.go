@@ -159,10 +159,10 @@ func (r *restorer) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// agent gives a remote agent its address and credentials from the current file, never from an
-// addition that has an agent with the same id: whoever made that would receive the run. An agent of an
-// addition keeps its stored address, because the addition may have been deleted. An agent of a kind
-// that only earlier versions had is a fault.
+// agent gives a remote agent its address and credentials from the current file. It never takes them from
+// an addition that has an agent with the same id, because the author of the addition would then receive
+// the contents of the run. An agent of an addition keeps its stored address, because the addition may have
+// been deleted. An agent of a kind that only earlier versions had is a fault.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	var now *teamv1.AgentConfig
 	if r.from.Addition(id) == "" {

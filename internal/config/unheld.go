@@ -8,12 +8,14 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// HeldByNobody is the text about a path that Unheld returns.
-const HeldByNobody = "no key or client of the file has any of these roles; without a caller who has one, the question cannot be answered"
+// UnheldWarning is the warning about a path that Unheld returns.
+const UnheldWarning = "no API key and no client certificate of the file has any of these roles, so no caller can answer the question: give a key or client one of them"
 
-// Unheld returns the paths of the roles of questions that cannot be answered, because no API key and no
-// certificate client of the file has any of their roles: of human steps, of limits whose on_limit is ASK, of approvals, and of tools. It returns nil if there are no API keys and no such
-// clients, because then roles are not checked, and if tokens may have any roles.
+// Unheld returns the paths of the roles that no API key and no certificate client of the file has, so that
+// no caller can answer a question for them. Questions come from human steps, from limits whose on_limit is
+// ASK, from approvals, and from tools. Unheld returns nil if the file has neither API keys nor certificate
+// clients, because roles are not checked then, and if an issuer of tokens has a claim for roles, because
+// its tokens can have any roles.
 func (c *Config) Unheld() []string {
 	var all []string
 	unheld := c.unheld()
@@ -36,8 +38,8 @@ func (c *Config) Unheld() []string {
 	return all
 }
 
-// unheld returns a function that reports whether roles are given, and no API key and no certificate client
-// has one of them. It reports false if there are none, or if tokens may have any roles.
+// unheld returns a function that reports whether a list of roles is not empty and no API key and no
+// certificate client has any of them. The function always reports false where Unheld returns nil.
 func (c *Config) unheld() func(roles []string) bool {
 	var held []string
 	auth := c.Server.GetServer().GetAuth()

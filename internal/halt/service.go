@@ -95,7 +95,7 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	}
 	changed, stop := s.c.Store.WatchHalts()
 	defer stop()
-	if err := s.c.Store.Halt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()}), h, mayChange(who)); err != nil {
+	if err := s.c.Store.Halt(Record(ctx, h), h, mayChange(who)); err != nil {
 		return nil, storeError(err)
 	}
 	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
@@ -112,6 +112,11 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 		}
 	}
 	return resp, nil
+}
+
+// Record returns a context with which the store records in the audit log that it puts h in force.
+func Record(ctx context.Context, h *teamv1.Halt) context.Context {
+	return audit.Record(ctx, h.GetAt().AsTime(), "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()})
 }
 
 // storeError returns an error of a change of halts for the caller.
@@ -298,7 +303,7 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 		return nil, err
 	}
 	subject := agent.HaltSubject(&teamv1.Halt{Kind: req.GetKind(), Name: req.GetName()})
-	h, err := s.c.Store.EndHalt(audit.Recorder{Clock: s.c.Clock}.Record(ctx, "resume", subject, nil), req.GetKind(), req.GetName(), mayChange(who))
+	h, err := s.c.Store.EndHalt(audit.Record(ctx, s.c.Clock(), "resume", subject, nil), req.GetKind(), req.GetName(), mayChange(who))
 	if err != nil {
 		return nil, storeError(err)
 	}

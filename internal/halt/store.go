@@ -43,15 +43,16 @@ type Store interface {
 	// HaltVersion returns the version of the last change, 0 before the first.
 	HaltVersion(ctx context.Context) (int64, error)
 	// Halt puts a halt in force in place of one with the same kind and name, and sets its version. It
-	// records which runs that have not ended it covers as a whole: those of the server, of the account,
-	// or of the agent. Unless it pauses runs, those that nobody drives are due at once, to be canceled;
-	// if it does, those that wait for an input, or are paused already, are not recorded.
+	// records the runs in progress that the halt covers as a whole: those of the server, of the account, or
+	// of the agent. If the halt cancels runs, a covered run without a lease becomes due at once, so that
+	// a replica claims and cancels it. If the halt pauses runs, a run that waits for an input or is
+	// already paused is not recorded.
 	Halt(ctx context.Context, h *teamv1.Halt, may May) error
 	// ReachRuns records runs and makes them due like Halt, for a halt that is in force: those that
 	// replicas have begun or parked before they acknowledged the halt.
 	ReachRuns(ctx context.Context, h *teamv1.Halt) error
-	// EndHalt ends the halt with a kind and a name, and returns it; nil if there is none. All runs that
-	// a halt has paused are due at once; see a2a.Park.
+	// EndHalt ends the halt with a kind and a name, and returns it. It returns nil if no such halt is
+	// in force. All runs that a halt has paused become due at once; see a2a.Park.
 	EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may May) (*teamv1.Halt, error)
 	// AcknowledgeHalts records that a replica has applied all changes up to a version, and that it has
 	// stopped steps of tasks because of the halts in force with the given versions.

@@ -124,7 +124,7 @@ const maxStepRuns = 20
 // those that a workflow has planned. It includes tasks in which the team worked as a member
 // of another team.
 func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

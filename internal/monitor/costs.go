@@ -25,7 +25,7 @@ const (
 // ListCosts returns what tasks have spent in a period. A caller that may not manage teams sees its own
 // account. The errors include INVALID_REQUEST and PERMISSION_DENIED.
 func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	switch {
 	case err != nil:
 		return nil, err

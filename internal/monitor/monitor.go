@@ -74,9 +74,6 @@ func New(c Config) *Monitor {
 	return &Monitor{c: c, h: c.Handler, past: map[pastKey]*figures{}}
 }
 
-// caller returns the caller of ctx.
-func (m *Monitor) caller(ctx context.Context) (a2a.Caller, error) { return m.h.Caller(ctx) }
-
 // overview returns the overview of the store. The error is UNSUPPORTED_OPERATION if the
 // store has none.
 func (m *Monitor) overview() (a2a.Overview, error) {
@@ -109,7 +106,7 @@ func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply fun
 // GetTrace returns the trace of a task of the caller: every decision with its reason, every
 // step, and what they cost. The errors include INVALID_REQUEST and TASK_NOT_FOUND.
 func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +132,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 // snapshot. The errors include INVALID_REQUEST, TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES
 // if too many streams are open. The sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ import (
 // answered between two pages is omitted. The errors include INVALID_REQUEST, and
 // TASK_NOT_FOUND for the requested task.
 func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ const (
 // INSUFFICIENT_RESOURCES if too many streams are open, and UNSUPPORTED_OPERATION. The
 // sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
-	who, err := m.caller(ctx)
+	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,13 @@ type Caller struct {
 
 // Owner returns the name under which the caller's tasks are stored: account/principal.
 func (c Caller) Owner() string { return c.Account + "/" + c.Principal }
+
+// validAccount matches accounts, here and in the configuration.
+var validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+
+// ValidAccount reports whether a text can be the name of an account: 1 to 63 of a-z, A-Z, 0-9, "_", "."
+// and "-".
+func ValidAccount(account string) bool { return validAccount.MatchString(account) }
 
 // AccountOf returns the account of an owner, the part before the slash.
 func AccountOf(owner string) string {

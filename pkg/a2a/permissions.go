@@ -1,6 +1,10 @@
 package a2a
 
-import "strings"
+import (
+	"strings"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
 
 // Permissions is a set of permissions of a caller. Permissions never reach beyond the account of the
 // caller, except PermissionAdmin.
@@ -40,6 +44,16 @@ func ParsePermission(name string) (Permissions, bool) {
 		}
 	}
 	return 0, false
+}
+
+// PermissionsOf returns the set of some permissions of a configuration or a key. Unknown ones are left
+// out.
+func PermissionsOf(list []teamv1.Permission_Value) (p Permissions) {
+	for _, one := range list {
+		known, _ := ParsePermission(one.String()) // the enum has the same names
+		p |= known
+	}
+	return p
 }
 
 // Names returns the names of the permissions in the set, as in the configuration file.

@@ -52,9 +52,6 @@ func StoreError(id string, err error) error { return storeError(id, err) }
 // Agents returns the agents that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }
 
-// Caller returns the caller of ctx, or an UNAUTHENTICATED error if there is none.
-func (h *Handler) Caller(ctx context.Context) (Caller, error) { return Authenticated(ctx) }
-
 // AcquireTaskStream counts a stream of a task and its owner. The caller must call release when the stream
 // ends. The error is INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {

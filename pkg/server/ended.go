@@ -11,9 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // EndedRights says what becomes of tasks whose owners may no longer call.
@@ -213,7 +215,7 @@ func (e *ender) halt(ctx context.Context, owner string, h *teamv1.Halt, pause bo
 		Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: owner, Reason: "all API keys of this owner have expired or were revoked",
 		Pause: pause, By: endedBy, At: timestamppb.New(e.store.Now()),
 	}
-	err := e.store.Halt(ctx, by, unchanged(h))
+	err := e.store.Halt(halt.Record(ctx, by), by, unchanged(h))
 	if err == nil {
 		e.owners[owner].halted = true
 		e.log.Warn("halted the tasks of an owner whose rights have ended", zap.String("owner", owner), zap.Bool("pause", pause))
@@ -223,7 +225,7 @@ func (e *ender) halt(ctx context.Context, owner string, h *teamv1.Halt, pause bo
 
 // resume ends a halt.
 func (e *ender) resume(ctx context.Context, h *teamv1.Halt) error {
-	_, err := e.store.EndHalt(ctx, h.GetKind(), h.GetName(), unchanged(h))
+	_, err := e.store.EndHalt(audit.Record(ctx, e.store.Now(), "resume", agent.HaltSubject(h), nil), h.GetKind(), h.GetName(), unchanged(h))
 	if err == nil {
 		e.log.Info("tasks of an owner are no longer halted", zap.String("owner", h.GetName()))
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -93,6 +95,23 @@ func (s *sharedStore) halted(t *testing.T) *teamv1.Halt {
 	return snap.Halts[0]
 }
 
+// actions returns the actions and subjects of the audit records of the server itself.
+func (s *sharedStore) actions(t *testing.T) (list []string) {
+	t.Helper()
+	entries, err := s.Audit(t.Context(), audit.ServerAccount, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		r, err := e.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r.GetAction()+" "+r.GetSubject())
+	}
+	return list
+}
+
 // TestT_11_ReplicasDisagree: replicas whose files differ do not halt and resume an owner in turn, and none
 // cancels because of its own file.
 func TestT_11_ReplicasDisagree(t *testing.T) {
@@ -117,6 +136,9 @@ func TestT_11_ReplicasDisagree(t *testing.T) {
 		}
 		if version, err := s.HaltVersion(t.Context()); err != nil || version != first.GetVersion()+1 || s.halted(t) != nil {
 			t.Errorf("%d changes of halts, %v", version, err)
+		}
+		if got := s.actions(t); !slices.Equal(got, []string{`halt owner "acme/bob"`, `resume owner "acme/bob"`}) {
+			t.Errorf("the audit log has %q", got)
 		}
 	})
 }
@@ -168,6 +190,9 @@ func TestT_11_PersonsHalts(t *testing.T) {
 		}
 		if err := e.resume(t.Context(), &teamv1.Halt{Kind: byHand.GetKind(), Name: "acme/bob", Version: byHand.GetVersion() - 1}); err != nil {
 			t.Fatal(err)
+		}
+		if got := s.actions(t); len(got) > 0 {
+			t.Errorf("the audit log has %q, although nothing was changed", got)
 		}
 		e.looks(t, time.Minute)
 		if h := s.halted(t); h.GetReason() != "abuse" {

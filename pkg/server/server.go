@@ -357,7 +357,9 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	config := a2a.Config{
-		Halts: halts, Audit: audit.Recorder{Clock: c.Store.Now}.Record,
+		Halts: halts, Audit: func(ctx context.Context, action, subject string, details map[string]string) context.Context {
+			return audit.Record(ctx, c.Store.Now(), action, subject, details)
+		},
 		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
 		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
 		Security:   security(c), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
@@ -430,7 +432,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Audit: audit.Recorder{Clock: c.Store.Now}.Record, Clock: c.Store.Now}
+	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy = c.TLS.ByProxy

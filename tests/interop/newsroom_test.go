@@ -17,7 +17,7 @@ import (
 const teamRun = "https://github.com/agentteams/team-server/ext/team-run/v1"
 
 // story is what the demo's newsroom makes of "tides".
-const story = `First version. On "tides": begin with what everybody has seen, name the cause, give one figure and its source.`
+const story = `First version. On "tides": begin with what the reader knows, name the cause, give one figure and its source.`
 
 // The well-known card is that of the default team; every team has its own.
 func testCard(t *testing.T, s interoprig.Server) {

@@ -82,7 +82,8 @@ func (h *halts) find(kind teamv1.HaltKind, name string) *teamv1.Halt {
 	return nil
 }
 
-// remove removes a halt and returns it, nil if there is none. The caller holds mu.
+// remove removes the halt with a kind and a name and returns it. It returns nil if no such halt is in
+// force. The caller holds mu.
 func (h *halts) remove(kind teamv1.HaltKind, name string) *teamv1.Halt {
 	i := slices.IndexFunc(h.list, func(by *teamv1.Halt) bool { return by.GetKind() == kind && by.GetName() == name })
 	if i < 0 {
@@ -129,8 +130,8 @@ func covers(by *teamv1.Halt, r *run) bool {
 	}
 }
 
-// reach makes a covered run due if it is to be canceled and nobody drives it. It reports whether the
-// halt stops the run.
+// reach makes a covered run due at once if the halt cancels runs and no process has claimed the run. It
+// reports whether the halt stops the run.
 func (s *Store) reach(by *teamv1.Halt, r *run) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

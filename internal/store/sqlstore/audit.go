@@ -12,12 +12,15 @@ import (
 
 // change makes a change in a transaction that also appends the audit record of ctx, if it has one.
 func (s *Store) change(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	return s.changeIf(ctx, func(ctx context.Context, q querier) (bool, error) { return true, f(ctx, q) })
+}
+
+// changeIf is like change, but appends the record only if f reports that it has changed something.
+func (s *Store) changeIf(ctx context.Context, f func(ctx context.Context, q querier) (changed bool, err error)) error {
 	r, audited := audit.Of(ctx)
-	if !audited {
-		return s.db.do(ctx, f)
-	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		if err := f(ctx, q); err != nil {
+		changed, err := f(ctx, q)
+		if err != nil || !changed || !audited {
 			return err
 		}
 		return s.appendAudit(ctx, q, r)

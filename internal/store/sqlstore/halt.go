@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -187,32 +186,28 @@ func (s *Store) wakeHalted(ctx context.Context, q querier) error {
 // EndHalt implements halt.Store.
 func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may halt.May) (*teamv1.Halt, error) {
 	var h *teamv1.Halt
-	record, _ := audit.Of(ctx)
-	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err := s.changeIf(ctx, func(ctx context.Context, q querier) (bool, error) {
 		if _, err := haltVersion(ctx, q, s.db.lock()); err != nil {
-			return err
+			return false, err
 		}
 		present, err := haltOf(ctx, q, kind, name)
 		if err != nil || present == nil {
-			return err // or an attempt before this one has ended it, and h is set
+			return false, err // or an attempt before this one has ended it, and h is set
 		}
 		if err := may.Allow(present); err != nil {
-			return err
+			return false, err
 		}
 		h = present
 		version := h.GetVersion()
 		for _, text := range []string{`DELETE FROM halt WHERE version = $1`, `DELETE FROM halt_task WHERE version = $1`} {
 			if _, err := q.exec(ctx, text, version); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if _, err := s.nextHaltVersion(ctx, q); err != nil {
-			return err
+			return false, err
 		}
-		if err := s.wakeHalted(ctx, q); err != nil || record == nil {
-			return err
-		}
-		return s.appendAudit(ctx, q, record)
+		return true, s.wakeHalted(ctx, q)
 	})
 	if err != nil {
 		return nil, s.unrecorded(err)

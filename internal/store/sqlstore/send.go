@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -224,14 +223,11 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 			return 0, false, err
 		}
 	}
-	record, _ := audit.Of(ctx)
-	write := func(ctx context.Context, q querier) error {
-		if err := p.write(ctx, q); err != nil || record == nil || p.existed {
-			return err
-		}
-		return s.appendAudit(ctx, q, record)
-	}
-	if err := s.db.do(ctx, write); err != nil {
+	err = s.changeIf(ctx, func(ctx context.Context, q querier) (bool, error) {
+		err := p.write(ctx, q)
+		return !p.existed, err
+	})
+	if err != nil {
 		return 0, false, s.unrecorded(err)
 	}
 	if j := s.journal(root); j != nil { // even if it existed: a lost attempt has woken nobody
