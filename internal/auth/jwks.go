@@ -44,14 +44,16 @@ const (
 // issuerKeys are the public keys of an issuer, which are fetched in the background. find is safe for
 // concurrent use.
 type issuerKeys struct {
-	of    Issuer
-	http  *http.Client
-	log   *zap.Logger
-	known atomic.Pointer[keySet] // nil before the first fetch
-	last  atomic.Int64           // when keys were last fetched, in Unix seconds
-	wake  chan struct{}          // holds one signal: a key id was unknown
-	every time.Duration
-	again time.Duration
+	of        Issuer
+	http      *http.Client
+	log       *zap.Logger
+	known     atomic.Pointer[keySet]    // nil before the first fetch
+	last      atomic.Int64              // when keys were last fetched, in Unix seconds
+	wake      chan struct{}             // holds one signal: a key id was unknown
+	endpoints atomic.Pointer[endpoints] // nil before they were first read
+	fault     string                    // why endpoints could not be read last; only run uses it
+	every     time.Duration
+	again     time.Duration
 }
 
 // keySet are keys of an issuer. It is not modified.
@@ -190,6 +192,7 @@ func (k *issuerKeys) run(ctx context.Context) {
 			} else {
 				before, due = list, time.Now().Add(k.every)
 			}
+			k.readEndpoints(ctx)
 			wait, pause, failing = max(time.Until(due), 0), time.Second, false
 		}
 		var going bool
@@ -251,14 +254,10 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	address := k.of.JWKSURL
 	if address == "" {
 		var found struct {
-			Issuer  string `json:"issuer"`
 			JWKSURI string `json:"jwks_uri"`
 		}
-		if err := k.get(ctx, strings.TrimSuffix(k.of.URL, "/")+"/.well-known/openid-configuration", &found); err != nil {
+		if err := k.discover(ctx, &found); err != nil {
 			return nil, err
-		}
-		if found.Issuer != k.of.URL {
-			return nil, fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", found.Issuer, k.of.URL)
 		}
 		if !k.of.mayName(found.JWKSURI) {
 			return nil, errors.New("jwks_uri of the discovery document is not an https address")
@@ -284,8 +283,26 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// mayName reports whether the discovery document may name an address for the keys, so that they cannot
-// be changed on the way: over https, or on this machine if the issuer is there.
+// discover reads the discovery document of the issuer.
+func (k *issuerKeys) discover(ctx context.Context, into any) error {
+	var document json.RawMessage
+	if err := k.get(ctx, strings.TrimSuffix(k.of.URL, "/")+"/.well-known/openid-configuration", &document); err != nil {
+		return err
+	}
+	var of struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := errors.Join(json.Unmarshal(document, &of), json.Unmarshal(document, into)); err != nil {
+		return fmt.Errorf("the discovery document is not the expected JSON: %w", err)
+	}
+	if of.Issuer != k.of.URL {
+		return fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", of.Issuer, k.of.URL)
+	}
+	return nil
+}
+
+// mayName reports whether the discovery document may name an address, so that what is read or sent
+// there cannot be changed on the way: over https, or on this machine if the issuer is there.
 func (i Issuer) mayName(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -48,6 +48,9 @@ type Issuer struct {
 	// Permissions says what callers may do, and with PermissionsClaim, at most; 0 means
 	// a2a.DefaultPermissions.
 	Permissions a2a.Permissions
+	// Page is the Team Monitor as a client of the issuer; nil means that its users cannot sign in
+	// with the issuer.
+	Page *PageClient
 }
 
 // Algorithms are the signature algorithms that an Issuer may have. All of them need a public key.
@@ -88,6 +91,8 @@ func (i *Issuer) complete() error {
 		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
 	case !a2a.ValidAccount(i.Account):
 		return fmt.Errorf("issuer %q: account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", i.Name, i.Account)
+	case i.Page != nil && i.Page.ClientID == "":
+		return fmt.Errorf("issuer %q: the client id of the page is required", i.Name)
 	}
 	return nil
 }
@@ -101,6 +106,7 @@ type issuer struct {
 // tokens authenticates callers by tokens.
 type tokens struct {
 	issuers map[string]*issuer // by URL
+	names   []string           // the URLs, in the order of the configuration
 	known   verified
 	// waits reports whether tokens that were not verified before must wait, because too many bad ones
 	// came from their address. owner is the one that the token claims to be of, "" if it claims none.
@@ -123,6 +129,7 @@ func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens,
 			return nil, fmt.Errorf("issuer %q: %w", i.Name, err)
 		}
 		names[i.Name], t.issuers[i.URL] = true, &issuer{Issuer: i, keys: keys}
+		t.names = append(t.names, i.URL)
 	}
 	return t, nil
 }

@@ -30,3 +30,21 @@ func TestT_11_ValuesThatLetInTooMany(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestT_10_PageOfAnIssuer: what the page cannot send to an issuer is a fault at its key.
+func TestT_10_PageOfAnIssuer(t *testing.T) {
+	for page, want := range map[string]string{
+		`{}`: "page needs the client_id", `{client_id: ""}`: `"client_id" is empty`, `{client_id: "a\nb"}`: "page needs the client_id",
+		`{client_id: a, scopes: []}`: `"scopes" is empty`, `{client_id: a, scopes: ["openid email"]}`: "scopes are up to 32 words",
+		`{client_id: a, audience: "ü"}`:              "audience must be 1 to 512 printable ASCII characters",
+		`{client_id: a, resource: team}`:             "resource must be an absolute URI without a fragment",
+		`{client_id: a, resource: "https://team#a"}`: "resource must be an absolute URI without a fragment",
+		`{client_id: a, client_secret: b}`:           "unknown key",
+	} {
+		file := "version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {jwt: [{name: i, issuer: \"https://id.example\", audiences: [a],\n  page: " + page + "}]}}\n"
+		_, err := config.Loader{}.Parse("team.yaml", []byte(file))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "team.yaml:4:") {
+			t.Errorf("%s: %v, want %s", page, err, want)
+		}
+	}
+}

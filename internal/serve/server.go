@@ -156,6 +156,9 @@ func issuers(def *config.Config) []server.Issuer {
 			Account: i.GetAccount(), AccountClaim: i.GetClaims().GetAccount(), PrincipalClaim: i.GetClaims().GetPrincipal(),
 			RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
 		}
+		if p := i.GetPage(); p != nil {
+			one.Page = &server.PageClient{ClientID: p.GetClientId(), Scopes: p.GetScopes(), Audience: p.GetAudience(), Resource: p.GetResource()}
+		}
 		if i.GetCa() != "" {
 			one.CAFile = def.Path(i.GetCa())
 		}

@@ -9,11 +9,11 @@ import (
 )
 
 // openFiles returns the paths, besides those of cards, that need no key: the health
-// endpoints, the two pages with their files, the API description, and the public keys of
-// cards.
+// endpoints, the two pages with their files, the issuers with which users of the Team Monitor
+// sign in, the API description, and the public keys of cards.
 func openFiles() map[string]bool {
 	open := map[string]bool{
-		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true,
+		"/": true, "/healthz": true, "/readyz": true, "/openapi.json": true, "/docs": true, jwksPath: true, signInPath: true,
 	}
 	for below, files := range map[string]fs.FS{"/assets/": sub(web.Files(), "assets"), "/docs/": sub(docsFiles, "docs")} {
 		names, err := fs.Glob(files, "*")

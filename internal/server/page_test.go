@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
 )
 
@@ -43,6 +44,13 @@ func TestR_003_28_Page(t *testing.T) {
 			t.Errorf("the page contains inline scripts or styles:\n%s", page)
 		}
 	})
+	t.Run("R-003-31 there are no issuers to sign in with", func(t *testing.T) {
+		resp, body := get(t, "/team/v1/monitor/sign-in", "")
+		page, _ := get(t, "/", "")
+		if resp.StatusCode != http.StatusOK || body != `{"issuers":[]}` || !strings.Contains(policyOf(page), "; connect-src 'self';") {
+			t.Errorf("%s %s, policy %q", resp.Status, body, policyOf(page))
+		}
+	})
 	t.Run("R-003-28 nothing else does", func(t *testing.T) {
 		for _, path := range []string{"/assets/nothing.js", "/assets/", "/assets/..%2findex.html", "/assets/..%2f..%2fembed.go", "/index.html"} {
 			if resp, _ := get(t, path, ""); resp.StatusCode == http.StatusOK {
@@ -61,4 +69,34 @@ func TestR_003_28_Page(t *testing.T) {
 			t.Error(resp.Status)
 		}
 	})
+}
+
+func policyOf(resp *http.Response) string { return resp.Header.Get("Content-Security-Policy") }
+
+// TestR_003_31_SignInOfThePage: without a key the page learns the issuers to sign in with, and it may call the
+// origins of their token endpoints and no others. A page that was cached with another policy is sent again.
+func TestR_003_31_SignInOfThePage(t *testing.T) {
+	monitored := struct{ server.Monitor }{}
+	var known []auth.SignIn
+	target := start(t, server.Config{
+		Handler: &probe{}, Monitor: monitored, Auth: byKeys(key("ann", "", "secret")), SignIns: func() []auth.SignIn { return known },
+	})
+	page, _ := exchange(t, http.MethodGet, target.HTTP+"/", "", nil)
+	known = []auth.SignIn{
+		{Name: "one", Issuer: "https://id.example", AuthorizationEndpoint: "https://id.example/a", TokenEndpoint: "https://api.id.example:8443/t?x=1", ClientID: "m", Scopes: []string{"openid"}},
+		{Name: "two", TokenEndpoint: "https://api.id.example:8443/other", ClientID: "m", Scopes: []string{"openid"}},
+		{Name: "three", Issuer: "https://late.example", ClientID: "m", Scopes: []string{"openid"}, Audience: "team", NamesIssuer: true},
+	}
+	again, body := exchange(t, http.MethodGet, target.HTTP+"/", "", map[string]string{"If-None-Match": page.Header.Get("ETag")})
+	if again.StatusCode != http.StatusOK || body == "" || !strings.Contains(policyOf(again), "; connect-src 'self' https://api.id.example:8443; form-action 'none';") {
+		t.Errorf("%s, policy %q", again.Status, policyOf(again))
+	}
+	resp, body := exchange(t, http.MethodGet, target.HTTP+"/team/v1/monitor/sign-in", "", nil)
+	const want = `{"name":"one","issuer":"https://id.example","authorizationEndpoint":"https://id.example/a","tokenEndpoint":"https://api.id.example:8443/t?x=1","clientId":"m","scopes":["openid"]}`
+	if !strings.Contains(body, want) || !strings.Contains(body, `{"name":"three","issuer":"https://late.example","clientId":"m","scopes":["openid"],"audience":"team","namesIssuer":true}`) {
+		t.Error(body)
+	}
+	if resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error(resp.Header)
+	}
 }

@@ -52,6 +52,8 @@ type Config struct {
 	// address or the host of PublicURL. A request that a page sent must also come from a page
 	// of one of these hosts or of Origins.
 	Auth auth.Authenticator
+	// SignIns returns the issuers with which users of the Team Monitor sign in; nil means none.
+	SignIns func() []auth.SignIn
 	// TLS returns the configuration of a listener that offers the given protocols of ALPN. If TLS
 	// is nil, the server does not use TLS, and listens on loopback only unless TLSByProxy is set.
 	TLS func(protocols ...string) *tls.Config

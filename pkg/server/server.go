@@ -59,6 +59,9 @@ type CertificateClient = auth.CertificateClient
 // Issuer is an issuer of tokens that callers present as bearer tokens.
 type Issuer = auth.Issuer
 
+// PageClient is the Team Monitor as a client of an Issuer, with which its users sign in.
+type PageClient = auth.PageClient
+
 // TLS says how the listeners use TLS. The zero value means not at all.
 type TLS struct {
 	// CertFile has the certificate of the server in PEM, followed by its intermediates, and
@@ -440,7 +443,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		config.TLS = k.certs.Config
 	}
 	if k.auth != nil { // a nil *auth.Server would not be a nil interface
-		config.Auth = k.auth
+		config.Auth, config.SignIns = k.auth, k.auth.SignIns
 	}
 	if sign != nil {
 		config.JWKS = sign.JWKS()

@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5745,7 +5745,9 @@ type JwtIssuer struct {
 	Permissions []Permission_Value `protobuf:"varint,9,rep,packed,name=permissions,proto3,enum=team.v1.Permission_Value" json:"permissions,omitempty"`
 	// File with certificate authorities to trust for the issuer, in PEM; unset means those of the
 	// system.
-	Ca            string `protobuf:"bytes,10,opt,name=ca,proto3" json:"ca,omitempty"`
+	Ca string `protobuf:"bytes,10,opt,name=ca,proto3" json:"ca,omitempty"`
+	// The Team Monitor as a client of the issuer; unset means that its users cannot sign in with it.
+	Page          *JwtPage `protobuf:"bytes,11,opt,name=page,proto3" json:"page,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5850,6 +5852,87 @@ func (x *JwtIssuer) GetCa() string {
 	return ""
 }
 
+func (x *JwtIssuer) GetPage() *JwtPage {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+// JwtPage says how users of the Team Monitor sign in with an issuer: as a public client, by
+// authorization code with PKCE.
+type JwtPage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client id that the issuer has given the Team Monitor. Required.
+	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// Scopes to request; openid.
+	Scopes []string `protobuf:"bytes,2,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// The parameter audience of the request, which some issuers need for a token of this server; unset means none.
+	Audience string `protobuf:"bytes,3,opt,name=audience,proto3" json:"audience,omitempty"`
+	// The parameter resource of the requests (RFC 8707), which other issuers need for that; unset means none.
+	Resource      string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JwtPage) Reset() {
+	*x = JwtPage{}
+	mi := &file_team_v1_config_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JwtPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JwtPage) ProtoMessage() {}
+
+func (x *JwtPage) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
+func (*JwtPage) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *JwtPage) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *JwtPage) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *JwtPage) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *JwtPage) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
 // JwtClaims names claims of tokens. A dot separates the names of nested claims.
 type JwtClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5867,7 +5950,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +5962,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +5975,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -5943,7 +6026,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5955,7 +6038,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5968,7 +6051,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6029,7 +6112,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +6124,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +6137,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6116,7 +6199,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6211,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +6224,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6157,7 +6240,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6169,7 +6252,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6182,7 +6265,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6907,7 +6990,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04PARK\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\f\n" +
-	"\bCONTINUE\x10\x03\"\xd3\r\n" +
+	"\bCONTINUE\x10\x03\"\xf9\r\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\xee\x01\n" +
@@ -6931,7 +7014,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x0fjwt.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
 	"\x02ca\x18\n" +
-	" \x01(\tR\x02ca\"{\n" +
+	" \x01(\tR\x02ca\x12$\n" +
+	"\x04page\x18\v \x01(\v2\x10.team.v1.JwtPageR\x04page\"\xb6\x06\n" +
+	"\aJwtPage\x12\xc2\x01\n" +
+	"\tclient_id\x18\x01 \x01(\tB\xa4\x01\xbaH\xa0\x01\xba\x01\x9c\x01\n" +
+	"\x12jwt.page.client_id\x12fpage needs the client_id under which the issuer knows the Team Monitor; register it as a public client\x1a\x1ethis.matches('^[ -~]{1,256}$')R\bclientId\x12\xed\x01\n" +
+	"\x06scopes\x18\x02 \x03(\tB\xd4\x01\xbaH\xd0\x01\xba\x01\xcc\x01\n" +
+	"\x0fjwt.page.scopes\x12{scopes are up to 32 words of printable ASCII characters, one in each item of the list; for example [openid, offline_access]\x1a<size(this) <= 32 && this.all(s, s.matches('^[!-~]{1,256}$'))R\x06scopes\x12\x99\x01\n" +
+	"\baudience\x18\x03 \x01(\tB}\xbaHz\xba\x01w\n" +
+	"\x11jwt.page.audience\x124audience must be 1 to 512 printable ASCII characters\x1a,this == '' || this.matches('^[ -~]{1,512}$')R\baudience\x12\xd9\x01\n" +
+	"\bresource\x18\x04 \x01(\tB\xbc\x01\xbaH\xb8\x01\xba\x01\xb4\x01\n" +
+	"\x11jwt.page.resource\x12Uresource must be an absolute URI without a fragment; for example https://team.example\x1aHthis == '' || (this.isUri() && !this.contains('#') && size(this) <= 512)R\bresource\"{\n" +
 	"\tJwtClaims\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x14\n" +
@@ -6996,7 +7089,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7074,45 +7167,46 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*AuthConfig)(nil),           // 73: team.v1.AuthConfig
 	(*EndedRights)(nil),          // 74: team.v1.EndedRights
 	(*JwtIssuer)(nil),            // 75: team.v1.JwtIssuer
-	(*JwtClaims)(nil),            // 76: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 77: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 78: team.v1.ApiKey
-	(*Permission)(nil),           // 79: team.v1.Permission
-	(*OidcConfig)(nil),           // 80: team.v1.OidcConfig
-	nil,                          // 81: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 82: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 83: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 84: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 85: team.v1.McpTool.EnvEntry
-	nil,                          // 86: team.v1.McpTool.EffectsEntry
-	nil,                          // 87: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 88: team.v1.Definition.ScriptsEntry
-	nil,                          // 89: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 90: google.protobuf.Duration
-	(*Skill)(nil),                // 91: team.v1.Skill
-	(*Limits)(nil),               // 92: team.v1.Limits
-	(*Retry)(nil),                // 93: team.v1.Retry
-	(OnLimit_Value)(0),           // 94: team.v1.OnLimit.Value
+	(*JwtPage)(nil),              // 76: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 77: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 78: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 79: team.v1.ApiKey
+	(*Permission)(nil),           // 80: team.v1.Permission
+	(*OidcConfig)(nil),           // 81: team.v1.OidcConfig
+	nil,                          // 82: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 83: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 84: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 85: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 86: team.v1.McpTool.EnvEntry
+	nil,                          // 87: team.v1.McpTool.EffectsEntry
+	nil,                          // 88: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 89: team.v1.Definition.ScriptsEntry
+	nil,                          // 90: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 91: google.protobuf.Duration
+	(*Skill)(nil),                // 92: team.v1.Skill
+	(*Limits)(nil),               // 93: team.v1.Limits
+	(*Retry)(nil),                // 94: team.v1.Retry
+	(OnLimit_Value)(0),           // 95: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	81,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	82,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	83,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	84,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	82,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	83,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	84,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	85,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	90,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	91,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	90,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	90,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	85,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	86,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	91,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	91,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	86,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	87,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	90,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	90,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	91,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	92,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	91,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	91,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	92,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	93,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7121,7 +7215,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	91,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	92,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7129,10 +7223,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	90,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	91,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	90,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	91,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7143,12 +7237,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	92,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	93,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	90,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	93,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	91,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	94,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7158,28 +7252,28 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	90,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	91,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	90,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	93,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	91,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	94,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	94,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	95,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	91,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	92,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
 	73,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
 	70,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	90,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	91,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
 	66,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
 	67,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
 	71,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
 	64,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
 	65,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	87,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	88,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
 	61,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
 	62,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
 	59,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
@@ -7187,30 +7281,31 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	63,  // 89: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
 	68,  // 90: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
 	12,  // 91: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	88,  // 92: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	89,  // 93: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	89,  // 92: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	90,  // 93: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
 	9,   // 94: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	78,  // 95: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	80,  // 96: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	79,  // 95: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	81,  // 96: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
 	75,  // 97: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
 	10,  // 98: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	77,  // 99: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	90,  // 100: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	76,  // 101: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	78,  // 99: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	91,  // 100: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	77,  // 101: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
 	11,  // 102: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	11,  // 103: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 104: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 105: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 106: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 107: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 108: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 109: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	63,  // 110: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	76,  // 103: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 104: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 105: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 106: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 107: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 108: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 109: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 110: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	63,  // 111: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7251,7 +7346,7 @@ func file_team_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
