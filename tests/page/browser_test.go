@@ -63,7 +63,7 @@ func chromium(t *testing.T) context.Context {
 		t.Skip("SKIP-MISSING-TOOL chromium: install the package chromium")
 	}
 	browser.once.Do(func() {
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900), chromedp.Flag("host-resolver-rules", "MAP team.example 127.0.0.1"))
 		if os.Geteuid() == 0 {
 			options = append(options, chromedp.NoSandbox) // Chromium has none for root
 		}
@@ -187,7 +187,7 @@ func (p *tab) wait(expression string, args ...any) {
 		switch {
 		case err == nil:
 			return
-		case ctx.Err() == nil && strings.Contains(err.Error(), "Cannot find context"): // another document has come
+		case ctx.Err() == nil && (strings.Contains(err.Error(), "Cannot find context") || strings.Contains(err.Error(), "target navigated")): // another document has come
 			continue
 		}
 		p.Fatalf("waiting for %s: %v\n%s", expression, err, p.body())

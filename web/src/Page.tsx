@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Client } from "./api/client";
+import { Client, type APIError } from "./api/client";
 import type { Choice } from "./api/types";
 import { ActiveTasks } from "./parts/ActiveTasks";
 import { Connection } from "./parts/Connection";
@@ -8,40 +8,63 @@ import { Empty } from "./parts/Empty";
 import { Events } from "./parts/Events";
 import { HaltForm } from "./parts/HaltForm";
 import { Halts } from "./parts/Halts";
-import { KeyForm } from "./parts/KeyForm";
 import { Members } from "./parts/Members";
 import { Questions } from "./parts/Questions";
 import { RecentTasks } from "./parts/RecentTasks";
 import { SendForm } from "./parts/SendForm";
+import { SignInForm } from "./parts/SignInForm";
 import { Stats } from "./parts/Stats";
 import { TeamChooser } from "./parts/TeamChooser";
 import { TracePanel } from "./parts/TracePanel";
-import { forgetKey, keepKey, keptKey } from "./state/key";
 import { usePlace } from "./state/link";
+import { keepKey, keptSession, type Session } from "./state/session";
 import { useHalts } from "./state/useHalts";
 import { merge, useQuestions } from "./state/useQuestions";
 import { useTeam } from "./state/useTeam";
 import { useTrace } from "./state/useTrace";
 import { within } from "./text";
 
+interface Props {
+  base: string;
+  /** Whether the page has just been opened by a sign-in. */
+  signedIn: boolean;
+  /** Why the last sign-in failed, "" if it did not. */
+  failure: string;
+}
+
+/** SignedIn is the session of the user. */
+interface SignedIn {
+  session: Session;
+  /** Why the server has rejected it, null if it has not. */
+  ended: APIError | null;
+}
+
+/** whyEnded says why the user has to sign in again. */
+function whyEnded(session: Session, error: APIError, fresh: boolean): string {
+  if (session.by === "key") return "Unknown API key. Check it, or ask the operator of the server for one.";
+  if (fresh) {
+    return `This server does not accept the token of ${session.issuer}; check that ${session.issuer} issues signed JSON web tokens with one of the audiences in the configuration. The server says: ${error.message}.`;
+  }
+  return `The sign-in with ${session.issuer} has ended: ${error.message}.`;
+}
+
 /**
  * Page is the Team Monitor. It holds the state that its parts share.
  * Add other views of a task next to TracePanel, and views of a team next to Members.
  */
-export function Page({ base }: { base: string }) {
-  const [key, setKey] = useState(keptKey);
-  const [refused, setRefused] = useState<string | null>(null); // the key that the server rejected
+export function Page({ base, signedIn, failure }: Props) {
+  const [{ session, ended }, setUser] = useState<SignedIn>(() => ({ session: keptSession(), ended: null }));
   const [choices, setChoices] = useState<Choice[] | null>(null);
   const [trouble, setTrouble] = useState(""); // why listing the teams failed
   const place = usePlace();
-  const client = useMemo(() => new Client(base, key, () => setRefused(key)), [base, key]);
-  const wantsKey = refused === key;
-  const state = useTeam(client, wantsKey ? "" : place.team);
-  const questions = useQuestions(client, !wantsKey);
-  const [halts, readHalts] = useHalts(client, !wantsKey);
+  const rejected = (error: APIError) => setUser((now) => (now.session === session ? { session, ended: error } : now));
+  const client = useMemo(() => new Client(base, session, rejected), [base, session]);
+  const state = useTeam(client, place.team);
+  const questions = useQuestions(client);
+  const [halts, readHalts] = useHalts(client);
   const root = place.task.split("~")[0] ?? "";
   const followed = state.team?.active?.some((t) => within(place.task, t.taskId)) ?? false; // its events are part of the team's stream
-  const traced = useTrace(client, wantsKey ? "" : place.task, `${state.heard.get(root)} ${state.connections}`, followed);
+  const traced = useTrace(client, place.task, `${state.heard.get(root)} ${state.connections}`, followed);
 
   const list = () =>
     void client.choices().then(
@@ -60,23 +83,34 @@ export function Page({ base }: { base: string }) {
     document.title = [state.team?.name, "Team Monitor"].filter(Boolean).join(" – ");
   }, [state.team?.name]);
 
-  if (wantsKey) {
+  const use = (next: Session) => {
+    setUser({ session: next, ended: null });
+    setChoices(null);
+  };
+  const signIn = ended && (
+    <SignInForm
+      base={base}
+      why={session.by ? whyEnded(session, ended, signedIn && !choices) : failure}
+      enter={(k) => {
+        keepKey(k);
+        use(keptSession());
+      }}
+    />
+  );
+  if (signIn && !choices) {
     return (
-      <KeyForm
-        refused={key !== ""}
-        enter={(k) => {
-          keepKey(k);
-          setKey(k);
-          setRefused(null);
-        }}
-      />
+      <main class="key">
+        <h1>Team Monitor</h1>
+        {signIn}
+      </main>
     );
   }
   const open = (task: string) => place.go({ team: place.team, task });
   const forget = () => {
-    forgetKey();
-    setKey("");
+    session.forget();
+    use(keptSession());
   };
+  const option = session.by && " --token KEY";
   const team = state.team?.teamId === place.team ? state.team : null; // ignore the state of the previous team
   return (
     <>
@@ -89,14 +123,19 @@ export function Page({ base }: { base: string }) {
             {[team.mode, team.revision && `revision ${team.revision.slice(0, 8)}`, team.detail].filter(Boolean).join(" · ")}
           </p>
         )}
-        {key && <button onClick={forget}>Forget key</button>}
+        {session.by && (
+          <button title={session.issuer && `Signed in with ${session.issuer}`} onClick={forget}>
+            {session.by === "key" ? "Forget key" : "Sign out"}
+          </button>
+        )}
       </header>
       <main>
+        {signIn && <section class="key">{signIn}</section>}
         {choices?.length === 0 && !place.team && (
-          <Empty say="This server has no teams." command={`team-server teams apply -f team.yaml${key && " --token KEY"}`} base={base} />
+          <Empty say="This server has no teams." command={`team-server teams apply -f team.yaml${option}`} base={base} />
         )}
         {trouble && !choices && <Empty say={trouble} />}
-        {state.connection === "refused" && <Empty say={state.refusal} command={`team-server agents ls${key && " --token KEY"}`} base={base} />}
+        {state.connection === "refused" && !signIn && <Empty say={state.refusal} command={`team-server agents ls${option}`} base={base} />}
         <Halts client={client} halts={halts ?? []} changed={readHalts} />
         <Questions
           client={client}

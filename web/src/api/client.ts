@@ -1,3 +1,5 @@
+import type { Session } from "../state/session";
+import type { Issuer } from "./oauth";
 import { follow } from "./sse";
 import type { Choice, Costs, Halt, HaltReceipt, OpenQuestion, Task, Trace, WatchTeamResponse } from "./types";
 
@@ -22,17 +24,26 @@ export interface Watcher {
   refused(error: APIError): void;
 }
 
+/** readIssuers returns the issuers with which users of the page sign in. */
+export async function readIssuers(base: string): Promise<Issuer[]> {
+  const response = await fetch(`${base}team/v1/monitor/sign-in`, { cache: "no-store" });
+  if (!response.ok) throw await failure(response);
+  return ((await response.json()) as { issuers: Issuer[] }).issuers;
+}
+
 /** Client calls the server that serves the page. */
 export class Client {
+  private ended: APIError | null = null; // why the server has rejected the session
+
   /**
    * @param base the URL of the server, with a slash at its end.
-   * @param key the API key; "" for none.
-   * @param unauthenticated is called when the server rejects the key.
+   * @param session has the API key or the token to send.
+   * @param unauthenticated is called when the server rejects the session. Later calls fail without a request.
    */
   constructor(
     private readonly base: string,
-    private readonly key: string,
-    private readonly unauthenticated: () => void,
+    private readonly session: Session,
+    private readonly unauthenticated: (error: APIError) => void,
   ) {}
 
   /** choices returns the teams and then the other agents, all of which can be watched. */
@@ -145,16 +156,23 @@ export class Client {
   }
 
   private async call(path: string, init: RequestInit): Promise<Response> {
-    const headers = new Headers(init.headers);
-    headers.set("A2A-Version", "1.0");
-    if (this.key) headers.set("Authorization", `Bearer ${this.key}`);
-    const response = await fetch(this.base + path, { cache: "no-store", ...init, headers }).catch((e: unknown) => {
-      if (e instanceof TypeError) throw new APIError(0, "UNAVAILABLE", `The server at ${this.base} cannot be reached. Check that it runs, then try again.`);
-      throw e; // the call was aborted
-    });
-    if (response.ok) return response;
-    if (response.status === 401) this.unauthenticated();
-    throw await failure(response);
+    for (let renewed = false; ; renewed = true) {
+      if (this.ended) throw this.ended;
+      const bearer = await this.session.bearer();
+      const headers = new Headers(init.headers);
+      headers.set("A2A-Version", "1.0");
+      if (bearer) headers.set("Authorization", `Bearer ${bearer}`);
+      const response = await fetch(this.base + path, { cache: "no-store", ...init, headers }).catch((e: unknown) => {
+        if (e instanceof TypeError) throw new APIError(0, "UNAVAILABLE", `The server at ${this.base} cannot be reached. Check that it runs, then try again.`);
+        throw e; // the call was aborted
+      });
+      if (response.ok) return response;
+      const error = await failure(response);
+      if (response.status !== 401) throw error;
+      if (!renewed && (await this.session.renew(bearer))) continue;
+      this.ended = error;
+      this.unauthenticated(error);
+    }
   }
 }
 

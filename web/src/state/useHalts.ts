@@ -4,12 +4,11 @@ import type { Halt } from "../api/types";
 import { poll } from "./useQuestions";
 
 /** useHalts polls what is halted while the page is visible, and stops if the key may not see that: null. The function reads it again at once. */
-export function useHalts(client: Client, wanted: boolean): [halts: Halt[] | null, read: () => void] {
+export function useHalts(client: Client): [halts: Halt[] | null, read: () => void] {
   const [halts, setHalts] = useState<Halt[] | null>(null);
   const [reads, setReads] = useState(0);
-  useEffect(() => setHalts(null), [client, wanted]);
+  useEffect(() => setHalts(null), [client]);
   useEffect(() => {
-    if (!wanted) return;
     const end = new AbortController();
     const seen = () => document.visibilityState === "visible";
     const show = (list: Halt[] | null) => {
@@ -18,6 +17,6 @@ export function useHalts(client: Client, wanted: boolean): [halts: Halt[] | null
     };
     void poll(() => client.halts(), show, seen, end.signal);
     return () => end.abort();
-  }, [client, wanted, reads]);
+  }, [client, reads]);
   return [halts, () => setReads((n) => n + 1)];
 }

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { APIError } from "../api/client";
 import { merge, pace, poll } from "./useQuestions";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -33,6 +34,19 @@ test("poll reads while wanted, keeps the value after a failure, and shows nothin
   await vi.advanceTimersByTimeAsync(9 * pace);
   await done;
   expect([read, shown]).toEqual([4, ["a", "b"]]);
+});
+
+test("poll ends when the user may not read the value", async () => {
+  let read = 0;
+  const done = poll(
+    () => Promise.reject(new APIError(++read < 3 ? 503 : 403, "", "no")),
+    () => expect.unreachable(),
+    () => true,
+    new AbortController().signal,
+  );
+  await vi.advanceTimersByTimeAsync(9 * pace);
+  await done;
+  expect(read).toBe(3);
 });
 
 test("merge lists the watched questions first, then those of other teams and to roles", () => {

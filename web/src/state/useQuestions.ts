@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { Client } from "../api/client";
+import { APIError, type Client } from "../api/client";
 import { pause } from "../api/sse";
 import type { OpenQuestion } from "../api/types";
 
@@ -7,16 +7,15 @@ import type { OpenQuestion } from "../api/types";
 export const pace = 5_000;
 
 /** useQuestions polls the open questions that the user may answer while the page is visible. */
-export function useQuestions(client: Client, wanted: boolean): OpenQuestion[] {
+export function useQuestions(client: Client): OpenQuestion[] {
   const [questions, setQuestions] = useState<OpenQuestion[]>([]);
   useEffect(() => {
     setQuestions([]);
-    if (!wanted) return;
     const end = new AbortController();
     const seen = () => document.visibilityState === "visible";
     void poll(() => client.questions(), setQuestions, seen, end.signal);
     return () => end.abort();
-  }, [client, wanted]);
+  }, [client]);
   return questions;
 }
 
@@ -25,14 +24,19 @@ export function merge(team: string, watched: OpenQuestion[], read: OpenQuestion[
   return [...watched, ...read.filter((q) => q.byRole || q.agentId !== team)];
 }
 
-/** poll reads a value periodically while it is wanted, and shows it, until signal is aborted. After a failure the previous value remains. */
+/**
+ * poll reads a value periodically while it is wanted, and shows it, until signal is aborted or the user may not read
+ * it. After a failure the previous value remains.
+ */
 export async function poll<T>(read: () => Promise<T>, show: (t: T) => void, wanted: () => boolean, signal: AbortSignal): Promise<void> {
   for (; !signal.aborted; await pause(pace, signal)) {
     if (!wanted()) continue;
     const got = await read().then(
       (value) => ({ value }),
-      () => null,
+      (error: unknown) => ({ error }),
     );
-    if (got && !signal.aborted) show(got.value);
+    if ("error" in got) {
+      if (got.error instanceof APIError && got.error.status === 403) return; // the audit log counts refused calls
+    } else if (!signal.aborted) show(got.value);
   }
 }
