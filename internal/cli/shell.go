@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
@@ -102,13 +103,7 @@ func (s *Shell) log(level zapcore.Level) *zap.Logger {
 	if s.Level != nil {
 		level = *s.Level
 	}
-	c := zap.NewProductionEncoderConfig()
-	c.EncodeTime = zapcore.RFC3339TimeEncoder
-	encoder := zapcore.NewConsoleEncoder(c)
-	if s.JSON {
-		encoder = zapcore.NewJSONEncoder(c)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(s.Talk)), level))
+	return logs.New(s.Talk, level, s.JSON)
 }
 
 func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }

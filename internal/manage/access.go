@@ -42,6 +42,18 @@ func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	return e != nil && allows(e, access, who)
 }
 
+// AllowsRuns reports whether runs of an account may begin tasks of an agent. What the file defines they may
+// use as far as its definitions lead them there; what the API has made belongs to an account. It
+// implements a2a.Access.
+func (m *Manager) AllowsRuns(account, id string) bool {
+	def := m.c.Live.Definition()
+	if m.c.Open || def.Addition(id) == "" {
+		return true
+	}
+	e := m.served.Load().entries[def.Addition(id)]
+	return e != nil && (accountOf(e.Entry) == account || slices.Contains(def.Access(id).GetAccounts(), account))
+}
+
 // HasPublicCard implements a2a.Access.
 func (m *Manager) HasPublicCard(id string) bool {
 	def := m.c.Live.Definition()

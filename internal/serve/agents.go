@@ -36,6 +36,9 @@ func (a agents) Find(ctx context.Context, id string) (agent.Agent, error) {
 // Allows implements a2a.Access.
 func (a agents) Allows(who a2a.Caller, id string) bool { return a.teams.Allows(who, id) }
 
+// AllowsRuns implements a2a.Access.
+func (a agents) AllowsRuns(account, id string) bool { return a.teams.AllowsRuns(account, id) }
+
 // HasPublicCard implements a2a.Access.
 func (a agents) HasPublicCard(id string) bool { return a.teams.HasPublicCard(id) }
 

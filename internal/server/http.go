@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdlog "log" //nolint:depguard // net/http takes no other logger
 	"mime"
 	"net/http"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/a2av03"
@@ -32,7 +34,7 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          zap.NewStdLog(s.log),
+		ErrorLog:          connectionErrors(s.log),
 		// net/http would answer OPTIONS * itself, without a key.
 		DisableGeneralOptionsHandler: true,
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -41,6 +43,32 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		h.TLSConfig = s.config.TLS("h2", "http/1.1")
 	}
 	return h, nil
+}
+
+// connectionErrors returns a logger for what net/http reports about connections, for example failed TLS
+// handshakes. Any peer can cause these, so equal ones are logged ten times in a minute, and then one in
+// a thousand.
+func connectionErrors(log *zap.Logger) *stdlog.Logger {
+	sampled := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Minute, 10, 1000)
+	}))
+	return stdlog.New(lineWriter(func(line string) {
+		// The address is part of the line. Lines that differ only in it are equal ones.
+		if from, failed := strings.CutPrefix(line, "http: TLS handshake error from "); failed {
+			address, why, _ := strings.Cut(from, ": ")
+			sampled.Warn("a TLS handshake failed", zap.String("address", address), zap.String("error", why))
+		} else {
+			sampled.Warn("a connection failed", zap.String("error", line))
+		}
+	}), "", 0)
+}
+
+// lineWriter calls itself with each line, without the newline.
+type lineWriter func(line string)
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	w(strings.TrimSuffix(string(b), "\n"))
+	return len(b), nil
 }
 
 // front is the first handler of every request. It recovers from panics. Before routing, and

@@ -36,6 +36,12 @@ func (h *Handler) allows(who Caller, id string) bool {
 	return !ok || a.Allows(who, id)
 }
 
+// allowsRuns reports whether runs of an owner may begin tasks of an agent.
+func (h *Handler) allowsRuns(owner, id string) bool {
+	a, ok := h.c.Agents.(Access)
+	return !ok || a.AllowsRuns(AccountOf(owner), id)
+}
+
 // hasPublicCard reports whether the card of an agent may be read without authentication.
 func (h *Handler) hasPublicCard(id string) bool {
 	a, ok := h.c.Agents.(Access)

@@ -9,9 +9,10 @@ import (
 )
 
 // Begin creates a task that results from a run: a detached task, or the task that reports the end
-// of a detached task to the agent that started it. acc describes the task, except for its pins
-// and its conversation, which Begin adds. Permissions are not checked; the owner in acc is used.
-// Begin is idempotent: if there is a task with this id, it does nothing, even if the message
+// of a detached task to the agent that started it. acc describes the task, with the pins of the run that
+// begins it. Begin replaces the pins by the current ones, and adds the conversation. If the agent has
+// changed since that run began, its id may have been deleted and used anew by another account: then the
+// account of the owner must be allowed to use it. Other permissions are not checked. Begin is idempotent: if there is a task with this id, it does nothing, even if the message
 // differs. Errors: AGENT_NOT_FOUND, and errors of the store.
 func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	a, err := h.lookup(ctx, acc.GetAgent())
@@ -19,8 +20,12 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 		return err
 	}
 	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
+	before := acc.GetPins().GetRevisions()[acc.GetAgent()]
 	if acc.Pins, err = h.c.pins(ctx, acc.GetAgent()); err != nil {
 		return err
+	}
+	if changed := acc.GetPins().GetRevisions()[acc.GetAgent()] != before; changed && !h.allowsRuns(acc.GetOwner(), acc.GetAgent()) {
+		return h.notFound(ctx, acc.GetAgent())
 	}
 	if err := h.c.pinTeam(ctx, acc); err != nil {
 		return err

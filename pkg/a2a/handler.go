@@ -57,6 +57,9 @@ type Finder interface {
 type Access interface {
 	// Allows reports whether a caller may use an agent.
 	Allows(who Caller, id string) bool
+	// AllowsRuns reports whether runs of an account may begin tasks of an agent, which may be only a
+	// member of a team.
+	AllowsRuns(account, id string) bool
 	// HasPublicCard reports whether the card of an agent may be read without authentication.
 	HasPublicCard(id string) bool
 }

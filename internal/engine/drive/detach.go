@@ -19,9 +19,9 @@ import (
 // Tasks begins tasks for a run and returns how they ended. *a2a.Handler implements it. It is safe
 // for concurrent use.
 type Tasks interface {
-	// Begin records a task that is due to run. accepted is complete except for the pins and the
-	// conversation, which Begin adds to it. A second call with the same task id has no effect. The
-	// error is AGENT_NOT_FOUND or the store's.
+	// Begin records a task that is due to run. accepted has the pins of the run that begins it, which
+	// Begin replaces by the current ones, and no conversation, which Begin adds. A second call with the
+	// same task id has no effect. The error is AGENT_NOT_FOUND or the store's.
 	Begin(ctx context.Context, accepted *teamv1.Accepted) error
 	// Outcome returns how a task ended, with its reply as a message, or nil if it has not ended.
 	// The error is TASK_NOT_FOUND or the store's.
@@ -90,7 +90,7 @@ func (d *drive) news(e *teamv1.Ended) []*a2av1.Part {
 func (d *drive) successor(id, agentID string, parts []*a2av1.Part) *teamv1.Accepted {
 	acc := d.accepted
 	return &teamv1.Accepted{
-		TaskId: id, Agent: agentID, Owner: acc.GetOwner(), Seed: rand.Int64(), Depth: acc.GetDepth() + 1, Trace: acc.GetTrace(), //nolint:gosec // jitter, not a secret
+		TaskId: id, Agent: agentID, Owner: acc.GetOwner(), Seed: rand.Int64(), Depth: acc.GetDepth() + 1, Trace: acc.GetTrace(), Pins: acc.GetPins(), //nolint:gosec // jitter, not a secret
 		Message: &a2av1.Message{
 			MessageId: id, ContextId: acc.GetMessage().GetContextId(), Role: a2av1.Role_ROLE_USER, Parts: parts,
 			ReferenceTaskIds: []string{d.claim.Root},
