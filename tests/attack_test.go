@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/server"
@@ -253,5 +254,84 @@ func TestT_37_Descriptors(t *testing.T) {
 	_ = stdin.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestT_8_PathsOfMethods: gRPC calls whose path is another spelling of a method, with a valid key and
+// without one, reach no method.
+func TestT_8_PathsOfMethods(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	message, err := proto.Marshal(rig.Text("echo", "m1", "hi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
+	const method = "/lf.a2a.v1.A2AService/SendMessage"
+	for _, key := range []string{"Bearer acme/ann", ""} {
+		for _, path := range []string{
+			method, method[1:], "/" + method, "//lf.a2a.v1.A2AService//SendMessage", method + "/", method + "?x=1", method + "%2f", "/lf.a2a.v1.A2AService/sendMessage",
+			"/LF.a2a.v1.A2AService/SendMessage", "/x/.." + method, "/lf.a2a.v1.A2AService%2FSendMessage", "/lf.a2a.v1.A2AService", "*", "", "/",
+		} {
+			st, reason := rawCall(t, target.GRPC, path, key, body)
+			switch {
+			case path == method && key != "":
+				if st != "0" {
+					t.Errorf("%q: status %s", path, st)
+				}
+			case st == "0" || st == "":
+				t.Errorf("%q with key %q: status %q, %s", path, key, st, reason)
+			}
+		}
+	}
+	list, err := rig.NewREST(target.As("acme", "ann")).List(t.Context(), &a2av1.ListTasksRequest{})
+	if err != nil || list.GetTotalSize() != 1 {
+		t.Errorf("%d tasks, %v; one call had the path of a method", list.GetTotalSize(), err)
+	}
+}
+
+// rawCall calls a method over a connection of its own. It returns the status, or what the server did
+// instead of returning one.
+func rawCall(t *testing.T, address, path, key string, body []byte) (grpcStatus, otherwise string) {
+	t.Helper()
+	f, conn := framer(t, address)
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	defer conn.Close()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	headers := []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: path}, {Name: ":authority", Value: "x"},
+		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+	}
+	if key != "" {
+		headers = append(headers, hpack.HeaderField{Name: "authorization", Value: key})
+	}
+	for _, h := range headers {
+		_ = enc.WriteField(h)
+	}
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.WriteData(1, true, body) // the stream may have ended
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return "", err.Error()
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			for _, h := range frame.Fields {
+				if h.Name == "grpc-status" {
+					return h.Value, ""
+				}
+			}
+			if frame.StreamEnded() {
+				return "ended without a status", ""
+			}
+		case *http2.RSTStreamFrame:
+			return "reset", frame.ErrCode.String()
+		case *http2.GoAwayFrame:
+			return "gone away", frame.ErrCode.String()
+		}
 	}
 }

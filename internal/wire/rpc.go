@@ -61,6 +61,9 @@ func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 		}
 		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not supported")
 	}
+	if countMembers(b) != len(members) {
+		return req, rpcFault(RPCInvalidRequest, "", "has a key more than once; send each of jsonrpc, id, method and params once")
+	}
 	if id, ok := members["id"]; ok {
 		if !utf8.Valid(id) {
 			return req, rpcFault(RPCParse, "", syntax(b))

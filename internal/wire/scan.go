@@ -56,6 +56,27 @@ func ScanJSON(b []byte) error {
 	return nil
 }
 
+// countMembers returns the number of members of a JSON object, the syntax of which is valid. Equal keys
+// count as often as they are there.
+func countMembers(b []byte) int {
+	depth, n := 0, 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = endOfString(b, i)
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ':':
+			if depth == 1 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // endOfString returns the index of the quote that ends the string that begins
 // at i, or the length of b.
 func endOfString(b []byte, i int) int {
