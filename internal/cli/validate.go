@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/scenario"
+	"github.com/agentteams/team-server/internal/serve"
 )
 
 // ErrInvalid is returned by Validate after it has printed the faults.
@@ -50,7 +51,8 @@ type keyPath struct {
 	Path string `json:"path"`
 }
 
-// Validate checks files, or the configuration files in folders, and prints all faults.
+// Validate checks files, or the configuration files in folders, and prints all faults, including addresses
+// on which serve would refuse to listen.
 func (s *Shell) Validate(paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
@@ -64,11 +66,16 @@ func (s *Shell) Validate(paths []string) error {
 			if err != nil && !errors.As(err, &faults) {
 				return err
 			}
+			if def != nil {
+				if refused := serve.CheckAddresses(def); refused != nil {
+					faults = append(faults, config.Fault{File: file, Message: refused.Error()})
+				}
+			}
 			result.Faults = append(result.Faults, faults...)
 			if !s.JSON {
 				s.verdict(file, faults)
 			}
-			if err != nil || def == nil {
+			if len(faults) > 0 || def == nil {
 				continue
 			}
 			if !s.JSON {

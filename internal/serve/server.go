@@ -217,15 +217,12 @@ type Config struct {
 func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
-	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
 	for _, address := range []string{http, grpc} {
-		if address == Off || Loopback(address) {
-			continue
-		}
-		if err := refuse(address, len(keys)+len(clients)+len(tokens) > 0, secure != (server.TLS{})); err != nil {
+		if err := checkAddress(def, address); err != nil {
 			return nil, err
 		}
 	}
+	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
 	url := cmp.Or(c.Store, settings.GetStore(), store.MemoryURL)
 	kept, err := openStore(ctx, url, settings, c.Lease, c.Log)
 	if err != nil {
@@ -290,14 +287,30 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
-// refuse returns the error for listening on a non-loopback address without authentication or without
-// TLS.
-func refuse(address string, authenticates, encrypts bool) error {
+// CheckAddresses returns the error with which Start refuses to listen on the addresses of a file, or nil.
+func CheckAddresses(def *config.Config) error {
+	settings := def.Server.GetServer()
+	if err := checkAddress(def, cmp.Or(settings.GetHttp(), DefaultHTTP)); err != nil {
+		return fmt.Errorf("server.http: %w", err)
+	}
+	if err := checkAddress(def, cmp.Or(settings.GetGrpc(), DefaultGRPC)); err != nil {
+		return fmt.Errorf("server.grpc: %w", err)
+	}
+	return nil
+}
+
+// checkAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
+func checkAddress(def *config.Config, address string) error {
+	if address == Off || Loopback(address) {
+		return nil
+	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%q is not a valid address; expected HOST:PORT, for example 127.0.0.1:8080", address)
 	}
-	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), authenticates, encrypts)
+	auth := def.Server.GetServer().GetAuth()
+	authenticates := len(auth.GetApiKeys())+len(auth.GetMtls())+len(auth.GetJwt()) > 0
+	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), authenticates, tlsOf(def) != (server.TLS{}))
 }
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes the

@@ -152,7 +152,7 @@ func TestA_21_T_7_OnlyLoopbackWithoutKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Serve(t.Context(), server.Listeners{HTTP: l})
-	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without authentication.  Add server.auth, or listen on loopback behind a proxy that authenticates") {
+	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without authentication; add server.auth, or listen on loopback behind a proxy that authenticates") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -257,11 +257,11 @@ func (s *Server) Admit(l Listeners) error {
 func Refuse(host string, authenticates, encrypts bool) error {
 	switch {
 	case !authenticates:
-		return fmt.Errorf("refusing to serve on %s without authentication.  "+
-			"Add server.auth, or listen on loopback behind a proxy that authenticates", host)
+		return fmt.Errorf("refusing to serve on %s without authentication; "+
+			"add server.auth, or listen on loopback behind a proxy that authenticates", host)
 	case !encrypts:
-		return fmt.Errorf("refusing to serve on %s without TLS, because keys and messages could be read on the way.  "+
-			"Add server.tls: {cert: FILE, key: FILE}, or, behind a proxy that does TLS, server.tls: {terminated_by_proxy: true}", host)
+		return fmt.Errorf("refusing to serve on %s without TLS, because keys and messages could be read on the way; "+
+			"add server.tls: {cert: FILE, key: FILE}, or, behind a proxy that does TLS, server.tls: {terminated_by_proxy: true}", host)
 	}
 	return nil
 }
