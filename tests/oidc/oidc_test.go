@@ -160,6 +160,7 @@ func becomes(t *testing.T, what string, done func() bool) {
 // replaces its key, tokens of both keys are accepted; when the old key is gone, its tokens are refused
 // and streams that were opened with them end, within a minute.
 func TestT_10_TokensOfAProvider(t *testing.T) {
+	t.Parallel()
 	one, two, three := newKey(t, "one"), newKey(t, "two"), newKey(t, "three")
 	p := newProvider(t, one)
 	asks, err := scripted.New(scripted.Config{ID: "asks", Steps: []*teamv1.ScriptedStep{

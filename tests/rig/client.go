@@ -67,6 +67,9 @@ func (t Target) Secure(tb testing.TB, config *tls.Config) Target {
 	return t
 }
 
+// Disconnect closes the connections over HTTP that Secure's clients hold open. Later calls connect anew.
+func (t Target) Disconnect() { t.web.CloseIdleConnections() }
+
 // headers returns all headers of a call, with lower-case names.
 func (t Target) headers() map[string]string {
 	h := maps.Clone(t.Headers)
