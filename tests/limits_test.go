@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,86 @@ func TestP11_RequestsOfAnAccount(t *testing.T) {
 	if _, err := known.Send(t.Context(), rig.Text("echo", "without-limits", "hi")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestP11_RequestsOfAPrincipal has one principal of an account make more requests than each of them may, over
+// each binding. The others of its account are answered.
+func TestP11_RequestsOfAPrincipal(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))})
+	setLimits(t, target, &teamv1.AccountLimits{PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)}})
+	for i := range 3 {
+		if _, err := rig.NewREST(target.As("acme", "ann")).Send(t.Context(), rig.Text("echo", fmt.Sprint(i), "hi")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		_, err := c.Send(t.Context(), rig.Text("echo", "one-more", "hi"))
+		limitedAs(t, err, "per_principal.requests_per_second", "0.001")
+		if f := rig.Fault(err); f.Details["principal"] != "ann" || !strings.Contains(f.Message, `principal "ann" of account "acme"`) {
+			t.Errorf("%+v", f)
+		}
+	})
+	if _, err := rig.NewREST(target.As("acme", "zoe")).Send(t.Context(), rig.Text("echo", "of-zoe", "hi")); err != nil {
+		t.Error(err)
+	}
+	setLimits(t, target, nil)
+}
+
+// TestP11_TasksOfAPrincipal limits how many tasks of a principal run and wait. Another one of its account
+// runs as many.
+func TestP11_TasksOfAPrincipal(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		store, _ := at.Open(t)
+		gate := make(chan struct{})
+		running := make(chan struct{}, 100)
+		slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+			running <- struct{}{}
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		target := rig.Serve(t, server.Config{
+			Agents: rig.Manager(t, slow, says("echo")), Store: store, Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")),
+			Accounts: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}}},
+		})
+		begin := func(principal string) (begun int, err error) {
+			c, err := rig.NewGRPC(target.As("acme", principal))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for ; err == nil && begun < 20; begun++ {
+				req := rig.Text("slow", fmt.Sprint(principal, begun), "x")
+				req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+				_, err = c.Send(within(t), req)
+			}
+			return begun - 1, err
+		}
+		all := 0
+		for _, principal := range []string{"ann", "zoe"} {
+			n, err := begin(principal)
+			limitedAs(t, err, "per_principal.max_queued", "3")
+			if n < 3 || n > 5+1 { // two run, three wait, and the first may have been counted before they ran
+				t.Errorf("%d tasks of %s have begun", n, principal)
+			}
+			all += n
+			for range 2 { // the other one's run as well
+				select {
+				case <-running:
+				case <-within(t).Done():
+					t.Fatal("no more tasks are run")
+				}
+			}
+		}
+		echoes(t, []rig.Target{target}, 3)
+		if n := len(running); n > 0 {
+			t.Errorf("%d more tasks are run", n)
+		}
+		close(gate)
+		completedBy(t, target, all, "ann", "zoe")
+	})
 }
 
 // TestP11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.

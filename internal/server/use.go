@@ -17,12 +17,12 @@ import (
 
 // Use limits what accounts use of the server. It is safe for concurrent use.
 type Use interface {
-	// Request counts a request of an account. The error is INSUFFICIENT_RESOURCES.
-	Request(account string) error
-	// Upload reserves bytes of a body that is being received, until Uploaded is called with the same
-	// number. The error is INSUFFICIENT_RESOURCES; then nothing is reserved.
-	Upload(account string, n int64) error
-	Uploaded(account string, n int64)
+	// Request counts a request of an owner. The error is INSUFFICIENT_RESOURCES.
+	Request(owner string) error
+	// Upload reserves bytes of a body of an owner that is being received, until Uploaded is called with
+	// the same number. The error is INSUFFICIENT_RESOURCES; then nothing is reserved.
+	Upload(owner string, n int64) error
+	Uploaded(owner string, n int64)
 }
 
 // request counts a request. The error is the status for a caller that makes too many.
@@ -30,7 +30,7 @@ func (s *Server) request(in *inbound) error {
 	if s.config.Use == nil || in.caller == nil {
 		return nil
 	}
-	if err := s.config.Use.Request(in.caller.Account); err != nil {
+	if err := s.config.Use.Request(in.caller.Owner()); err != nil {
 		return wire.Status(err).Err()
 	}
 	return nil
@@ -46,9 +46,9 @@ func stopsWork(r *http.Request) bool {
 
 // upload is what is reserved for the body of a request. The zero value has no limit.
 type upload struct {
-	use     Use
-	account string
-	n       int64
+	use   Use
+	owner string
+	n     int64
 }
 
 // uploadOf returns the upload of a request.
@@ -56,7 +56,7 @@ func (s *Server) uploadOf(in *inbound) *upload {
 	if s.config.Use == nil || in.caller == nil {
 		return &upload{}
 	}
-	return &upload{use: s.config.Use, account: in.caller.Account}
+	return &upload{use: s.config.Use, owner: in.caller.Owner()}
 }
 
 // reserve reserves n more bytes.
@@ -64,7 +64,7 @@ func (u *upload) reserve(n int64) error {
 	if u.use == nil {
 		return nil
 	}
-	if err := u.use.Upload(u.account, n); err != nil {
+	if err := u.use.Upload(u.owner, n); err != nil {
 		return err
 	}
 	u.n += n
@@ -74,7 +74,7 @@ func (u *upload) reserve(n int64) error {
 // done returns what is reserved.
 func (u *upload) done() {
 	if u.n > 0 {
-		u.use.Uploaded(u.account, u.n)
+		u.use.Uploaded(u.owner, u.n)
 	}
 }
 

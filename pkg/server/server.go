@@ -351,7 +351,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	var e *engine.Engine
 	accounts := account.New(account.Config{
-		Ledger: c.Store, Counts: c.Store, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
+		Ledger: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
 		Clock: c.Store.Now, Log: c.Log.Named("accounts"), Changed: func() { e.Wake("") },
 	})
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
