@@ -186,6 +186,93 @@ func TestP11_TasksOfAPrincipal(t *testing.T) {
 	})
 }
 
+// TestP21_CallsBeyondTheLimit has an account make more calls than a server works on. The next one is refused
+// over each binding, with the time to try again; those of another account and those that stop work are not,
+// nor are streams that are open counted.
+func TestP21_CallsBeyondTheLimit(t *testing.T) {
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return agent.NewMessage("done"), nil
+	}}
+	target := rig.Serve(t, server.Config{
+		Agents: rig.Manager(t, slow, says("echo")), Keys: twoAccounts, Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(18)},
+	})
+	acme, err := rig.NewGRPC(target.As("acme", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer acme.Close()
+	var calling sync.WaitGroup
+	streaming, stop := context.WithCancel(t.Context())
+	defer calling.Wait()
+	defer open()
+	defer stop()
+	streams := make(chan error, 30)
+	for i := range cap(streams) {
+		calling.Go(func() {
+			first := true
+			for _, err := range acme.Stream(streaming, rig.Text("slow", fmt.Sprint("stream-", i), "hi")) {
+				if first {
+					streams <- err
+				}
+				first = false
+			}
+		})
+		if err := <-streams; err != nil {
+			t.Fatal("stream", i, err)
+		}
+	}
+	answers := make(chan error, 30)
+	for i := range cap(answers) {
+		calling.Go(func() {
+			_, err := acme.Send(t.Context(), rig.Text("slow", fmt.Sprint("call-", i), "hi"))
+			answers <- err
+		})
+	}
+	refused := func(err error) {
+		t.Helper()
+		f := rig.Fault(err)
+		if f == nil || f.Reason != agent.ReasonInsufficientResources || f.Retry <= 0 || f.Details["limit"] != "max_calls" || f.Details["value"] != "18" {
+			t.Fatalf("%+v", f)
+		}
+	}
+	for range cap(answers) - 16 { // of 18, one account gets 16
+		refused(<-answers)
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		_, err := c.Send(t.Context(), rig.Text("slow", "one-more", "hi"))
+		refused(err)
+	})
+	answer, err := target.As("acme", "ann").Do(t.Context(), http.MethodGet, "/echo/tasks", nil, nil)
+	if err != nil || answer.Status != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	if _, err := acme.Cancel(t.Context(), &a2av1.CancelTaskRequest{Tenant: "echo", Id: "none"}); rig.Fault(err) == nil || rig.Fault(err).Reason != "TASK_NOT_FOUND" {
+		t.Errorf("canceling: %v", err)
+	}
+	echoes(t, []rig.Target{target}, 3)
+	if answer, err := target.Do(t.Context(), http.MethodGet, "/readyz", nil, nil); err != nil || answer.Status != http.StatusOK {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	open()
+	for range 16 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		if _, err := c.Send(t.Context(), rig.Text("echo", "later-"+c.Binding(), "hi")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestP11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.
 // Limits are those of the file, of the API, or of every account.
 func TestP11_TasksOfAnAccount(t *testing.T) {

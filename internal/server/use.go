@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Use limits what accounts use of the server. It is safe for concurrent use.
@@ -25,9 +27,18 @@ type Use interface {
 	Uploaded(owner string, n int64)
 }
 
-// request counts a request. The error is the status for a caller that makes too many.
-func (s *Server) request(in *inbound) error {
-	if s.config.Use == nil || in.caller == nil {
+// request counts a request. The error is the status for a caller that makes too many or, if the request is
+// work, for a server that has too much of it.
+func (s *Server) request(in *inbound, work bool) error {
+	if in.caller == nil {
+		return nil
+	}
+	if work {
+		if err := s.calls.check(in.caller.Account); err != nil {
+			return err
+		}
+	}
+	if s.config.Use == nil {
 		return nil
 	}
 	if err := s.config.Use.Request(in.caller.Owner()); err != nil {
@@ -42,6 +53,69 @@ func stopsWork(r *http.Request) bool {
 	path := r.URL.Path
 	return r.Method == http.MethodPost && (strings.HasSuffix(path, ":cancel") || strings.HasSuffix(path, ":stop") ||
 		path == "/team/v1/halts" || path == "/team/v1/halts:resume")
+}
+
+const (
+	defaultCalls = 1024
+	// callRoom is how many calls an account may have for each further one that is free, so that others
+	// find one: of 1024, one account gets 910 at most, two get 481 each.
+	callRoom = 8
+)
+
+// calls counts the calls that are worked on, by account, so that a server with more than it can do refuses
+// the rest at once and goes on with those that it has. It is safe for concurrent use.
+type calls struct {
+	most    int
+	refusal error
+
+	mu  sync.Mutex
+	all int            // guarded by mu
+	of  map[string]int // guarded by mu
+}
+
+func newCalls(most int) *calls {
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"the server is working on too many calls; its max_calls is %d; try again later", most)
+	e.Retry, e.RetryAfter = true, time.Second
+	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
+	return &calls{most: most, refusal: wire.Status(e).Err(), of: map[string]int{}}
+}
+
+// check returns the refusal if an account may not have a further call. Most requests to an overloaded
+// server end here, before their bodies are read.
+func (c *calls) check(account string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkLocked(account)
+}
+
+func (c *calls) checkLocked(account string) error {
+	if c.of[account] >= callRoom*(c.most-c.all) {
+		return c.refusal
+	}
+	return nil
+}
+
+// enter counts a call, or returns the refusal. The caller must call leave if the error is nil.
+func (c *calls) enter(account string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.checkLocked(account); err != nil {
+		return err
+	}
+	c.all++
+	c.of[account]++
+	return nil
+}
+
+// leave counts the end of a call.
+func (c *calls) leave(account string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.of[account]--; c.of[account] <= 0 {
+		delete(c.of, account)
+	}
 }
 
 // upload is what is reserved for the body of a request. The zero value has no limit.

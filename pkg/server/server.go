@@ -434,6 +434,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
+	config.MaxCalls = int(c.Limits.GetMaxCalls())
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy = c.TLS.ByProxy
 	if k.certs != nil {
