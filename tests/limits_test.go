@@ -129,6 +129,25 @@ func TestP11_RequestsOfAPrincipal(t *testing.T) {
 	setLimits(t, target, nil)
 }
 
+// TestP11_FaultsOverTheAPI: what is wrong with limits of principals is named by its path in JSON.
+func TestP11_FaultsOverTheAPI(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	answer, err := target.As("ops", "root").Do(t.Context(), http.MethodPut, "/team/v1/accounts/acme",
+		[]byte(`{"limits": {"burst": 1, "perPrincipal": {"maxQueued": 0, "maxUploadBytes": "5"}}}`), map[string]string{"Content-Type": "application/json"})
+	if err != nil || answer.Status != http.StatusBadRequest {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	text, err := answer.Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"limits.burst", "limits.perPrincipal.maxQueued", "limits.perPrincipal.maxUploadBytes"} {
+		if !strings.Contains(string(text), field) {
+			t.Errorf("%s does not name %s", text, field)
+		}
+	}
+}
+
 // TestP11_TasksOfAPrincipal limits how many tasks of a principal run and wait. Another one of its account
 // runs as many.
 func TestP11_TasksOfAPrincipal(t *testing.T) {
