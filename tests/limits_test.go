@@ -129,6 +129,49 @@ func TestP11_RequestsOfAPrincipal(t *testing.T) {
 	setLimits(t, target, nil)
 }
 
+// TestP11_StreamsOfAPrincipal has a principal open more streams than it may. The error names the limit and
+// whose it is; another principal of the account opens one.
+func TestP11_StreamsOfAPrincipal(t *testing.T) {
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return agent.NewMessage("done"), nil
+	}}
+	target := rig.Serve(t, server.Config{
+		Agents: rig.Manager(t, slow, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")), Streams: a2a.Streams{PerOwner: 1},
+	})
+	ann := rig.NewREST(target.As("acme", "ann"))
+	began := make(chan error, 100)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer open()
+	reading.Go(func() {
+		for _, err := range ann.Stream(t.Context(), rig.Text("slow", "first", "hi")) {
+			began <- err
+		}
+	})
+	if err := <-began; err != nil {
+		t.Fatal(err)
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		for _, err := range c.Stream(t.Context(), rig.Text("echo", "second-"+c.Binding(), "hi")) {
+			limitedAs(t, err, "streams.per_caller", "1")
+			if f := rig.Fault(err); f.Details["principal"] != "ann" || f.Details["max_streams"] != "1" {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+	for _, err := range rig.NewREST(target.As("acme", "zoe")).Stream(t.Context(), rig.Text("echo", "of-zoe", "hi")) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestP11_FaultsOverTheAPI: what is wrong with limits of principals is named by its path in JSON.
 func TestP11_FaultsOverTheAPI(t *testing.T) {
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})

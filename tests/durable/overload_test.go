@@ -224,7 +224,7 @@ func TestP21_TenTimesItsLoad(t *testing.T) {
 		// processor, which the server has to share with its callers here, is not.
 		t.Run(kind+" callers that wait for nothing", func(t *testing.T) {
 			u := newOverload(t, "slow", at(t))
-			peak := u.peak(t, lasts/4, 256)
+			peak := u.peak(t, max(lasts/4, 5*time.Second), 256)
 			u.under(t, peak, 0.8, func() (*tally, float64) {
 				began := time.Now()
 				begun, got := u.open(t.Context(), 10*peak, lasts)
