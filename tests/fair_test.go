@@ -105,22 +105,36 @@ func TestP11_SlowTasksOnThreeReplicas(t *testing.T) {
 	completed(t, targets[0], 900)
 }
 
-// completed waits until n tasks of account acme are completed.
+// completed waits until n tasks of acme/ann are completed.
 func completed(t *testing.T, target rig.Target, n int) {
 	t.Helper()
-	c, err := rig.NewGRPC(target.As("acme", "ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	completedBy(t, target, n, "ann")
+}
+
+// completedBy waits until n tasks of principals of account acme are completed.
+func completedBy(t *testing.T, target rig.Target, n int, principals ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for {
-		list, err := c.List(ctx, &a2av1.ListTasksRequest{PageSize: proto.Int32(1), Status: a2av1.TaskState_TASK_STATE_COMPLETED})
+	var clients []rig.Client
+	for _, principal := range principals {
+		c, err := rig.NewGRPC(target.As("acme", principal))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list.GetTotalSize() == int32(n) {
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	for {
+		all := int32(0)
+		for _, c := range clients {
+			list, err := c.List(ctx, &a2av1.ListTasksRequest{PageSize: proto.Int32(1), Status: a2av1.TaskState_TASK_STATE_COMPLETED})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += list.GetTotalSize()
+		}
+		if all == int32(n) {
 			return
 		}
 	}

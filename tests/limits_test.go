@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,235 @@ func TestP11_RequestsOfAnAccount(t *testing.T) {
 	if _, err := known.Send(t.Context(), rig.Text("echo", "without-limits", "hi")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestP11_RequestsOfAPrincipal has one principal of an account make more requests than each of them may, over
+// each binding. The others of its account are answered.
+func TestP11_RequestsOfAPrincipal(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))})
+	setLimits(t, target, &teamv1.AccountLimits{PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)}})
+	for i := range 3 {
+		if _, err := rig.NewREST(target.As("acme", "ann")).Send(t.Context(), rig.Text("echo", fmt.Sprint(i), "hi")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		_, err := c.Send(t.Context(), rig.Text("echo", "one-more", "hi"))
+		limitedAs(t, err, "per_principal.requests_per_second", "0.001")
+		if f := rig.Fault(err); f.Details["principal"] != "ann" || !strings.Contains(f.Message, `principal "ann" of account "acme"`) {
+			t.Errorf("%+v", f)
+		}
+	})
+	if _, err := rig.NewREST(target.As("acme", "zoe")).Send(t.Context(), rig.Text("echo", "of-zoe", "hi")); err != nil {
+		t.Error(err)
+	}
+	setLimits(t, target, nil)
+}
+
+// TestP11_StreamsOfAPrincipal has a principal open more streams than it may. The error names the limit and
+// whose it is; another principal of the account opens one.
+func TestP11_StreamsOfAPrincipal(t *testing.T) {
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return agent.NewMessage("done"), nil
+	}}
+	target := rig.Serve(t, server.Config{
+		Agents: rig.Manager(t, slow, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")), Streams: a2a.Streams{PerOwner: 1},
+	})
+	ann := rig.NewREST(target.As("acme", "ann"))
+	began := make(chan error, 100)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer open()
+	reading.Go(func() {
+		for _, err := range ann.Stream(t.Context(), rig.Text("slow", "first", "hi")) {
+			began <- err
+		}
+	})
+	if err := <-began; err != nil {
+		t.Fatal(err)
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		for _, err := range c.Stream(t.Context(), rig.Text("echo", "second-"+c.Binding(), "hi")) {
+			limitedAs(t, err, "streams.per_caller", "1")
+			if f := rig.Fault(err); f.Details["principal"] != "ann" || f.Details["max_streams"] != "1" {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+	for _, err := range rig.NewREST(target.As("acme", "zoe")).Stream(t.Context(), rig.Text("echo", "of-zoe", "hi")) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestP11_FaultsOverTheAPI: what is wrong with limits of principals is named by its path in JSON.
+func TestP11_FaultsOverTheAPI(t *testing.T) {
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	answer, err := target.As("ops", "root").Do(t.Context(), http.MethodPut, "/team/v1/accounts/acme",
+		[]byte(`{"limits": {"burst": 1, "perPrincipal": {"maxQueued": 0, "maxUploadBytes": "5"}}}`), map[string]string{"Content-Type": "application/json"})
+	if err != nil || answer.Status != http.StatusBadRequest {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	text, err := answer.Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"limits.burst", "limits.perPrincipal.maxQueued", "limits.perPrincipal.maxUploadBytes"} {
+		if !strings.Contains(string(text), field) {
+			t.Errorf("%s does not name %s", text, field)
+		}
+	}
+}
+
+// TestP11_TasksOfAPrincipal limits how many tasks of a principal run and wait. Another one of its account
+// runs as many.
+func TestP11_TasksOfAPrincipal(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		store, _ := at.Open(t)
+		gate := make(chan struct{})
+		running := make(chan struct{}, 100)
+		slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+			running <- struct{}{}
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return agent.NewMessage("done"), nil
+		}}
+		target := rig.Serve(t, server.Config{
+			Agents: rig.Manager(t, slow, says("echo")), Store: store, Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")),
+			Accounts: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}}},
+		})
+		begin := func(principal string) (begun int, err error) {
+			c, err := rig.NewGRPC(target.As("acme", principal))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for ; err == nil && begun < 20; begun++ {
+				req := rig.Text("slow", fmt.Sprint(principal, begun), "x")
+				req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
+				_, err = c.Send(within(t), req)
+			}
+			return begun - 1, err
+		}
+		all := 0
+		for _, principal := range []string{"ann", "zoe"} {
+			n, err := begin(principal)
+			limitedAs(t, err, "per_principal.max_queued", "3")
+			if n < 3 || n > 5+1 { // two run, three wait, and the first may have been counted before they ran
+				t.Errorf("%d tasks of %s have begun", n, principal)
+			}
+			all += n
+			for range 2 { // the other one's run as well
+				select {
+				case <-running:
+				case <-within(t).Done():
+					t.Fatal("no more tasks are run")
+				}
+			}
+		}
+		echoes(t, []rig.Target{target}, 3)
+		if n := len(running); n > 0 {
+			t.Errorf("%d more tasks are run", n)
+		}
+		close(gate)
+		completedBy(t, target, all, "ann", "zoe")
+	})
+}
+
+// TestP21_CallsBeyondTheLimit has an account make more calls than a server works on. The next one is refused
+// over each binding, with the time to try again; those of another account and those that stop work are not,
+// nor are streams that are open counted.
+func TestP21_CallsBeyondTheLimit(t *testing.T) {
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+		return agent.NewMessage("done"), nil
+	}}
+	target := rig.Serve(t, server.Config{
+		Agents: rig.Manager(t, slow, says("echo")), Keys: twoAccounts, Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(18)},
+	})
+	acme, err := rig.NewGRPC(target.As("acme", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer acme.Close()
+	var calling sync.WaitGroup
+	streaming, stop := context.WithCancel(t.Context())
+	defer calling.Wait()
+	defer open()
+	defer stop()
+	streams := make(chan error, 30)
+	for i := range cap(streams) {
+		calling.Go(func() {
+			first := true
+			for _, err := range acme.Stream(streaming, rig.Text("slow", fmt.Sprint("stream-", i), "hi")) {
+				if first {
+					streams <- err
+				}
+				first = false
+			}
+		})
+		if err := <-streams; err != nil {
+			t.Fatal("stream", i, err)
+		}
+	}
+	answers := make(chan error, 30)
+	for i := range cap(answers) {
+		calling.Go(func() {
+			_, err := acme.Send(t.Context(), rig.Text("slow", fmt.Sprint("call-", i), "hi"))
+			answers <- err
+		})
+	}
+	refused := func(err error) {
+		t.Helper()
+		f := rig.Fault(err)
+		if f == nil || f.Reason != agent.ReasonInsufficientResources || f.Retry <= 0 || f.Details["limit"] != "max_calls" || f.Details["value"] != "18" {
+			t.Fatalf("%+v", f)
+		}
+	}
+	for range cap(answers) - 16 { // of 18, one account gets 16
+		refused(<-answers)
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		_, err := c.Send(t.Context(), rig.Text("slow", "one-more", "hi"))
+		refused(err)
+	})
+	answer, err := target.As("acme", "ann").Do(t.Context(), http.MethodGet, "/echo/tasks", nil, nil)
+	if err != nil || answer.Status != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	if _, err := acme.Cancel(t.Context(), &a2av1.CancelTaskRequest{Tenant: "echo", Id: "none"}); rig.Fault(err) == nil || rig.Fault(err).Reason != "TASK_NOT_FOUND" {
+		t.Errorf("canceling: %v", err)
+	}
+	echoes(t, []rig.Target{target}, 3)
+	if answer, err := target.Do(t.Context(), http.MethodGet, "/readyz", nil, nil); err != nil || answer.Status != http.StatusOK {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	open()
+	for range 16 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	rig.Each(t, target.As("acme", "ann"), func(t *testing.T, c rig.Client) {
+		if _, err := c.Send(t.Context(), rig.Text("echo", "later-"+c.Binding(), "hi")); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestP11_TasksOfAnAccount limits what tasks of an account use: those that wait, those that run, and bytes.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -31,6 +32,9 @@ type Config struct {
 	TotalUpload int64
 	// Counts counts what tasks use; nil means that neither queued tasks nor stored bytes are limited.
 	Counts Counts
+	// Shared says that other replicas may use the store, so that requests are counted in it. It needs
+	// Counts.
+	Shared bool
 	// Changed is called when limits that were set by the API have been read
 	// after a notification, because they may allow more tasks to run; nil means no call.
 	Changed func()
@@ -44,13 +48,17 @@ type Config struct {
 type Accounts struct {
 	c Config
 
-	uploads atomic.Int64 // bytes of all accounts
+	uploads atomic.Int64  // bytes of all accounts
+	wake    chan struct{} // holds one signal: something is marked
+
+	marks  sync.Mutex
+	marked []string // owners and accounts of the next report; guarded by marks
 
 	mu     sync.Mutex
 	read   bool              // stored has been read; guarded by mu
 	stored map[string]Stored // limits that were set by the API; guarded by mu
 	lines  map[string]*line  // by account; guarded by mu
-	uses   map[string]*use   // by account; guarded by mu
+	uses   map[string]*use   // by account or owner; guarded by mu
 }
 
 // New returns the accounts of a store.
@@ -61,11 +69,16 @@ func New(c Config) *Accounts {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &Accounts{c: c, lines: map[string]*line{}, uses: map[string]*use{}}
+	return &Accounts{c: c, wake: make(chan struct{}, 1), lines: map[string]*line{}, uses: map[string]*use{}}
 }
 
-// Serve reads limits that are set by other replicas until ctx ends.
+// Serve reads limits that are set by other replicas, and counts requests with them, until ctx ends.
 func (a *Accounts) Serve(ctx context.Context) {
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	if a.c.Shared {
+		sharing.Go(func() { a.share(ctx) })
+	}
 	wake, stop := a.c.Ledger.WatchAccountLimits()
 	defer stop()
 	tick := time.NewTicker(pollInterval)
@@ -81,6 +94,7 @@ func (a *Accounts) Serve(ctx context.Context) {
 		}
 		failing = err != nil
 		woken = false
+		a.forget()
 		select {
 		case <-wake:
 			woken = true
@@ -131,13 +145,14 @@ func (a *Accounts) known(account string) (Limits, bool) {
 	return LimitsOf(l), LimitsSpending(l)
 }
 
-// Admit returns an ACCOUNT_LIMIT_REACHED error if an account has spent all that it may spend today, and
-// an INSUFFICIENT_RESOURCES error if too many of its tasks wait, or are stored. Amounts that are only
-// reserved do not count as spent, because they may be released. Other errors are the store's.
-func (a *Accounts) Admit(ctx context.Context, account string) error {
-	if err := a.admitTask(ctx, account); err != nil {
+// Admit returns an ACCOUNT_LIMIT_REACHED error if the account of an owner has spent all that it may spend
+// today, and an INSUFFICIENT_RESOURCES error if too many of its tasks wait, or are stored. Amounts that
+// are only reserved do not count as spent, because they may be released. Other errors are the store's.
+func (a *Accounts) Admit(ctx context.Context, owner string) error {
+	if err := a.admitTask(ctx, owner); err != nil {
 		return err
 	}
+	account := a2a.AccountOf(owner)
 	l, ok, err := a.limits(ctx, account)
 	if err != nil || !ok || l.PerDay == agent.NoLimit() {
 		return err

@@ -7,6 +7,8 @@ import (
 	"time"
 	_ "time/tzdata" // time zones of accounts, also where the machine has none
 
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -66,31 +68,52 @@ func CheckEvery(l *teamv1.AccountLimits, fault func(field, what, instead string)
 
 // checkUse calls fault for each fault in the limits on the use of the server.
 func checkUse(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
-	for _, n := range []struct {
-		field       string
-		value       *int32
-		least, most int64
-	}{
-		{"weight", l.Weight, 1, 1000}, {"max_running", l.MaxRunning, 1, 1_000_000}, {"max_queued", l.MaxQueued, 1, 1_000_000},
-		{"max_collaborations", l.MaxCollaborations, 1, 1_000_000}, {"burst", l.Burst, 1, 1_000_000},
-	} {
-		if n.value != nil && (int64(*n.value) < n.least || int64(*n.value) > n.most) {
-			fault(n.field, fmt.Sprintf("%s must be a number from %d to %d", n.field, n.least, n.most), "correct it, or remove it to use the default")
+	checkCounts(fault, []counted32{
+		{"weight", l.Weight, 1000}, {"max_running", l.MaxRunning, 1_000_000}, {"max_queued", l.MaxQueued, 1_000_000},
+		{"max_collaborations", l.MaxCollaborations, 1_000_000}, {"burst", l.Burst, 1_000_000},
+	})
+	checkBytes(fault, "max_stored_bytes", l.MaxStoredBytes, 1)
+	checkBytes(fault, "max_upload_bytes", l.MaxUploadBytes, leastUpload)
+	checkRate(fault, l.RequestsPerSecond, l.Burst)
+	each := l.GetPerPrincipal()
+	if each == nil {
+		return
+	}
+	of := func(field, what, instead string) { fault("per_principal."+field, what, instead) }
+	checkCounts(of, []counted32{{"max_running", each.MaxRunning, 1_000_000}, {"max_queued", each.MaxQueued, 1_000_000}, {"burst", each.Burst, 1_000_000}})
+	checkBytes(of, "max_upload_bytes", each.MaxUploadBytes, leastUpload)
+	checkRate(of, each.RequestsPerSecond, each.Burst)
+	if proto.Size(each) == 0 {
+		fault("per_principal", "per_principal has no limit", "set one of its limits, for example max_running")
+	}
+}
+
+// counted32 is a limit that is a number from 1 to most.
+type counted32 struct {
+	field string
+	value *int32
+	most  int32
+}
+
+func checkCounts(fault func(field, what, instead string), limits []counted32) {
+	for _, n := range limits {
+		if n.value != nil && (*n.value < 1 || *n.value > n.most) {
+			fault(n.field, fmt.Sprintf("%s must be a number from 1 to %d", n.field, n.most), "correct it, or remove it to use the default")
 		}
 	}
-	for _, n := range []struct {
-		field string
-		value *int64
-		least int64
-	}{{"max_stored_bytes", l.MaxStoredBytes, 1}, {"max_upload_bytes", l.MaxUploadBytes, leastUpload}} {
-		if n.value != nil && (*n.value < n.least || *n.value > most) {
-			fault(n.field, fmt.Sprintf("%s must be a number of bytes from %d to %d", n.field, n.least, int64(most)), "correct it, or remove it to use the default")
-		}
+}
+
+func checkBytes(fault func(field, what, instead string), field string, value *int64, least int64) {
+	if value != nil && (*value < least || *value > most) {
+		fault(field, fmt.Sprintf("%s must be a number of bytes from %d to %d", field, least, int64(most)), "correct it, or remove it to use the default")
 	}
-	if r := l.RequestsPerSecond; r != nil && !(*r >= 0.001 && *r <= 1e6) {
+}
+
+func checkRate(fault func(field, what, instead string), perSecond *float64, burst *int32) {
+	if r := perSecond; r != nil && !(*r >= 0.001 && *r <= 1e6) {
 		fault("requests_per_second", "requests_per_second must be a number from 0.001 to 1000000", "correct it, or remove it for no limit")
 	}
-	if l.Burst != nil && l.RequestsPerSecond == nil {
+	if burst != nil && perSecond == nil {
 		fault("burst", "burst has no effect without requests_per_second", "add requests_per_second, or remove burst")
 	}
 }
@@ -101,7 +124,8 @@ const leastUpload = 4 << 20
 // none reports whether no limit is set.
 func none(l *teamv1.AccountLimits) bool {
 	return !LimitsSpending(l) && l.Weight == nil && l.MaxRunning == nil && l.MaxQueued == nil && l.MaxStoredBytes == nil &&
-		l.MaxCollaborations == nil && l.RequestsPerSecond == nil && l.Burst == nil && l.MaxUploadBytes == nil
+		l.MaxCollaborations == nil && l.RequestsPerSecond == nil && l.Burst == nil && l.MaxUploadBytes == nil &&
+		l.PerPrincipal == nil
 }
 
 // Check calls fault for each fault of l: the field, what is wrong, and what to write instead.
@@ -147,6 +171,8 @@ func (l Limits) Reset(t time.Time) time.Time {
 const (
 	// DetailAccount is the key of the account.
 	DetailAccount = "account"
+	// DetailPrincipal is the key of the principal, if the limit is one of each principal of the account.
+	DetailPrincipal = "principal"
 	// DetailReset is the key of the time at which the day ends, as in RFC 3339; it is absent if the
 	// limit is not one of the day.
 	DetailReset = "reset_time"

@@ -3,8 +3,10 @@ package account
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -55,7 +57,7 @@ func checkRequest(l *teamv1.AccountLimits) error {
 		if field == "" {
 			what = "has no limit"
 		} else {
-			at += "." + jsonName(l, field)
+			at += "." + jsonName(l.ProtoReflect().Descriptor(), field)
 		}
 		faults = append(faults, a2a.Violation{Field: at, Description: what + "; " + instead})
 	})
@@ -65,14 +67,14 @@ func checkRequest(l *teamv1.AccountLimits) error {
 	return a2a.Invalid(faults...)
 }
 
-// jsonName returns the name of a field in JSON.
-func jsonName(l *teamv1.AccountLimits, field string) string {
-	for i := range l.ProtoReflect().Descriptor().Fields().Len() {
-		if f := l.ProtoReflect().Descriptor().Fields().Get(i); f.TextName() == field {
-			return f.JSONName()
-		}
+// jsonName returns the path of a field in JSON.
+func jsonName(in protoreflect.MessageDescriptor, field string) string {
+	name, rest, nested := strings.Cut(field, ".")
+	f := in.Fields().ByName(protoreflect.Name(name))
+	if !nested {
+		return f.JSONName()
 	}
-	return field
+	return f.JSONName() + "." + jsonName(f.Message(), rest)
 }
 
 // GetAccount implements the RPC.

@@ -3,14 +3,15 @@ package account
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,10 +24,13 @@ const (
 
 // Counts counts what the tasks of accounts use. Stores implement it.
 type Counts interface {
-	// Queued returns how many runs of an account are due and not driven. It counts at most most.
-	Queued(ctx context.Context, account string, most int) (int, error)
+	// Queued returns how many runs of an account, or of an owner, are due and not driven. It counts at
+	// most most.
+	Queued(ctx context.Context, name string, most int) (int, error)
 	// StoredBytes returns the size of the events of the stored tasks of an account.
 	StoredBytes(ctx context.Context, account string) (int64, error)
+	// Servers returns how many replicas share the store now, at least 1.
+	Servers(ctx context.Context) (int, error)
 }
 
 // countFor and bytesFor are how long a count of the store is used; a count that refuses is used for a
@@ -47,14 +51,20 @@ const (
 // bytesOfTask is what a new task is counted as until the store is asked again: the largest message.
 const bytesOfTask = 4 << 20
 
-// use is what an account uses of this process. It is safe for concurrent use.
+// use is what an account, or a principal of it, uses of this process. It is safe for concurrent use.
 type use struct {
 	mu      sync.Mutex
-	queued  count         // guarded by mu
-	stored  count         // guarded by mu
-	rate    *rate.Limiter // nil without a limit; guarded by mu
-	refusal *agent.Error  // what a request beyond rate gets; guarded by mu
-	uploads int64         // bytes; guarded by mu
+	queued  count     // guarded by mu
+	stored  count     // guarded by mu
+	rate    bucket    // guarded by mu
+	uploads int64     // bytes; guarded by mu
+	seen    time.Time // when something was last counted; guarded by mu
+}
+
+// idle reports whether a use may be forgotten: nothing is counted that a later one would not read again.
+// The caller holds mu.
+func (u *use) idle(now time.Time) bool {
+	return u.uploads == 0 && now.Sub(u.seen) > max(bytesFor, u.rate.fills()) && !u.rate.marked
 }
 
 // count is a count of the store.
@@ -65,6 +75,9 @@ type count struct {
 	took  time.Duration // how long that took
 	n     int64
 	added int64 // by this process since then
+	// servers is how many share the store. Each admits its part of what is left, because it does not know
+	// what the others add until it asks again.
+	servers int64
 }
 
 // admits counts more if the count is below a limit, and reports whether it is. ok is false if the store
@@ -76,7 +89,7 @@ func (c *count) admits(limit, more int64, now time.Time, keep time.Duration) (ad
 		return false, false
 	case c.n >= limit:
 		return false, age < keep/10
-	case c.added < limit-c.n:
+	case c.added < (limit-c.n+c.servers-1)/c.servers: // rounded up
 		c.added += more
 		return true, true
 	}
@@ -92,16 +105,32 @@ func (c *count) pause(now time.Time) time.Duration {
 	return c.at.Add(max(countPause, 10*c.took)).Sub(now)
 }
 
-// useOf returns what an account uses.
-func (a *Accounts) useOf(account string) *use {
+// useOf returns what an account or an owner uses, locked. The caller must unlock it.
+func (a *Accounts) useOf(name string) *use {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	u := a.uses[account]
+	u := a.uses[name]
 	if u == nil {
-		u = &use{queued: count{asking: make(chan struct{}, 1)}, stored: count{asking: make(chan struct{}, 1)}}
-		a.uses[account] = u
+		u = &use{queued: newCount(), stored: newCount()}
+		a.uses[name] = u
 	}
+	u.mu.Lock()
+	u.seen = time.Now()
 	return u
+}
+
+func newCount() count { return count{asking: make(chan struct{}, 1), servers: 1} }
+
+// forget forgets what has not been used for long, because the number of principals is not bounded.
+func (a *Accounts) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(a.uses, func(_ string, u *use) bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.idle(now)
+	})
 }
 
 // limitsOf returns the limits that are set for an account, and those for every account. Both may be nil.
@@ -128,6 +157,14 @@ func pick[T any](own, every *teamv1.AccountLimits, of func(*teamv1.AccountLimits
 	return fallback
 }
 
+// eachOf returns the limits of each principal in l, which may be nil.
+func eachOf(l *teamv1.AccountLimits) *teamv1.PrincipalLimits {
+	if l.GetPerPrincipal() == nil {
+		return &teamv1.PrincipalLimits{}
+	}
+	return l.GetPerPrincipal()
+}
+
 // Weight implements a2a.Shares.
 func (a *Accounts) Weight(account string) int {
 	own, every := a.limitsOf(account)
@@ -140,20 +177,29 @@ func (a *Accounts) MaxRunning(account string) int {
 	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxRunning }, 0))
 }
 
+// MaxRunningEach implements a2a.Shares.
+func (a *Accounts) MaxRunningEach(account string) int {
+	own, every := a.limitsOf(account)
+	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return eachOf(l).MaxRunning }, 0))
+}
+
 // LimitsRunning implements a2a.Shares.
 func (a *Accounts) LimitsRunning() bool {
-	if a.c.Every.GetMaxRunning() > 0 {
+	limits := func(l *teamv1.AccountLimits) bool {
+		return l.GetMaxRunning() > 0 || l.GetPerPrincipal().GetMaxRunning() > 0
+	}
+	if limits(a.c.Every) {
 		return true
 	}
 	for _, l := range a.c.File {
-		if l.GetMaxRunning() > 0 {
+		if limits(l) {
 			return true
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.stored {
-		if s.Limits.GetMaxRunning() > 0 {
+		if limits(s.Limits) {
 			return true
 		}
 	}
@@ -166,48 +212,69 @@ func (a *Accounts) MaxCollaborations(account string) int {
 	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxCollaborations }, 0))
 }
 
-// limitError returns the error for a limit that an account has reached.
-func limitError(account, limit string, value int64, after time.Duration, what, instead string) *agent.Error {
-	n := strconv.FormatInt(value, 10)
-	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, "account %q %s; its %s is %s; %s", account, what, limit, n, instead)
+// limitError returns the error for a limit that an account, or a principal of it, has reached. name is
+// an account or an owner.
+func limitError(name, limit, value string, after time.Duration, what, instead string) *agent.Error {
+	account, principal, each := strings.Cut(name, "/")
+	who := "account " + strconv.Quote(account)
+	if each {
+		who, limit = "principal "+strconv.Quote(principal)+" of "+who, "per_principal."+limit
+	}
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, "%s %s; its %s is %s; %s", who, what, limit, value, instead)
 	e.Retry, e.RetryAfter = true, after
-	return e.With(agent.DetailLimit, limit).With(agent.DetailValue, n).With(agent.DetailSetBy, agent.SetByAccount).With(DetailAccount, account)
+	e = e.With(agent.DetailLimit, limit).With(agent.DetailValue, value).With(agent.DetailSetBy, agent.SetByAccount).With(DetailAccount, account)
+	if each {
+		e = e.With(DetailPrincipal, principal)
+	}
+	return e
 }
 
-// admitTask returns INSUFFICIENT_RESOURCES if an account has too many tasks that wait for a slot, or
-// too many bytes stored. Other errors are the store's.
-func (a *Accounts) admitTask(ctx context.Context, account string) error {
+// admitTask returns INSUFFICIENT_RESOURCES if an owner or its account has too many tasks that wait for a
+// slot, or if its account has too many bytes stored. Other errors are the store's.
+func (a *Accounts) admitTask(ctx context.Context, owner string) error {
 	if a.c.Counts == nil {
 		return nil
 	}
+	account := a2a.AccountOf(owner)
 	own, every := a.limitsOf(account)
-	queued := int64(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxQueued }, DefaultQueued))
-	u := a.useOf(account)
-	admitted, err := a.below(ctx, u, &u.queued, queued, 1, countFor, func(ctx context.Context) (int64, error) {
-		n, err := a.c.Counts.Queued(ctx, account, int(queued))
-		return int64(n), err
-	})
-	if err != nil {
-		return err
+	each := pick(own, every, func(l *teamv1.AccountLimits) *int32 { return eachOf(l).MaxQueued }, 0)
+	if each > 0 {
+		if err := a.admitQueued(ctx, owner, int64(each)); err != nil {
+			return err
+		}
 	}
-	if !admitted {
-		return limitError(account, "max_queued", queued, time.Second, "has too many tasks that wait to be run", "try again when some of them have begun")
+	if err := a.admitQueued(ctx, account, int64(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxQueued }, DefaultQueued))); err != nil {
+		return err
 	}
 	stored := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxStoredBytes }, math.MaxInt64)
 	if stored == math.MaxInt64 {
 		return nil
 	}
-	admitted, err = a.below(ctx, u, &u.stored, stored, bytesOfTask, bytesFor, func(ctx context.Context) (int64, error) { return a.c.Counts.StoredBytes(ctx, account) })
+	admitted, err := a.below(ctx, account, func(u *use) *count { return &u.stored }, stored, bytesOfTask, bytesFor, func(ctx context.Context) (int64, error) { return a.c.Counts.StoredBytes(ctx, account) })
 	if err != nil || admitted {
 		return err
 	}
-	return limitError(account, "max_stored_bytes", stored, time.Minute, "has stored too much", "try again when older tasks have been deleted after the time of server.retention")
+	return limitError(account, "max_stored_bytes", strconv.FormatInt(stored, 10), time.Minute, "has stored too much", "try again when older tasks have been deleted after the time of server.retention")
 }
 
-// below reports whether more may be added to a count of the store, and counts it if so. The store is
-// asked only if what is known does not tell, by one caller at a time; the others use its answer.
-func (a *Accounts) below(ctx context.Context, u *use, c *count, limit, more int64, keep time.Duration, ask func(context.Context) (int64, error)) (bool, error) {
-	u.mu.Lock()
+// admitQueued returns INSUFFICIENT_RESOURCES if too many tasks of an account or an owner wait for a slot.
+func (a *Accounts) admitQueued(ctx context.Context, name string, limit int64) error {
+	admitted, err := a.below(ctx, name, func(u *use) *count { return &u.queued }, limit, 1, countFor, func(ctx context.Context) (int64, error) {
+		n, err := a.c.Counts.Queued(ctx, name, int(limit))
+		return int64(n), err
+	})
+	if err != nil || admitted {
+		return err
+	}
+	return limitError(name, "max_queued", strconv.FormatInt(limit, 10), time.Second, "has too many tasks that wait to be run", "try again when some of them have begun")
+}
+
+// below reports whether more may be added to a count of the store, and counts it if so. name is an account
+// or an owner, and of selects its count. The store is asked only if what is known does not tell, by one
+// caller at a time; the others use its answer.
+func (a *Accounts) below(ctx context.Context, name string, of func(*use) *count, limit, more int64, keep time.Duration, ask func(context.Context) (int64, error)) (bool, error) {
+	u := a.useOf(name)
+	c := of(u)
 	admitted, ok := c.admits(limit, more, time.Now(), keep)
 	known := c.at
 	u.mu.Unlock()
@@ -236,58 +303,29 @@ func (a *Accounts) below(ctx context.Context, u *use, c *count, limit, more int6
 		}
 	}
 	began := time.Now()
+	servers, err := a.c.Counts.Servers(ctx)
+	if err != nil {
+		return false, err
+	}
 	n, err := ask(ctx)
 	if err != nil {
 		return false, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	c.at, c.n, c.added = time.Now(), n, 0
+	c.at, c.n, c.added, c.servers = time.Now(), n, 0, int64(max(servers, 1))
 	c.took = c.at.Sub(began)
 	admitted, _ = c.admits(limit, more, c.at, keep)
 	return admitted, nil
 }
 
-// Request counts a request of an account. The error is INSUFFICIENT_RESOURCES with the time after which
-// one is allowed, if the account has made too many within a short time. It is the same one for all
-// requests until the limits change.
-func (a *Accounts) Request(account string) error {
-	own, every := a.limitsOf(account)
-	l := own
-	if l.GetRequestsPerSecond() <= 0 { // the burst belongs to the rate
-		l = every
-	}
-	perSecond := l.GetRequestsPerSecond()
-	if perSecond <= 0 {
-		return nil
-	}
-	burst := int(pick(l, nil, func(l *teamv1.AccountLimits) *int32 { return l.Burst }, int32(min(math.Ceil(2*perSecond), math.MaxInt32))))
-	u := a.useOf(account)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.rate == nil || u.rate.Burst() != burst || u.rate.Limit() != rate.Limit(perSecond) {
-		u.rate, u.refusal = rate.NewLimiter(rate.Limit(perSecond), burst), tooManyRequests(account, perSecond, burst)
-	}
-	if u.rate.Allow() {
-		return nil
-	}
-	return u.refusal
-}
-
-// tooManyRequests returns the error for an account that makes more requests than it may.
-func tooManyRequests(account string, perSecond float64, burst int) *agent.Error {
-	after := min(1/perSecond, 24*time.Hour.Seconds())
-	e := limitError(account, "requests_per_second", 0, max(time.Duration(after*float64(time.Second)), time.Millisecond), "makes too many requests", "try again later")
-	value := strconv.FormatFloat(perSecond, 'g', -1, 64)
-	e.Message = "account " + strconv.Quote(account) + " makes too many requests; its requests_per_second is " + value + ", and its burst is " + strconv.Itoa(burst) + "; try again later"
-	return e.With(agent.DetailValue, value)
-}
-
-// Upload reserves n bytes of a request body that is being received. The caller must return them with
-// Uploaded, unless the error is not nil.
-func (a *Accounts) Upload(account string, n int64) error {
+// Upload reserves n bytes of a request body of an owner that is being received. The caller must return
+// them with Uploaded, unless the error is not nil.
+func (a *Accounts) Upload(owner string, n int64) error {
+	account := a2a.AccountOf(owner)
 	own, every := a.limitsOf(account)
 	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, DefaultUpload)
+	each := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return eachOf(l).MaxUploadBytes }, math.MaxInt64)
 	total := cmp.Or(a.c.TotalUpload, DefaultTotalUpload)
 	if all := a.uploads.Add(n); all > total {
 		a.uploads.Add(-n)
@@ -296,22 +334,32 @@ func (a *Accounts) Upload(account string, n int64) error {
 		e.Retry, e.RetryAfter = true, time.Second
 		return e.With(agent.DetailLimit, "max_upload_bytes").With(agent.DetailValue, strconv.FormatInt(total, 10))
 	}
-	u := a.useOf(account)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.uploads+n > limit {
+	err := a.upload(owner, n, each)
+	if err == nil {
+		if err = a.upload(account, n, limit); err != nil {
+			_ = a.upload(owner, -n, math.MaxInt64)
+		}
+	}
+	if err != nil {
 		a.uploads.Add(-n)
-		return limitError(account, "max_upload_bytes", limit, time.Second, "is sending too many bytes of request bodies at the same time", "try again when other requests are complete")
+	}
+	return err
+}
+
+// upload reserves bytes of an account or an owner, or returns them if n is negative.
+func (a *Accounts) upload(name string, n, limit int64) error {
+	u := a.useOf(name)
+	defer u.mu.Unlock()
+	if n > 0 && u.uploads+n > limit {
+		return limitError(name, "max_upload_bytes", strconv.FormatInt(limit, 10), time.Second, "is sending too many bytes of request bodies at the same time", "try again when other requests are complete")
 	}
 	u.uploads += n
 	return nil
 }
 
 // Uploaded returns bytes that Upload has reserved.
-func (a *Accounts) Uploaded(account string, n int64) {
+func (a *Accounts) Uploaded(owner string, n int64) {
 	a.uploads.Add(-n)
-	u := a.useOf(account)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.uploads -= n
+	_ = a.upload(owner, -n, math.MaxInt64)
+	_ = a.upload(a2a.AccountOf(owner), -n, math.MaxInt64)
 }

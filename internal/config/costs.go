@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/agentteams/team-server/internal/account"
 )
@@ -21,7 +22,10 @@ func (k *checker) limitFault(path ...any) func(field, what, instead string) {
 	return func(field, what, instead string) {
 		at := path
 		if field != "" {
-			at = append(slices.Clone(path), field)
+			at = slices.Clone(path)
+			for key := range strings.SplitSeq(field, ".") {
+				at = append(at, key)
+			}
 		}
 		if !k.isDamaged(at...) {
 			k.fault(k.keyAt(at...), what, instead)

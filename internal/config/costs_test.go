@@ -46,8 +46,12 @@ server:
 		"too little money":  {"    acme: {max_cost_in_flight: 0.0000001}", []string{"2 model \"m\" has no price, and server.accounts limits the cost of an account", "5 agent \"far\" has no cost_per_task, and server.accounts limits the cost of an account", "12 max_cost_in_flight must be an amount in USD from 0.000001 to 9007199254.740992"}},
 		"unknown time zone": {"    acme: {max_tokens_per_day: 1, time_zone: Mars/Olympus}", []string{"12 time_zone is not known"}},
 		"unpriced":          {"    acme: {max_cost_per_day: 5}", []string{"2 model \"m\" has no price, and server.accounts limits the cost of an account", "5 agent \"far\" has no cost_per_task, and server.accounts limits the cost of an account"}},
-		"tokens need none":  {"    acme: {max_tokens_per_day: 5, max_tokens_in_flight: 7}", nil},
-		"no account":        {"    \"a/b\": {max_tokens_per_day: 5}", []string{"12 this cannot be an account"}},
+		"each principal": {"    acme:\n      per_principal:\n        burst: 0\n        max_queued: 0", []string{
+			"14 burst must be a number from 1 to 1000000", "14 burst has no effect without requests_per_second", "15 max_queued must be a number from 1 to 1000000",
+		}},
+		"no principal":     {"    acme: {max_queued: 5, per_principal: {}}", []string{"12 per_principal has no limit"}},
+		"tokens need none": {"    acme: {max_tokens_per_day: 5, max_tokens_in_flight: 7}", nil},
+		"no account":       {"    \"a/b\": {max_tokens_per_day: 5}", []string{"12 this cannot be an account"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

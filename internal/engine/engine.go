@@ -193,7 +193,7 @@ func (e *Engine) take(claims []a2a.Claim, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range claims {
-		e.room.Take(a2a.AccountOf(c.Owner))
+		e.room.Take(c.Owner)
 	}
 	if e.freed && more {
 		e.signal() // a slot became free after free counted them
@@ -205,7 +205,7 @@ func (e *Engine) take(claims []a2a.Claim, more bool) {
 func (e *Engine) done(c a2a.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.room.Give(a2a.AccountOf(c.Owner))
+	e.room.Give(c.Owner)
 	e.freed = true
 	if e.starved {
 		e.starved = false

@@ -42,6 +42,7 @@ type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stop   func() bool // stops waiting for the server to close
+	leave  func()      // ends the count of the call; nil if it is not counted
 }
 
 // unary runs a call with one response. If lasts is true, the call waits for work to end: its
@@ -83,6 +84,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
+	c.uncount()
 	begin()
 	for u, err := range updates {
 		if err != nil {
@@ -115,6 +117,9 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller == nil && !c.in.open {
 		return nil, unauthenticated("the caller is not authenticated")
 	}
+	if err := c.count(); err != nil {
+		return nil, err
+	}
 	if err := c.permitted(); err != nil {
 		return nil, err
 	}
@@ -139,6 +144,28 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	}
 	ctx = a2a.WithBase(a2a.WithExtensions(ctx, c.in.extensions...), c.in.base)
 	return agent.WithDepth(ctx, levels), nil
+}
+
+// count counts the call as one that is worked on. The error is INSUFFICIENT_RESOURCES if there are too
+// many, unless the call stops work.
+func (c *call) count() error {
+	if c.in.caller == nil || stopMethods[c.method] {
+		return nil
+	}
+	account := c.in.caller.Account
+	if err := c.server.calls.enter(account); err != nil {
+		return err
+	}
+	c.leave = func() { c.server.calls.leave(account) }
+	return nil
+}
+
+// uncount ends the count of the call. Further calls do nothing.
+func (c *call) uncount() {
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
+	}
 }
 
 // permitted returns PERMISSION_DENIED if the caller may not make the call.
@@ -167,6 +194,7 @@ func (c *call) end(err *error) {
 	if *err != nil && c.ctx.Err() != nil && isContext(*err) {
 		*err = context.Cause(c.ctx)
 	}
+	c.uncount()
 	c.stop()
 	c.cancel(nil)
 	c.log(*err)

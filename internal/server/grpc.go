@@ -123,12 +123,13 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0
 		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
 	}
+	own := !strings.HasPrefix(info.FullMethodName, "/grpc.") // brief limits the others
 	if !stops[info.FullMethodName] {
-		if err := s.request(in); err != nil {
+		if err := s.request(in, own); err != nil {
 			return nil, err
 		}
 	}
-	if !strings.HasPrefix(info.FullMethodName, "/grpc.") { // brief limits those
+	if own {
 		ctx = s.receiving(ctx, in)
 	}
 	return withInbound(ctx, in), nil
@@ -142,6 +143,15 @@ var stops = map[string]bool{
 	teamv1.HaltService_Halt_FullMethodName:                       true,
 	teamv1.HaltService_Resume_FullMethodName:                     true,
 }
+
+// stopMethods has the same without the names of their services, as calls have them.
+var stopMethods = func() map[string]bool {
+	names := map[string]bool{}
+	for full := range stops {
+		names[full[strings.LastIndex(full, "/")+1:]] = true
+	}
+	return names
+}()
 
 // codec is the protobuf codec of grpc-go, except that it passes frames through. Frames let
 // the server decode requests itself, because grpc-go answers the error of a codec with its

@@ -123,7 +123,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		in.caller = &caller
 	}
 	if !stopsWork(r) {
-		if err := s.request(in); err != nil {
+		if err := s.request(in, !open); err != nil {
 			s.fail(w, r, status.Convert(err))
 			return
 		}

@@ -113,6 +113,9 @@ type Config struct {
 	// MaxConnectionsFrom is the maximum number of open connections from one address, or from one /64
 	// network of IPv6, that is neither a loopback address nor one of TrustedProxies; 0 means 256.
 	MaxConnectionsFrom int
+	// MaxCalls is the maximum number of calls that are worked on at the same time; 0 means 1024. A stream
+	// counts until it is open.
+	MaxCalls int
 	// Log receives one line per call. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }
@@ -134,6 +137,7 @@ type Server struct {
 	// refusals logs some of the callers that are refused.
 	refusals *zap.Logger
 	open     map[string]bool // paths that need no key
+	calls    *calls
 	rpc      map[string]grpc.MethodHandler
 	v03      map[string]unaryV03
 	cards    cards
@@ -171,7 +175,7 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles()}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles(), calls: newCalls(cmp.Or(config.MaxCalls, defaultCalls))}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()

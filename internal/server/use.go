@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,24 +14,34 @@ import (
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Use limits what accounts use of the server. It is safe for concurrent use.
 type Use interface {
-	// Request counts a request of an account. The error is INSUFFICIENT_RESOURCES.
-	Request(account string) error
-	// Upload reserves bytes of a body that is being received, until Uploaded is called with the same
-	// number. The error is INSUFFICIENT_RESOURCES; then nothing is reserved.
-	Upload(account string, n int64) error
-	Uploaded(account string, n int64)
+	// Request counts a request of an owner. The error is INSUFFICIENT_RESOURCES.
+	Request(owner string) error
+	// Upload reserves bytes of a body of an owner that is being received, until Uploaded is called with
+	// the same number. The error is INSUFFICIENT_RESOURCES; then nothing is reserved.
+	Upload(owner string, n int64) error
+	Uploaded(owner string, n int64)
 }
 
-// request counts a request. The error is the status for a caller that makes too many.
-func (s *Server) request(in *inbound) error {
-	if s.config.Use == nil || in.caller == nil {
+// request counts a request. The error is the status for a caller that makes too many or, if the request is
+// work, for a server that has too much of it.
+func (s *Server) request(in *inbound, work bool) error {
+	if in.caller == nil {
 		return nil
 	}
-	if err := s.config.Use.Request(in.caller.Account); err != nil {
+	if work {
+		if err := s.calls.check(in.caller.Account); err != nil {
+			return err
+		}
+	}
+	if s.config.Use == nil {
+		return nil
+	}
+	if err := s.config.Use.Request(in.caller.Owner()); err != nil {
 		return wire.Status(err).Err()
 	}
 	return nil
@@ -44,11 +55,74 @@ func stopsWork(r *http.Request) bool {
 		path == "/team/v1/halts" || path == "/team/v1/halts:resume")
 }
 
+const (
+	defaultCalls = 1024
+	// callRoom is how many calls an account may have for each further one that is free, so that others
+	// find one: of 1024, one account gets 910 at most, two get 481 each.
+	callRoom = 8
+)
+
+// calls counts the calls that are worked on, by account, so that a server with more than it can do refuses
+// the rest at once and goes on with those that it has. It is safe for concurrent use.
+type calls struct {
+	most    int
+	refusal error
+
+	mu  sync.Mutex
+	all int            // guarded by mu
+	of  map[string]int // guarded by mu
+}
+
+func newCalls(most int) *calls {
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"the server is working on too many calls; its max_calls is %d; try again later", most)
+	e.Retry, e.RetryAfter = true, time.Second
+	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
+	return &calls{most: most, refusal: wire.Status(e).Err(), of: map[string]int{}}
+}
+
+// check returns the refusal if an account may not have a further call. Most requests to an overloaded
+// server end here, before their bodies are read.
+func (c *calls) check(account string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkLocked(account)
+}
+
+func (c *calls) checkLocked(account string) error {
+	if c.of[account] >= callRoom*(c.most-c.all) {
+		return c.refusal
+	}
+	return nil
+}
+
+// enter counts a call, or returns the refusal. The caller must call leave if the error is nil.
+func (c *calls) enter(account string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.checkLocked(account); err != nil {
+		return err
+	}
+	c.all++
+	c.of[account]++
+	return nil
+}
+
+// leave counts the end of a call.
+func (c *calls) leave(account string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.of[account]--; c.of[account] <= 0 {
+		delete(c.of, account)
+	}
+}
+
 // upload is what is reserved for the body of a request. The zero value has no limit.
 type upload struct {
-	use     Use
-	account string
-	n       int64
+	use   Use
+	owner string
+	n     int64
 }
 
 // uploadOf returns the upload of a request.
@@ -56,7 +130,7 @@ func (s *Server) uploadOf(in *inbound) *upload {
 	if s.config.Use == nil || in.caller == nil {
 		return &upload{}
 	}
-	return &upload{use: s.config.Use, account: in.caller.Account}
+	return &upload{use: s.config.Use, owner: in.caller.Owner()}
 }
 
 // reserve reserves n more bytes.
@@ -64,7 +138,7 @@ func (u *upload) reserve(n int64) error {
 	if u.use == nil {
 		return nil
 	}
-	if err := u.use.Upload(u.account, n); err != nil {
+	if err := u.use.Upload(u.owner, n); err != nil {
 		return err
 	}
 	u.n += n
@@ -74,7 +148,7 @@ func (u *upload) reserve(n int64) error {
 // done returns what is reserved.
 func (u *upload) done() {
 	if u.n > 0 {
-		u.use.Uploaded(u.account, u.n)
+		u.use.Uploaded(u.owner, u.n)
 	}
 }
 

@@ -14,7 +14,10 @@ type Shares interface {
 	// MaxRunning returns how many runs of an account may be driven at the same time by all replicas
 	// together; 0 means no limit.
 	MaxRunning(account string) int
-	// LimitsRunning reports whether MaxRunning limits any account.
+	// MaxRunningEach returns how many runs of each principal of an account may be driven at the same
+	// time by all replicas together; 0 means no limit.
+	MaxRunningEach(account string) int
+	// LimitsRunning reports whether MaxRunning or MaxRunningEach limits any account.
 	LimitsRunning() bool
 }
 
@@ -32,6 +35,7 @@ type Room struct {
 
 	free   int
 	held   map[string]int // slots that are not free, by account
+	each   map[string]int // the same, by owner
 	shares Shares         // nil means that all accounts are equal
 	// weights are those that Divide has asked shares for; nil outside of it.
 	weights map[string]int
@@ -46,12 +50,12 @@ type Room struct {
 // NewRoom returns a room with free slots, and nothing else. shares may be nil, which means that all
 // accounts are equal.
 func NewRoom(slots int, shares Shares) *Room {
-	return &Room{free: slots, shares: shares, held: map[string]int{}, turns: map[string]float64{}}
+	return &Room{free: slots, shares: shares, held: map[string]int{}, each: map[string]int{}, turns: map[string]float64{}}
 }
 
 // Clone returns a copy of r that is not Waiting.
 func (r *Room) Clone() *Room {
-	return &Room{free: r.free, shares: r.shares, held: maps.Clone(r.held), turns: maps.Clone(r.turns), now: r.now}
+	return &Room{free: r.free, shares: r.shares, held: maps.Clone(r.held), each: maps.Clone(r.each), turns: maps.Clone(r.turns), now: r.now}
 }
 
 // Free returns the number of free slots.
@@ -73,6 +77,18 @@ func (r *Room) Any() int {
 
 // Held returns how many slots an account holds.
 func (r *Room) Held(account string) int { return r.held[account] }
+
+// HeldBy returns how many slots an owner holds.
+func (r *Room) HeldBy(owner string) int { return r.each[owner] }
+
+// MaxRunningEach returns how many runs of each principal of an account may be driven by all replicas
+// together; 0 means no limit.
+func (r *Room) MaxRunningEach(account string) int {
+	if r.shares == nil {
+		return 0
+	}
+	return r.shares.MaxRunningEach(account)
+}
 
 // MaxRunning returns how many runs of an account may be driven by all replicas together; 0 means no
 // limit.
@@ -103,20 +119,26 @@ func (r *Room) Divide(most map[string]int) map[string]int {
 	return parts
 }
 
-// Take gives a slot to a run of an account.
-func (r *Room) Take(account string) {
+// Take gives a slot to a run of an owner.
+func (r *Room) Take(owner string) {
+	account := AccountOf(owner)
 	r.free--
 	r.held[account]++
+	r.each[owner]++
 	r.now = r.turn(account)
 	r.turns[account] = r.now + 1/float64(r.weight(account))
 	maps.DeleteFunc(r.turns, func(_ string, at float64) bool { return at <= r.now })
 }
 
-// Give frees a slot that an account holds.
-func (r *Room) Give(account string) {
+// Give frees a slot that an owner holds.
+func (r *Room) Give(owner string) {
+	account := AccountOf(owner)
 	r.free++
 	if r.held[account]--; r.held[account] <= 0 {
 		delete(r.held, account)
+	}
+	if r.each[owner]--; r.each[owner] <= 0 {
+		delete(r.each, owner)
 	}
 }
 

@@ -209,7 +209,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 func (h *Handler) mayBegin(ctx context.Context, who Caller, id, key string) error {
 	err := h.c.Halts.Refusal(who.Owner(), id)
 	if err == nil && h.c.Admit != nil {
-		err = h.c.Admit(ctx, who.Account)
+		err = h.c.Admit(ctx, who.Owner())
 	}
 	if err == nil {
 		return nil

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,7 +121,10 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	if s.acquire(Key{Owner: owner}, limit) {
 		return s, nil
 	}
-	return nil, tooManyStreams("you have %d open streams, the maximum; close one, or poll your tasks instead", limit)
+	account, principal, _ := strings.Cut(owner, "/")
+	e := tooManyStreams("you have %d open streams, the maximum of streams.per_caller; close one, or poll your tasks instead", limit)
+	e.Retry, e.RetryAfter = true, time.Second
+	return nil, e.With(agent.DetailLimit, "streams.per_caller").With(agent.DetailValue, strconv.Itoa(limit)).With("account", account).With("principal", principal)
 }
 
 // acquireTask also counts the stream for the root task of k.

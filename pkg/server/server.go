@@ -354,7 +354,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	var e *engine.Engine
 	accounts := account.New(account.Config{
-		Ledger: c.Store, Counts: c.Store, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
+		Ledger: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
 		Clock: c.Store.Now, Log: c.Log.Named("accounts"), Changed: func() { e.Wake("") },
 	})
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
@@ -437,6 +437,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
+	config.MaxCalls = int(c.Limits.GetMaxCalls())
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy = c.TLS.ByProxy
 	if k.certs != nil {

@@ -587,7 +587,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
 }
 
 // Value is the word in the file.
@@ -644,7 +644,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
 }
 
 // Value is the word in the file.
@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -4870,12 +4870,12 @@ func (x *EgressSettings) GetAllow() []string {
 	return nil
 }
 
-// LimitSettings limits what each account uses of the server, and the connections of the server.
+// LimitSettings limits what each account uses of the server, and the connections and calls of the server.
 type LimitSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What each account may use, unless server.accounts or the API sets the same limit for it: weight,
-	// max_running, max_queued, max_stored_bytes, max_collaborations, requests_per_second, burst and
-	// max_upload_bytes.
+	// max_running, max_queued, max_stored_bytes, max_collaborations, requests_per_second, burst,
+	// max_upload_bytes and those in per_principal.
 	Account *AccountLimits `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
 	// Open connections of both listeners together; 10000.
 	MaxConnections *int32 `protobuf:"varint,2,opt,name=max_connections,json=maxConnections,proto3,oneof" json:"max_connections,omitempty"`
@@ -4884,8 +4884,11 @@ type LimitSettings struct {
 	MaxConnectionsPerAddress *int32 `protobuf:"varint,3,opt,name=max_connections_per_address,json=maxConnectionsPerAddress,proto3,oneof" json:"max_connections_per_address,omitempty"`
 	// Bytes of request bodies that are being received over HTTP, of all accounts together; 268435456.
 	MaxUploadBytes *int64 `protobuf:"varint,4,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Calls that are worked on at the same time, of all accounts together, without streams that are
+	// open; 1024. Further calls are refused at once.
+	MaxCalls      *int32 `protobuf:"varint,5,opt,name=max_calls,json=maxCalls,proto3,oneof" json:"max_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LimitSettings) Reset() {
@@ -4946,6 +4949,13 @@ func (x *LimitSettings) GetMaxUploadBytes() int64 {
 	return 0
 }
 
+func (x *LimitSettings) GetMaxCalls() int32 {
+	if x != nil && x.MaxCalls != nil {
+		return *x.MaxCalls
+	}
+	return 0
+}
+
 // AccountLimits limits what the tasks of an account spend together and what the account uses of the
 // server, on all servers with the same store. At least one of its limits must be set.
 type AccountLimits struct {
@@ -4970,14 +4980,16 @@ type AccountLimits struct {
 	MaxStoredBytes *int64 `protobuf:"varint,9,opt,name=max_stored_bytes,json=maxStoredBytes,proto3,oneof" json:"max_stored_bytes,omitempty"`
 	// Collaborations that have not ended and do not wait for people, of all teams together; no limit.
 	MaxCollaborations *int32 `protobuf:"varint,10,opt,name=max_collaborations,json=maxCollaborations,proto3,oneof" json:"max_collaborations,omitempty"`
-	// Requests per second to each server; no limit.
+	// Requests per second, to all servers together; no limit.
 	RequestsPerSecond *float64 `protobuf:"fixed64,11,opt,name=requests_per_second,json=requestsPerSecond,proto3,oneof" json:"requests_per_second,omitempty"`
 	// Requests that may come at once, if requests_per_second is set; twice as many.
 	Burst *int32 `protobuf:"varint,12,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
 	// Bytes of request bodies that are being received over HTTP by each server; 33554432.
 	MaxUploadBytes *int64 `protobuf:"varint,13,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What each principal of the account may use of that; no limit but those of the account.
+	PerPrincipal  *PrincipalLimits `protobuf:"bytes,14,opt,name=per_principal,json=perPrincipal,proto3" json:"per_principal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AccountLimits) Reset() {
@@ -5101,6 +5113,96 @@ func (x *AccountLimits) GetMaxUploadBytes() int64 {
 	return 0
 }
 
+func (x *AccountLimits) GetPerPrincipal() *PrincipalLimits {
+	if x != nil {
+		return x.PerPrincipal
+	}
+	return nil
+}
+
+// PrincipalLimits limits what one principal of an account uses of the server, so that it cannot use all
+// that its account may. At least one of the limits must be set.
+type PrincipalLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Requests per second, to all servers together; no limit.
+	RequestsPerSecond *float64 `protobuf:"fixed64,1,opt,name=requests_per_second,json=requestsPerSecond,proto3,oneof" json:"requests_per_second,omitempty"`
+	// Requests that may come at once, if requests_per_second is set; twice as many.
+	Burst *int32 `protobuf:"varint,2,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
+	// Tasks that are run at the same time; no limit.
+	MaxRunning *int32 `protobuf:"varint,3,opt,name=max_running,json=maxRunning,proto3,oneof" json:"max_running,omitempty"`
+	// Tasks that wait for a slot; no limit.
+	MaxQueued *int32 `protobuf:"varint,4,opt,name=max_queued,json=maxQueued,proto3,oneof" json:"max_queued,omitempty"`
+	// Bytes of request bodies that are being received over HTTP by each server; no limit.
+	MaxUploadBytes *int64 `protobuf:"varint,5,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PrincipalLimits) Reset() {
+	*x = PrincipalLimits{}
+	mi := &file_team_v1_config_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrincipalLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrincipalLimits) ProtoMessage() {}
+
+func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
+func (*PrincipalLimits) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
+	if x != nil && x.RequestsPerSecond != nil {
+		return *x.RequestsPerSecond
+	}
+	return 0
+}
+
+func (x *PrincipalLimits) GetBurst() int32 {
+	if x != nil && x.Burst != nil {
+		return *x.Burst
+	}
+	return 0
+}
+
+func (x *PrincipalLimits) GetMaxRunning() int32 {
+	if x != nil && x.MaxRunning != nil {
+		return *x.MaxRunning
+	}
+	return 0
+}
+
+func (x *PrincipalLimits) GetMaxQueued() int32 {
+	if x != nil && x.MaxQueued != nil {
+		return *x.MaxQueued
+	}
+	return 0
+}
+
+func (x *PrincipalLimits) GetMaxUploadBytes() int64 {
+	if x != nil && x.MaxUploadBytes != nil {
+		return *x.MaxUploadBytes
+	}
+	return 0
+}
+
 // CorsSettings lists the web pages of other origins that may call over HTTP.
 type CorsSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5114,7 +5216,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5228,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +5241,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5168,7 +5270,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5282,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5295,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5214,7 +5316,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5328,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5341,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5260,7 +5362,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5374,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5387,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5308,7 +5410,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5422,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5435,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5370,7 +5472,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5484,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5497,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Definition) GetId() string {
@@ -5445,7 +5547,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5559,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5572,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5517,7 +5619,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5529,7 +5631,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5542,7 +5644,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5575,7 +5677,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5689,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5702,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5622,7 +5724,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +5736,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +5749,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5694,7 +5796,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5706,7 +5808,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5719,7 +5821,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -5754,7 +5856,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5868,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5881,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -5877,7 +5979,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +5991,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6004,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -5950,7 +6052,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5962,7 +6064,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5975,7 +6077,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6026,7 +6128,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6140,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6153,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6112,7 +6214,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6226,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6239,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6199,7 +6301,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6211,7 +6313,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6224,7 +6326,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6240,7 +6342,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6252,7 +6354,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6265,7 +6367,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6873,7 +6975,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bREQUIRED\x10\x02\"\x82\x01\n" +
 	"\x0eEgressSettings\x12p\n" +
 	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
-	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x8e\x05\n" +
+	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x98\x06\n" +
 	"\rLimitSettings\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x90\x01\n" +
 	"\x0fmax_connections\x18\x02 \x01(\x05Bb\xbaH_\xba\x01\\\n" +
@@ -6881,10 +6983,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x1bmax_connections_per_address\x18\x03 \x01(\x05Bz\xbaHw\xba\x01t\n" +
 	"\"limits.max_connections_per_address\x120max_connections_per_address must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x01R\x18maxConnectionsPerAddress\x88\x01\x01\x12\xad\x01\n" +
 	"\x10max_upload_bytes\x18\x04 \x01(\x03B~\xbaH{\xba\x01x\n" +
-	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01B\x12\n" +
+	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01\x12z\n" +
+	"\tmax_calls\x18\x05 \x01(\x05BX\xbaHU\xba\x01R\n" +
+	"\x10limits.max_calls\x12\x1fmax_calls must be 16 to 1000000\x1a\x1dthis >= 16 && this <= 1000000H\x03R\bmaxCalls\x88\x01\x01B\x12\n" +
 	"\x10_max_connectionsB\x1e\n" +
 	"\x1c_max_connections_per_addressB\x13\n" +
-	"\x11_max_upload_bytes\"\xa6\x06\n" +
+	"\x11_max_upload_bytesB\f\n" +
+	"\n" +
+	"_max_calls\"\xe5\x06\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +
@@ -6902,7 +7008,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x13requests_per_second\x18\v \x01(\x01H\tR\x11requestsPerSecond\x88\x01\x01\x12\x19\n" +
 	"\x05burst\x18\f \x01(\x05H\n" +
 	"R\x05burst\x88\x01\x01\x12-\n" +
-	"\x10max_upload_bytes\x18\r \x01(\x03H\vR\x0emaxUploadBytes\x88\x01\x01B\x15\n" +
+	"\x10max_upload_bytes\x18\r \x01(\x03H\vR\x0emaxUploadBytes\x88\x01\x01\x12=\n" +
+	"\rper_principal\x18\x0e \x01(\v2\x18.team.v1.PrincipalLimitsR\fperPrincipalB\x15\n" +
 	"\x13_max_tokens_per_dayB\x13\n" +
 	"\x11_max_cost_per_dayB\x17\n" +
 	"\x15_max_tokens_in_flightB\x15\n" +
@@ -6914,6 +7021,19 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x13_max_collaborationsB\x16\n" +
 	"\x14_requests_per_secondB\b\n" +
 	"\x06_burstB\x13\n" +
+	"\x11_max_upload_bytes\"\xb0\x02\n" +
+	"\x0fPrincipalLimits\x123\n" +
+	"\x13requests_per_second\x18\x01 \x01(\x01H\x00R\x11requestsPerSecond\x88\x01\x01\x12\x19\n" +
+	"\x05burst\x18\x02 \x01(\x05H\x01R\x05burst\x88\x01\x01\x12$\n" +
+	"\vmax_running\x18\x03 \x01(\x05H\x02R\n" +
+	"maxRunning\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_queued\x18\x04 \x01(\x05H\x03R\tmaxQueued\x88\x01\x01\x12-\n" +
+	"\x10max_upload_bytes\x18\x05 \x01(\x03H\x04R\x0emaxUploadBytes\x88\x01\x01B\x16\n" +
+	"\x14_requests_per_secondB\b\n" +
+	"\x06_burstB\x0e\n" +
+	"\f_max_runningB\r\n" +
+	"\v_max_queuedB\x13\n" +
 	"\x11_max_upload_bytes\"\x91\a\n" +
 	"\fCorsSettings\x12\xab\x04\n" +
 	"\aorigins\x18\x01 \x03(\tB\x90\x04\xbaH\x8c\x04\xba\x01\xba\x02\n" +
@@ -7089,7 +7209,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7155,58 +7275,59 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*EgressSettings)(nil),       // 61: team.v1.EgressSettings
 	(*LimitSettings)(nil),        // 62: team.v1.LimitSettings
 	(*AccountLimits)(nil),        // 63: team.v1.AccountLimits
-	(*CorsSettings)(nil),         // 64: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 65: team.v1.CardSettings
-	(*PushSettings)(nil),         // 66: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 67: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 68: team.v1.SigningKey
-	(*Definition)(nil),           // 69: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 70: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 71: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 72: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 73: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 74: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 75: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 76: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 77: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 78: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 79: team.v1.ApiKey
-	(*Permission)(nil),           // 80: team.v1.Permission
-	(*OidcConfig)(nil),           // 81: team.v1.OidcConfig
-	nil,                          // 82: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 83: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 84: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 85: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 86: team.v1.McpTool.EnvEntry
-	nil,                          // 87: team.v1.McpTool.EffectsEntry
-	nil,                          // 88: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 89: team.v1.Definition.ScriptsEntry
-	nil,                          // 90: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 91: google.protobuf.Duration
-	(*Skill)(nil),                // 92: team.v1.Skill
-	(*Limits)(nil),               // 93: team.v1.Limits
-	(*Retry)(nil),                // 94: team.v1.Retry
-	(OnLimit_Value)(0),           // 95: team.v1.OnLimit.Value
+	(*PrincipalLimits)(nil),      // 64: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 65: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 66: team.v1.CardSettings
+	(*PushSettings)(nil),         // 67: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 68: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 69: team.v1.SigningKey
+	(*Definition)(nil),           // 70: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 71: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 72: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 73: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 74: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 75: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 76: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 77: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 78: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 79: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 80: team.v1.ApiKey
+	(*Permission)(nil),           // 81: team.v1.Permission
+	(*OidcConfig)(nil),           // 82: team.v1.OidcConfig
+	nil,                          // 83: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 84: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 85: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 86: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 87: team.v1.McpTool.EnvEntry
+	nil,                          // 88: team.v1.McpTool.EffectsEntry
+	nil,                          // 89: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 90: team.v1.Definition.ScriptsEntry
+	nil,                          // 91: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 92: google.protobuf.Duration
+	(*Skill)(nil),                // 93: team.v1.Skill
+	(*Limits)(nil),               // 94: team.v1.Limits
+	(*Retry)(nil),                // 95: team.v1.Retry
+	(OnLimit_Value)(0),           // 96: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	82,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	83,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	84,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	85,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	83,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	84,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	85,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	86,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	91,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	92,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	91,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	91,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	86,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	87,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	92,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	92,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	87,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	88,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	91,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	91,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	92,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	93,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	92,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	92,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	93,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	94,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7215,7 +7336,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	92,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	93,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7223,10 +7344,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	91,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	92,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	91,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	92,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7237,12 +7358,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	93,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	94,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	91,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	94,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	92,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	95,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7252,60 +7373,61 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	91,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	92,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	91,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	94,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	92,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	95,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	95,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	96,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	92,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	73,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	70,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	91,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	66,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	67,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	71,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	64,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	65,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	88,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	93,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	74,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	71,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	92,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	67,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	68,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	72,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	65,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	66,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	89,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
 	61,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
 	62,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
 	59,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
 	8,   // 88: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
 	63,  // 89: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	68,  // 90: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 91: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	89,  // 92: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	90,  // 93: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 94: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	79,  // 95: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	81,  // 96: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	75,  // 97: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 98: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	78,  // 99: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	91,  // 100: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	77,  // 101: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 102: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	76,  // 103: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 104: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 105: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 106: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 107: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 108: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 109: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 110: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	63,  // 111: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	64,  // 90: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	69,  // 91: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 92: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	90,  // 93: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	91,  // 94: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 95: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	80,  // 96: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	82,  // 97: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	76,  // 98: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 99: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	79,  // 100: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	92,  // 101: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	78,  // 102: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 103: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	77,  // 104: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 105: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 106: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 107: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 108: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 109: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 110: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 111: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	63,  // 112: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7337,16 +7459,17 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

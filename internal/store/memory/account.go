@@ -24,6 +24,7 @@ type accounts struct {
 	epochs   map[string]int64           // by root; guarded by mu
 	sums     map[string]*account.Sums   // by account; guarded by mu
 	limits   map[string]account.Stored  // by account; guarded by mu
+	full     map[string]int64           // when the bucket of requests is full, by owner; guarded by mu
 	watchers map[chan struct{}]struct{} // guarded by mu
 }
 
@@ -151,6 +152,26 @@ func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
 		delete(c.watchers, w)
 	}
 }
+
+// CountRequests implements account.Ledger. What is full is forgotten.
+func (s *Store) CountRequests(_ context.Context, list []account.Requests) (left []float64, err error) {
+	c, now := &s.accounts, s.clock().UnixMicro()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full == nil {
+		c.full = map[string]int64{}
+	}
+	maps.DeleteFunc(c.full, func(_ string, full int64) bool { return full <= now })
+	for _, r := range list {
+		full, n := r.Apply(c.full[r.Owner], now)
+		c.full[r.Owner] = full
+		left = append(left, n)
+	}
+	return left, nil
+}
+
+// Servers implements account.Counts.
+func (s *Store) Servers(context.Context) (int, error) { return 1, nil }
 
 // Queued implements account.Counts.
 func (s *Store) Queued(_ context.Context, name string, most int) (int, error) {

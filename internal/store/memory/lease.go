@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"iter"
+	"math"
 	"sync"
 	"time"
 
@@ -23,7 +25,13 @@ func (s *Store) Beat(context.Context, string) error { return nil }
 func (s *Store) Claim(_ context.Context, _ string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error) {
 	now := s.clock()
 	for {
-		most := s.due.accounts(now)
+		left := func(owner string) int { // there are no other replicas
+			if limit := room.MaxRunningEach(a2a.AccountOf(owner)); limit > 0 {
+				return max(limit-room.HeldBy(owner), 0)
+			}
+			return math.MaxInt
+		}
+		most := s.due.accounts(now, left)
 		for account := range most {
 			if limit := room.MaxRunning(account); limit > 0 {
 				most[account] = min(most[account], max(limit-room.Held(account), 0)) // there are no other replicas
@@ -36,12 +44,12 @@ func (s *Store) Claim(_ context.Context, _ string, room *a2a.Room) (claims []a2a
 		}
 		for account, n := range parts {
 			for range n {
-				r := s.due.pop(account, now)
+				r := s.due.pop(account, now, left)
 				if r == nil {
 					break
 				}
 				if c, ok := s.claim(r); ok {
-					room.Take(account)
+					room.Take(c.Owner)
 					claims = append(claims, c)
 				}
 			}
@@ -128,11 +136,24 @@ func (s *Store) giveUp(c a2a.Claim, settle func(*run) error) error {
 	return nil
 }
 
-// dueQueue holds the runs to be claimed, of each account ordered by due time. No other lock may be
+// dueQueue holds the runs to be claimed, of each owner ordered by due time. No other lock may be
 // acquired while its lock is held.
 type dueQueue struct {
 	mu   sync.Mutex
-	runs map[string]*dueHeap // by account, without empty ones; guarded by mu
+	runs map[string]map[string]*dueHeap // by account and owner, without empty ones; guarded by mu
+}
+
+// all returns the heaps of all owners. The caller holds mu while it iterates.
+func (q *dueQueue) all() iter.Seq2[string, *dueHeap] {
+	return func(yield func(string, *dueHeap) bool) {
+		for _, owners := range q.runs {
+			for owner, h := range owners {
+				if !yield(owner, h) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // set sets when a run is due.
@@ -141,17 +162,20 @@ func (q *dueQueue) set(r *run, at time.Time) {
 	defer q.mu.Unlock()
 	r.dueAt = at
 	account := a2a.AccountOf(r.owner)
-	h := q.runs[account]
+	h := q.runs[account][r.owner]
 	if r.place > 0 {
 		heap.Fix(h, r.place-1)
 		return
 	}
 	if h == nil {
 		if q.runs == nil {
-			q.runs = map[string]*dueHeap{}
+			q.runs = map[string]map[string]*dueHeap{}
+		}
+		if q.runs[account] == nil {
+			q.runs[account] = map[string]*dueHeap{}
 		}
 		h = &dueHeap{}
-		q.runs[account] = h
+		q.runs[account][r.owner] = h
 	}
 	heap.Push(h, r)
 }
@@ -168,54 +192,67 @@ func (q *dueQueue) remove(r *run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if r.place > 0 {
-		q.take(a2a.AccountOf(r.owner), r.place-1)
+		q.take(r)
 	}
 }
 
-// take removes and returns the run at an index of the heap of an account. The caller holds mu.
-func (q *dueQueue) take(account string, i int) *run {
-	h := q.runs[account]
-	r := heap.Remove(h, i).(*run)
-	if h.Len() == 0 {
+// take removes a queued run. The caller holds mu.
+func (q *dueQueue) take(r *run) {
+	account := a2a.AccountOf(r.owner)
+	h := q.runs[account][r.owner]
+	heap.Remove(h, r.place-1)
+	if h.Len() > 0 {
+		return
+	}
+	if delete(q.runs[account], r.owner); len(q.runs[account]) == 0 {
 		delete(q.runs, account)
 	}
-	return r
 }
 
-// pop removes and returns the run of an account that has been due longest, nil if none is due.
-func (q *dueQueue) pop(account string, now time.Time) *run {
+// pop removes and returns the run of an account that has been due longest, nil if none is due. left
+// returns how many runs of an owner may be claimed.
+func (q *dueQueue) pop(account string, now time.Time, left func(owner string) int) *run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if h := q.runs[account]; h == nil || (*h)[0].dueAt.After(now) {
-		return nil
+	var first *run
+	for owner, h := range q.runs[account] {
+		if r := (*h)[0]; !r.dueAt.After(now) && (first == nil || r.dueAt.Before(first.dueAt)) && left(owner) > 0 {
+			first = r
+		}
 	}
-	return q.take(account, 0)
+	if first != nil {
+		q.take(first)
+	}
+	return first
 }
 
-// accounts returns the accounts that have due runs, each with the number of its runs that are queued.
-func (q *dueQueue) accounts(now time.Time) map[string]int {
+// accounts returns the accounts that have due runs, each with the number of its runs that are queued and
+// may be claimed. left returns how many of an owner may be.
+func (q *dueQueue) accounts(now time.Time, left func(owner string) int) map[string]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := map[string]int{}
-	for account, h := range q.runs {
+	for owner, h := range q.all() {
 		if !(*h)[0].dueAt.After(now) {
-			n[account] = h.Len()
+			n[a2a.AccountOf(owner)] += min(h.Len(), left(owner))
 		}
 	}
 	return n
 }
 
-// waiting returns how many runs of an account are due.
-func (q *dueQueue) waiting(account string, now time.Time) int {
+// waiting returns how many runs of an account, or of an owner, are due.
+func (q *dueQueue) waiting(name string, now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h, n := q.runs[account], 0
-	if h == nil {
-		return 0
-	}
-	for _, r := range *h {
-		if !r.dueAt.After(now) {
-			n++
+	account, n := a2a.AccountOf(name), 0
+	for owner, h := range q.runs[account] {
+		if name != account && name != owner {
+			continue
+		}
+		for _, r := range *h {
+			if !r.dueAt.After(now) {
+				n++
+			}
 		}
 	}
 	return n
@@ -226,7 +263,7 @@ func (q *dueQueue) waiting(account string, now time.Time) int {
 func (q *dueQueue) next(now time.Time, later bool) (first time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, h := range q.runs {
+	for _, h := range q.all() {
 		if at := (*h)[0].dueAt; (!later || at.After(now)) && (first.IsZero() || at.Before(first)) {
 			first = at
 		}

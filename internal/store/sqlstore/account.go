@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -259,13 +260,16 @@ func (s *Store) WatchAccountLimits() (wake <-chan struct{}, stop func()) {
 
 // Queued implements account.Counts.
 func (s *Store) Queued(ctx context.Context, name string, most int) (int, error) {
-	now := s.now()
-	all, err := owners(ctx, s.db.reader(), dueOwners, now)
-	if err != nil {
-		return 0, s.unrecorded(err)
+	now, of := s.now(), []any{name}
+	if name == a2a.AccountOf(name) {
+		all, err := owners(ctx, s.db.reader(), dueOwners, now)
+		if err != nil {
+			return 0, s.unrecorded(err)
+		}
+		of = all[name]
 	}
 	total := 0
-	for who := range slices.Chunk(all[name], mostOwners) {
+	for who := range slices.Chunk(of, mostOwners) {
 		who = padded(who)
 		var n int
 		err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 AND owner IN (`+numbered(3, len(who))+`) LIMIT $2) AS q`,
@@ -275,6 +279,59 @@ func (s *Store) Queued(ctx context.Context, name string, most int) (int, error) 
 		}
 	}
 	return total, nil
+}
+
+// Servers implements account.Counts.
+func (s *Store) Servers(ctx context.Context) (int, error) {
+	if s.db.single() {
+		return 1, nil
+	}
+	var n int
+	err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM replica WHERE expires > $1`, s.now())
+	return max(n, 1), s.unrecorded(err)
+}
+
+// CountRequests implements account.Ledger.
+func (s *Store) CountRequests(ctx context.Context, list []account.Requests) (left []float64, err error) {
+	order := make([]int, len(list)) // one order for all replicas, which wait for each other's rows
+	for i := range list {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(list[a].Owner, list[b].Owner) })
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		left = make([]float64, len(list))
+		for _, i := range order {
+			var err error
+			if left[i], err = s.countRequests(ctx, q, list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return left, s.unrecorded(err)
+}
+
+// countRequests counts requests in a transaction, and returns what is left.
+func (s *Store) countRequests(ctx context.Context, q querier, r account.Requests) (left float64, err error) {
+	const of = `SELECT full_at FROM request_rate WHERE owner = $1`
+	var full int64
+	if r.Made == 0 {
+		err = q.scan(ctx, []any{&full}, of, r.Owner)
+	} else if err = q.scan(ctx, []any{&full}, of+s.db.lock(), r.Owner); errors.Is(err, sql.ErrNoRows) {
+		if _, err := q.exec(ctx, `INSERT INTO request_rate (owner, full_at) VALUES ($1, 0) ON CONFLICT DO NOTHING`, r.Owner); err != nil {
+			return 0, err
+		}
+		err = q.scan(ctx, []any{&full}, of+s.db.lock(), r.Owner)
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	after, left := r.Apply(full, 1000*s.now())
+	if r.Made > 0 {
+		_, err = q.exec(ctx, `UPDATE request_rate SET full_at = $2 WHERE owner = $1`, r.Owner, after)
+		return left, err
+	}
+	return left, nil
 }
 
 // StoredBytes implements account.Counts.

@@ -21,6 +21,7 @@ type claim struct {
 	room    *a2a.Room // what is left
 	few     int       // how many runs may be claimed if few are due; otherwise 0
 	owners  map[string][]any
+	left    map[string]int // how many more runs may be claimed of owners for which that is limited
 	taken   []*journal
 }
 
@@ -69,12 +70,29 @@ func (c *claim) due(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.share(ctx, c.owners, most, c.s.dueOf)
+	return c.share(ctx, c.owners, most, func(who []any, n int) error {
+		who = padded(who)
+		args := make([]any, 0, 1+2*len(who))
+		args = append(args, c.now)
+		for _, owner := range who {
+			args = append(args, owner, c.mostOf(owner, n))
+		}
+		return c.take(ctx, c.s.dueOf(len(who)), n, args...)
+	})
+}
+
+// mostOf returns how many of n runs may be claimed of an owner.
+func (c *claim) mostOf(owner any, n int) int64 {
+	name, _ := owner.(string)
+	if left, limited := c.left[name]; limited {
+		n = min(n, left)
+	}
+	return int64(n)
 }
 
 // dueOf selects the runs of a number of owners that have been due longest. The arguments are $2, the
-// number of runs, $3, the time, and the owners from $4. It reads as many entries of the index for each
-// owner, however many of its runs are due.
+// number of runs, $3, the time, and from $4 each owner with the number of its runs at most. It reads as
+// many entries of the index for each owner, however many of its runs are due.
 func (s *Store) dueOf(owners int) string {
 	var b strings.Builder
 	b.WriteString(`SELECT id FROM (`)
@@ -82,8 +100,8 @@ func (s *Store) dueOf(owners int) string {
 		if i > 0 {
 			b.WriteString(` UNION ALL `)
 		}
-		n := strconv.Itoa(4 + i)
-		b.WriteString(`SELECT id, due FROM (SELECT id, due FROM run WHERE due <= $3 AND owner = $` + n + ` ORDER BY due LIMIT $2` + s.db.skip() + `) AS o` + n)
+		n, most := strconv.Itoa(4+2*i), strconv.Itoa(5+2*i)
+		b.WriteString(`SELECT id, due FROM (SELECT id, due FROM run WHERE due <= $3 AND owner = $` + n + ` ORDER BY due LIMIT $` + most + s.db.skip() + `) AS o` + n)
 	}
 	b.WriteString(`) AS d ORDER BY due LIMIT $2`)
 	return b.String()
@@ -101,8 +119,10 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c
 	for account := range owners {
 		most[account] = unlimited // they count as running already
 	}
-	return c.share(ctx, owners, most, func(owners int) string {
-		return of + ` AND owner IN (` + numbered(4, owners) + `) LIMIT $2` + c.s.db.skip()
+	c.left = nil
+	return c.share(ctx, owners, most, func(who []any, n int) error {
+		who = padded(who)
+		return c.take(ctx, of+` AND owner IN (`+numbered(4, len(who))+`) LIMIT $2`+c.s.db.skip(), n, append([]any{c.now}, who...)...)
 	})
 }
 
@@ -138,9 +158,9 @@ func owners(ctx context.Context, q querier, query string, args ...any) (map[stri
 	return by, err
 }
 
-// share claims runs of accounts as the room says, and at most so many as most has for the account. of
-// returns the query of the runs of a number of owners.
-func (c *claim) share(ctx context.Context, owners map[string][]any, most map[string]int, of func(owners int) string) error {
+// share claims runs of accounts as the room says, and at most so many as most has for the account. take
+// claims up to n runs of some owners.
+func (c *claim) share(ctx context.Context, owners map[string][]any, most map[string]int, take func(who []any, n int) error) error {
 	for {
 		parts := c.room.Divide(most)
 		if len(parts) == 0 {
@@ -148,12 +168,12 @@ func (c *claim) share(ctx context.Context, owners map[string][]any, most map[str
 			return nil
 		}
 		for account, n := range parts {
-			// The n runs that have been due longest belong to the first n owners at most.
 			n = min(n, mostOwners)
-			who := padded(owners[account][:min(n, len(owners[account]))])
 			before := len(c.taken)
-			if err := c.take(ctx, of(len(who)), n, append([]any{c.now}, who...)...); err != nil {
-				return err
+			if who := c.first(owners[account], n); len(who) > 0 {
+				if err := take(who, n); err != nil {
+					return err
+				}
 			}
 			got := len(c.taken) - before
 			if most[account] -= got; got < n { // there are no more, or other replicas have them
@@ -161,6 +181,21 @@ func (c *claim) share(ctx context.Context, owners map[string][]any, most map[str
 			}
 		}
 	}
+}
+
+// first returns the owners to which the n runs belong that have been due longest and may be claimed: the
+// first n of which any may be.
+func (c *claim) first(owners []any, n int) []any {
+	var who []any
+	for _, owner := range owners {
+		if len(who) == n {
+			break
+		}
+		if c.mostOf(owner, 1) > 0 {
+			who = append(who, owner)
+		}
+	}
+	return who
 }
 
 // mostOwners is the number of owners of a statement at most.
@@ -179,13 +214,13 @@ func padded(owners []any) []any {
 // unlimited is more than the slots of a replica.
 const unlimited = 1 << 30
 
-// limits returns how many runs of each account may be claimed, which depends on those that all replicas
-// drive.
+// limits returns how many runs of each account may be claimed, and sets left, which depend on those that
+// all replicas drive.
 func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string]int, error) {
 	most, limited := map[string]int{}, false
 	for account := range owners {
 		most[account] = unlimited
-		limited = limited || c.room.MaxRunning(account) > 0
+		limited = limited || c.room.MaxRunning(account) > 0 || c.room.MaxRunningEach(account) > 0
 	}
 	if !limited {
 		return most, nil
@@ -194,20 +229,36 @@ func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string
 	if err := c.q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+c.s.db.lock()); err != nil {
 		return nil, err
 	}
-	running := map[string]int{}
-	err := each(ctx, c.q, func() { clear(running) }, func(r *sql.Rows) error {
+	running, ofOwner := map[string]int{}, map[string]int{}
+	err := each(ctx, c.q, func() { clear(running); clear(ofOwner) }, func(r *sql.Rows) error {
 		var owner string
 		var n int
 		err := r.Scan(&owner, &n)
 		running[a2a.AccountOf(owner)] += n
+		ofOwner[owner] = n
 		return err
 	}, `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL GROUP BY owner`)
 	for account := range most {
 		if limit := c.room.MaxRunning(account); limit > 0 {
 			most[account] = max(limit-running[account], 0)
 		}
+		if limit := c.room.MaxRunningEach(account); limit > 0 {
+			c.limitEach(owners[account], limit, ofOwner)
+		}
 	}
 	return most, err
+}
+
+// limitEach sets how many more runs of each owner may be claimed.
+func (c *claim) limitEach(owners []any, limit int, running map[string]int) {
+	if c.left == nil {
+		c.left = map[string]int{}
+	}
+	for _, owner := range owners {
+		name, _ := owner.(string)
+		c.left[name] = max(limit-running[name], 0)
+		c.room.Waiting = c.room.Waiting || c.left[name] == 0
+	}
 }
 
 // take claims up to limit runs, those whose ids a query selects, whose arguments begin at $3.
@@ -228,7 +279,11 @@ func (c *claim) take(ctx context.Context, query string, limit int, args ...any) 
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
 RETURNING id, owner, epoch, seq, bytes, push`, append([]any{c.replica, int64(limit)}, args...)...)
 	for _, j := range c.taken[before:] {
-		c.room.Take(a2a.AccountOf(j.owner))
+		c.room.Take(j.owner)
+		if _, limited := c.left[j.owner]; limited {
+			c.left[j.owner]--
+			c.room.Waiting = c.room.Waiting || c.left[j.owner] == 0 // it may have more
+		}
 	}
 	return err
 }

@@ -36,6 +36,7 @@ var tables = []struct{ name, columns, key string }{
 	{"audit", "account, seq, id, hash, body", "account, seq"},
 	{"audit_head", "account, seq, hash", "account"},
 	{"account_limits", "account, changed, changed_by, body", "account"},
+	{"request_rate", "owner, full_at", "owner"},
 	{"api_key", "id, hash, body", "id"},
 	{"cost", "root, " + costKeys + ", seq, " + costColumns, "root, " + costKeys},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},

@@ -97,6 +97,9 @@ func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 		if _, err := q.exec(ctx, `DELETE FROM account_day WHERE day <> '' AND day < $1`, now.Add(-daysKept).UTC().Format(time.DateOnly)); err != nil {
 			return err
 		}
+		if _, err := q.exec(ctx, `DELETE FROM request_rate WHERE full_at <= $1`, now.UnixMicro()); err != nil {
+			return err
+		}
 		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, now.Add(-max(store.RequestWindow, s.cfg.Deduplicate)).UnixMilli()); err != nil {
 			return err
 		}

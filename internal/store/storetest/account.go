@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"sync"
 	"testing"
@@ -89,6 +90,7 @@ func ledgers(t *testing.T, open Open) {
 		l := fresh(t)
 		raceForCap(t, []store.Store{l.Store}, 40)
 	})
+	t.Run("P11 requests are counted together", func(t *testing.T) { requestsTogether(t, open) })
 	t.Run("C-07 limits are kept and replaced", func(t *testing.T) { storedLimits(t, fresh(t)) })
 }
 
@@ -188,6 +190,38 @@ func owners(t *testing.T, fresh func(*testing.T) ledger) {
 		}
 		l.wants("acme", monday, 0, 1, 1)
 	})
+}
+
+// requestsTogether tests buckets of requests: they are emptied by all, below nothing if too many were made, and
+// fill with the time of the store.
+func requestsTogether(t *testing.T, open Open) {
+	clock := NewClock()
+	s := open(t, clock.Now)
+	bucket := func(owner string, made int) account.Requests {
+		return account.Requests{Owner: owner, PerSecond: 2, Capacity: 10, Made: made}
+	}
+	wants := func(list []account.Requests, want ...float64) {
+		t.Helper()
+		left, err := s.CountRequests(t.Context(), list)
+		if err != nil || len(left) != len(want) {
+			t.Fatal(left, err)
+		}
+		for i := range want {
+			if math.Abs(left[i]-want[i]) > 0.01 {
+				t.Errorf("%v are left, want %v", left, want)
+			}
+		}
+	}
+	wants([]account.Requests{bucket("acme", 0)}, 10)
+	wants([]account.Requests{bucket("zoo", 4), bucket("acme/ann", 1), bucket("acme", 7)}, 6, 9, 3)
+	wants([]account.Requests{bucket("acme", 7), bucket("zoo", 0)}, -4, 6)
+	clock.Move(3 * time.Second)
+	wants([]account.Requests{bucket("acme", 0), bucket("zoo", 0), bucket("acme/ann", 0)}, 2, 10, 10)
+	clock.Move(time.Hour)
+	wants([]account.Requests{bucket("acme", 1)}, 9)
+	if n, err := s.Servers(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d servers, %v", n, err)
+	}
 }
 
 // storedLimits tests limits that are set and removed.

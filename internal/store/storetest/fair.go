@@ -11,11 +11,12 @@ import (
 )
 
 // shares are the shares of accounts, by account.
-type shares struct{ weights, running map[string]int }
+type shares struct{ weights, running, each map[string]int }
 
 func (s shares) Weight(account string) int     { return s.weights[account] }
 func (s shares) MaxRunning(account string) int { return s.running[account] }
-func (s shares) LimitsRunning() bool           { return len(s.running) > 0 }
+func (s shares) MaxRunningEach(a string) int   { return s.each[a] }
+func (s shares) LimitsRunning() bool           { return len(s.running)+len(s.each) > 0 }
 
 // of returns a new task of an owner.
 func of(owner, id string) a2a.New {
@@ -149,6 +150,52 @@ func limitedLeases(t *testing.T, open Open) {
 		}
 		_, by = r.claimIn(room.Clone())
 		wantBy(t, by, map[string]int{"acme": 1})
+	})
+	t.Run("P11 no more runs of a principal than it may have", func(t *testing.T) {
+		r := newRig(t, open)
+		s := shares{each: map[string]int{"acme": 2}}
+		r.flood("acme/ann", 6)
+		r.create(of("acme/zoe", "zoe-1"))
+		r.create(of("acme/zoe", "zoe-2"))
+		r.create(of("other/bob", "bob-1"))
+		r.clock.Move(time.Second)
+		room := a2a.NewRoom(64, s)
+		claims, by := r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{"acme": 4, "other": 1})
+		for _, c := range claims {
+			room.Take(c.Owner)
+		}
+		if room.HeldBy("acme/ann") != 2 || room.HeldBy("acme/zoe") != 2 {
+			t.Fatalf("claimed are %v", roots(claims))
+		}
+		again := room.Clone()
+		_, by = r.claimIn(again)
+		wantBy(t, by, map[string]int{})
+		if !again.Waiting {
+			t.Error("nothing waits for a slot")
+		}
+		if n, err := r.Queued(r.ctx(), "acme/ann", 100); err != nil || n != 4 {
+			t.Errorf("%d tasks of a principal wait, %v", n, err)
+		}
+		if n, err := r.Queued(r.ctx(), "acme/zoe", 100); err != nil || n != 0 {
+			t.Errorf("%d tasks of the other one wait, %v", n, err)
+		}
+		if n, err := r.Queued(r.ctx(), "acme", 3); err != nil || n != 3 {
+			t.Errorf("%d tasks of the account wait, counted to 3, %v", n, err)
+		}
+		for _, c := range claims {
+			if c.Owner == "acme/ann" {
+				r.append(c, succeeded())
+				r.park(c, a2a.Park{Done: true})
+				room.Give(c.Owner)
+				break
+			}
+		}
+		claims, by = r.claimIn(room.Clone())
+		wantBy(t, by, map[string]int{"acme": 1})
+		if claims[0].Owner != "acme/ann" {
+			t.Errorf("claimed is %s", claims[0].Owner)
+		}
 	})
 	t.Run("P11 the first runs of many principals of an account", func(t *testing.T) {
 		r := newRig(t, open)
