@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/pkg/team/workflow"
@@ -38,7 +39,7 @@ func modeled(t *testing.T) (a agent.Agent, calls func() int) {
 		n++
 		return fakellm.Turn{Text: "words"}
 	})
-	model, err := openai.New(openai.Config{Name: "m", BaseURL: llm.URL, APIKey: "test"})
+	model, err := openai.New(openai.Config{Name: "m", BaseURL: llm.URL, APIKey: secret.New("test")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
@@ -49,7 +50,7 @@ func serveClerk(t *testing.T, at rig.Place, guards agent.Guards) *clerk {
 		c.calls.Add(1)
 		return fakellm.Turn{Text: "answer to " + r.Last(), Chunks: 3}
 	})
-	model, err := openai.New(openai.Config{Name: "m", BaseURL: llm.URL, APIKey: "test"})
+	model, err := openai.New(openai.Config{Name: "m", BaseURL: llm.URL, APIKey: secret.New("test")})
 	if err != nil {
 		t.Fatal(err)
 	}

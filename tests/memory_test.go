@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	"github.com/agentteams/team-server/tests/rig"
@@ -45,7 +46,7 @@ func newTalker(t testing.TB, llm *fakellm.Server, memory bool) agent.Agent {
 
 func modelOf(t testing.TB, llm *fakellm.Server, name string) agent.Model {
 	t.Helper()
-	model, err := openai.New(openai.Config{Name: name, BaseURL: llm.URL, APIKey: "test"})
+	model, err := openai.New(openai.Config{Name: name, BaseURL: llm.URL, APIKey: secret.New("test")})
 	if err != nil {
 		t.Fatal(err)
 	}

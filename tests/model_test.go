@@ -9,6 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -31,7 +32,7 @@ func TestR_000_31_WordsOfModels(t *testing.T) {
 			llm.Answer(id+"-model", func(r *fakellm.Request) fakellm.Turn {
 				return fakellm.Turn{Text: r.Last() + " " + words[id], Chunks: 2}
 			})
-			model, err := openai.New(openai.Config{Name: id + "-model", BaseURL: llm.URL, APIKey: "test"})
+			model, err := openai.New(openai.Config{Name: id + "-model", BaseURL: llm.URL, APIKey: secret.New("test")})
 			if err != nil {
 				t.Fatal(err)
 			}

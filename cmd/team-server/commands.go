@@ -93,6 +93,24 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
+func storeCommand(s *cli.Shell) *cobra.Command {
+	var url, key string
+	forget := &cobra.Command{
+		Use:   "forget-secrets --store URL --key ID",
+		Short: "Deletes what a lost key of server.encryption has encrypted",
+		Long: "Deletes from a store what the key of server.encryption with the given id has encrypted:\n" +
+			"webhooks, with their tokens and credentials. Callers must register them again. Use it\n" +
+			"if the key is lost for good, so that servers refuse to start without it. Stop the\n" +
+			"servers that use the store first.",
+		Example: "  team-server store forget-secrets --store sqlite:team.db --key 2026-11",
+		Args:    usage(noArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return s.ForgetSecrets(c.Context(), url, key) },
+	}
+	forget.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE or postgres://USER@HOST/DATABASE")
+	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
+	return group("store", "Repairs a store", "Repairs a store that no server uses.", forget)
+}
+
 func validateCommand(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",

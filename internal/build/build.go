@@ -206,7 +206,7 @@ func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	}
 	r, err := remote.New(remote.Config{
 		ID: id, Address: strings.TrimPrefix(a.GetGrpc().GetAddress(), "dns:///"), AgentID: a.GetGrpc().GetAgentId(),
-		Token: a.GetGrpc().GetAuth().GetBearer(), TLS: tlsConfig, Egress: b.dialer(id), Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
+		Token: b.Definition.Secret(a.GetGrpc().GetAuth().GetBearer()), TLS: tlsConfig, Egress: b.dialer(id), Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
 		IdleTimeout: a.GetGrpc().GetIdleTimeout().AsDuration(),
 	})
 	if err != nil {
@@ -228,7 +228,7 @@ func (b *builder) a2a(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 	}
 	r, err := remote.NewA2A(remote.A2AConfig{
 		Verifier: verifier,
-		ID:       id, Card: a.GetA2A().GetCard(), Token: a.GetA2A().GetAuth().GetBearer(),
+		ID:       id, Card: a.GetA2A().GetCard(), Token: b.Definition.Secret(a.GetA2A().GetAuth().GetBearer()),
 		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.dialer(id), Others: b.Guarded, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
 		IdleTimeout: a.GetA2A().GetIdleTimeout().AsDuration(),
 	})

@@ -53,7 +53,7 @@ func (b *builder) withoutFallback(name string) (agent.Model, error) {
 
 func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
 	c := model.Config{
-		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: m.GetApiKey(), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
+		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: b.Definition.Secret(m.GetApiKey()), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
 		Price:      model.PriceOf(m.GetPrice()), Accepts: m.GetAccepts(), ContextWindow: int64(m.GetContextWindow()),
 	}

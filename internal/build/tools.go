@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // ToolFaults are the reasons why tools prevent agents from being built.
@@ -99,9 +100,12 @@ var effects = map[teamv1.ToolEffect_Value]agent.Effect{
 
 func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	c := mcp.Config{
-		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: m.GetEnv(),
-		URL: m.GetUrl(), Bearer: m.GetBearer(), HTTPClient: b.Egress.HTTPClient(),
+		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
+		URL: m.GetUrl(), Bearer: b.Definition.Secret(m.GetBearer()), HTTPClient: b.Egress.HTTPClient(),
 		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log,
+	}
+	for name, value := range m.GetEnv() {
+		c.Env[name] = b.Definition.Secret(value)
 	}
 	if abs, err := filepath.Abs(c.Dir); err == nil {
 		c.Dir = abs

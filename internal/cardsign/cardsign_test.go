@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -392,5 +393,40 @@ func TestT_25_NotificationsAreNoCards(t *testing.T) {
 	c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}
 	if _, _, err := trust(t, s).Verify(c); err == nil {
 		t.Error("the card is trusted")
+	}
+}
+
+// TestT_42_KeysPrintNothing: neither a key nor what holds one prints the private key.
+func TestT_42_KeysPrintNothing(t *testing.T) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{ID: "2026-11", Private: private}
+	s, err := NewSigner([]Key{k}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+		fmt.Fprintf(&out, verb+verb+verb+verb, k, []Key{k}, &k, s)
+	}
+	for _, v := range []any{k, []Key{k}, s} {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(b)
+	}
+	seed := private.Seed()
+	for _, shown := range []string{
+		strings.Trim(fmt.Sprintf("%d", seed), "[]"), fmt.Sprintf("%x", seed), strings.Trim(strings.TrimPrefix(fmt.Sprintf("%#v", seed), "[]byte"), "{}"), base64.StdEncoding.EncodeToString(seed)[:40],
+	} {
+		if strings.Contains(out.String(), shown) {
+			t.Errorf("%q is in %s", shown, out.String())
+		}
+	}
+	if got := fmt.Sprint(k); got != `signing key "2026-11"` {
+		t.Errorf("printed as %q", got)
 	}
 }

@@ -28,6 +28,12 @@ type Key struct {
 	Private crypto.Signer
 }
 
+// Format prints the ID for every verb, and no part of the private key.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "signing key %q", k.ID) } // a Formatter cannot return an error
+
+// MarshalText returns the ID.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.ID), nil }
+
 // algorithm returns the signature algorithm of a key. All of them are deterministic, so
 // that a card is the same on every replica.
 func algorithm(key crypto.Signer) (jose.SignatureAlgorithm, error) {

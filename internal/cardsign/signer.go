@@ -51,7 +51,7 @@ func NewSigner(keys []Key, jku string) (*Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %q %w", k.ID, err)
 		}
-		o := opaque{private: k.Private, public: jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(alg), Use: "sig"}}
+		o := opaque{private: &k.Private, public: jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(alg), Use: "sig"}}
 		options := (&jose.SignerOptions{}).WithType("JOSE")
 		if jku != "" {
 			options = options.WithHeader("jku", jku)
@@ -156,7 +156,7 @@ func (s *Signer) remember(name [sha256.Size]byte, list []*a2av1.AgentCardSignatu
 
 // opaque signs deterministically, which the signers of package jose do not.
 type opaque struct {
-	private crypto.Signer
+	private *crypto.Signer // a pointer, so that package fmt prints its address, and not the key
 	public  jose.JSONWebKey
 }
 
@@ -168,7 +168,7 @@ func (o opaque) Algs() []jose.SignatureAlgorithm {
 
 func (o opaque) SignPayload(payload []byte, _ jose.SignatureAlgorithm) ([]byte, error) {
 	digest := sha256.Sum256(payload)
-	switch key := o.private.(type) {
+	switch key := (*o.private).(type) {
 	case *ecdsa.PrivateKey:
 		return signEC(key, digest[:])
 	case *rsa.PrivateKey:
@@ -176,7 +176,7 @@ func (o opaque) SignPayload(payload []byte, _ jose.SignatureAlgorithm) ([]byte, 
 	case ed25519.PrivateKey:
 		return ed25519.Sign(key, payload), nil
 	}
-	return nil, fmt.Errorf("unsupported type of signing key: %T", o.private)
+	return nil, fmt.Errorf("unsupported type of signing key: %T", *o.private)
 }
 
 // signEC returns a deterministic ECDSA signature (RFC 6979) in the form of JWS.

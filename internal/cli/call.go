@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // CallFlags are the flags that all call commands share.
@@ -47,7 +48,7 @@ var bindings = map[string]string{"": "", "grpc": a2aclient.GRPC, "rest": a2aclie
 
 // config returns the client configuration for the agent at target.
 func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
-	cfg := a2aclient.Config{Token: s.Token, AnyGRPCPort: true}
+	cfg := a2aclient.Config{Token: secret.New(s.Token), AnyGRPCPort: true}
 	binding, known := bindings[strings.ToLower(f.Binding)]
 	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
 	switch {
@@ -61,7 +62,7 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
 		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
-	case hasControl(cfg.Token):
+	case hasControl(s.Token):
 		return cfg, usagef("--token: expected a token without line breaks or other control characters")
 	case slices.ContainsFunc(f.Extensions, hasControl):
 		return cfg, usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))

@@ -59,7 +59,7 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 // openMigrated opens the source or target of a copy. snapshot opens a SQLite file without changing
 // it.
 func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*sqlstore.Store, error) {
-	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Log: s.log(zapcore.ErrorLevel)})
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Sealed: true, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
 		text := strings.Join(strings.Fields(store.Conceal(err.Error(), url)), " ")
 		return nil, fmt.Errorf("cannot open the store %s: %s", store.Redacted(url), text)

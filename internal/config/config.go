@@ -3,28 +3,26 @@
 package config
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-
-	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Config is a valid configuration file with all variables replaced. It must not be modified.
 type Config struct {
 	// File is the path as it was given to Load or Parse.
 	File string
-	// Server is the content. API keys and addresses that come from the environment are filled in.
+	// Server is the content. API keys and addresses that come from the environment are filled in. Secrets
+	// are replaced, see Secret.
 	Server *teamv1.ServerConfig
 	// Used holds the ids of the agents and teams that are served: all teams, the default agent,
 	// agents of additions, and what all of these refer to. In a file without teams, all agents are
@@ -37,9 +35,10 @@ type Config struct {
 	Schemas map[string]*guard.Schema
 
 	dir         string
-	scripts     map[string][]byte    // the sources of Scripts
-	schemas     map[string][]byte    // the sources of Schemas
-	missingByID map[[2]string]string // by section and id: what an unused entry needs but is not available
+	scripts     map[string][]byte        // the sources of Scripts
+	schemas     map[string][]byte        // the sources of Schemas
+	missingByID map[[2]string]string     // by section and id: what an unused entry needs but is not available
+	secrets     map[string]secret.Secret // those of Server, by what Server has in their place
 	read        func(string) ([]byte, error)
 
 	reordered []Reordered       // steps that follow others because of their position in the list
@@ -61,12 +60,6 @@ func (c *Config) Path(name string) string {
 		return name
 	}
 	return filepath.Join(c.dir, name)
-}
-
-// Same reports whether c and other serve the same: equal content, scripts and schemas.
-func (c *Config) Same(other *Config) bool {
-	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) &&
-		maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
 }
 
 // Digest returns the SHA-256 of the text of the file, in hex. Files to which it refers do not count.
@@ -153,6 +146,9 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		return nil, tidy(d.faults)
 	}
 	c.playStandIns()
+	if err := c.conceal(); err != nil {
+		return nil, fmt.Errorf("checking %s: %w", path, err)
+	}
 	return c, nil
 }
 

@@ -420,7 +420,7 @@ func TestVariables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Server.GetModels()["fast"].GetApiKey(); got != "k" {
+		if got := c.Secret(c.Server.GetModels()["fast"].GetApiKey()).Reveal(); got != "k" {
 			t.Errorf("key is %q", got)
 		}
 		if diff := cmp.Diff(map[string]bool{"desk": true, "writer": true}, maps.Clone(c.Used)); diff != "" {

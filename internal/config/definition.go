@@ -127,7 +127,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	}
 	r := &restorer{from: c, to: &Config{
 		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},
-		restored: map[string]bool{}, dir: c.dir, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
+		restored: map[string]bool{}, dir: c.dir, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
 	}}
 	r.schemas()
 	for _, id := range sorted(r.to.Server.GetAgents()) {

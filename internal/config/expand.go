@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"io/fs"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -45,6 +47,7 @@ func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 		if !strings.Contains(n.Value, "${") {
 			return nil
 		}
+		lookup.secret = isSecretPath(path)
 		n.Value = reference.ReplaceAllStringFunc(n.Value, func(s string) string {
 			value, gap := d.resolve(n, s, lookup)
 			if gap != nil {
@@ -62,8 +65,37 @@ func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 
 // lookup holds the sources of variables and files.
 type lookup struct {
-	env  func(string) (string, bool)
-	file func(string) ([]byte, error)
+	env    func(string) (string, bool)
+	file   func(string) ([]byte, error)
+	secret bool // the value is a secret
+}
+
+// maxSecret is the maximum size of a file with a secret, in bytes.
+const maxSecret = 64 << 10
+
+// readReferenced returns the text of a file without its trailing line breaks, or what is wrong with it
+// and what to do about it.
+func (l lookup) readReferenced(file string) (text, lack, hint string) {
+	data, err := l.file(file)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "", "cannot be read", "allow the user of the server to read it"
+	case errors.Is(err, errIrregular):
+		return "", "cannot be read", "name a regular file, not a pipe or device"
+	case errors.Is(err, errTooLarge):
+		return "", "is too large", "name a smaller file"
+	case err != nil:
+		return "", "cannot be read", "create the file, or correct the path; it is relative to this file"
+	case l.secret && len(data) > maxSecret:
+		return "", "is too large", "a secret has at most 64 KiB; name the file that holds only the secret"
+	case !utf8.Valid(data):
+		return "", notText, "write the file in UTF-8"
+	}
+	text = strings.TrimRight(string(data), "\r\n")
+	if l.secret && text == "" {
+		return "", "is empty", "write the secret into the file"
+	}
+	return text, "", ""
 }
 
 // resolve returns the value of a single reference.
@@ -78,14 +110,11 @@ func (d *document) resolve(n *yaml.Node, s string, l lookup) (string, *missing) 
 	}
 	name := s[2 : len(s)-1]
 	if file, ok := strings.CutPrefix(name, "file:"); ok {
-		data, err := l.file(file)
-		if err != nil {
-			return "", &missing{node: n, name: "${file:" + file + "}", lack: "cannot be read", hint: "create the file, or correct the path; it is relative to this file"}
+		text, lack, hint := l.readReferenced(file)
+		if lack != "" {
+			return "", &missing{node: n, name: "${file:" + file + "}", lack: lack, hint: hint}
 		}
-		if !utf8.Valid(data) {
-			return "", &missing{node: n, name: "${file:" + file + "}", lack: notText, hint: "write the file in UTF-8"}
-		}
-		return strings.TrimRight(string(data), "\r\n"), nil
+		return text, nil
 	}
 	name, fallback, optional := strings.Cut(name, ":-")
 	if !variable.MatchString(name) {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/agentteams/team-server/internal/config"
 )
@@ -28,13 +29,18 @@ func TestFilesThatHaveNoEnd(t *testing.T) {
 	if err := os.Truncate(huge, 65<<20); err != nil {
 		t.Fatal(err)
 	}
+	write("large", strings.Repeat("x", 64<<10+1))
+	write("empty", "\n")
 	agents := "\nagents: {a: {description: d, model: m, instructions: i}}\n"
 	for name, tt := range map[string]struct{ path, want string }{
 		"a device":            {"/dev/zero", "is not a regular file"},
 		"a huge file":         {huge, "is larger than 64 MiB"},
 		"a script":            {write("script.yaml", "version: v1\nmodels: {m: {provider: scripted, file: /dev/zero}}"+agents), "script.yaml:2:"},
-		"a secret":            {write("secret.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:/dev/zero}\"}}"+agents), "${file:/dev/zero}, which cannot be read"},
+		"a secret":            {write("secret.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:/dev/zero}\"}}"+agents), "name a regular file, not a pipe or device"},
 		"a secret's folder":   {write("folder.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:.}\"}}"+agents), "${file:.}, which cannot be read"},
+		"a secret, too large": {write("large.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:large}\"}}"+agents), "${file:large}, which is too large"},
+		"a large variable":    {write("env.yaml", "version: v1\nmodels: {m: {provider: scripted, file: s.yaml}}\ntools: {env: {mcp: {command: [x], env: {A: \"${file:large}\"}}}}\nagents: {a: {description: d, model: m, instructions: i, tools: [env]}}"), "a secret has at most 64 KiB"},
+		"a secret, empty":     {write("empty.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:empty}\"}}"+agents), "empty.yaml:2:50  agent \"a\" needs ${file:empty}, which is empty"},
 		"a secret, not there": {write("none.yaml", "version: v1\nmodels: {m: {provider: openai, name: n, api_key: \"${file:no.txt}\"}}"+agents), "create the file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,5 +49,18 @@ func TestFilesThatHaveNoEnd(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestLongTextsFromFiles: only secrets are limited to 64 KiB, whatever an agent is called.
+func TestLongTextsFromFiles(t *testing.T) {
+	text := strings.Repeat("x", 100<<10)
+	files := fstest.MapFS{
+		"team.yaml": {Data: []byte("version: v2\nagents: {store: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}, env: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}}\n")},
+		"long":      {Data: []byte(text + "\n")},
+	}
+	c, err := config.Loader{Files: files}.Load("team.yaml")
+	if err != nil || c.Server.GetAgents()["store"].GetDescription() != text {
+		t.Error(err)
 	}
 }

@@ -27,7 +27,7 @@ func TestProviders(t *testing.T) {
 				t.Errorf("faults %v, want %s", fs, want)
 			}
 			c, err := Loader{Env: env(map[string]string{variable: "k-1"})}.Parse("team.yaml", []byte(text))
-			if err != nil || c.Server.GetModels()["fast"].GetApiKey() != "k-1" {
+			if err != nil || c.Secret(c.Server.GetModels()["fast"].GetApiKey()).Reveal() != "k-1" {
 				t.Errorf("R-003-15: %v", err)
 			}
 			own := strings.Replace(text, "name: n}", `name: n, base_url: "http://127.0.0.1:1"}`, 1)
@@ -148,10 +148,10 @@ teams:
 		t.Fatal(err)
 	}
 	fast, web, far := r.Server.GetModels()["fast"], r.Server.GetTools()["web"].GetMcp(), r.Server.GetTools()["far"].GetMcp()
-	if fast.GetApiKey() != key || fast.GetMaxOutputTokens() != 100 || len(fast.GetFallback()) != 1 || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
+	if r.Secret(fast.GetApiKey()).Reveal() != key || fast.GetMaxOutputTokens() != 100 || len(fast.GetFallback()) != 1 || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
 		t.Errorf("models %v", r.Server.GetModels())
 	}
-	if len(web.GetCommand()) != 2 || web.GetEnv()["TOKEN"] != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || far.GetBearer() != key {
+	if len(web.GetCommand()) != 2 || r.Secret(web.GetEnv()["TOKEN"]).Reveal() != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || r.Secret(far.GetBearer()).Reveal() != key {
 		t.Errorf("tools %v", r.Server.GetTools())
 	}
 	for _, change := range []struct{ from, to string }{

@@ -177,7 +177,7 @@ func (t *Text) mask(text string, col int, near map[string]bool) (masked string, 
 		chunk, between := text[c[0]:c[1]], text[from:c[0]]
 		word, isKey := strings.CutSuffix(chunk, ":")
 		isKey = isKey && programKeys()[word]
-		if ofSecret := slices.Contains(secretKeys, word); isKey || ofSecret {
+		if ofSecret := slices.Contains(secretKeys, word) || secretFields()[word]; isKey || ofSecret {
 			isKey, secret = true, ofSecret && col > 0
 		}
 		show := t.harmless(chunk, near) && (isKey || !secret || strings.HasPrefix(chunk, "${"))
@@ -250,8 +250,8 @@ func wordsQuoted(message string) []string {
 	return words.FindAllString(strings.Join(inMessage.FindAllString(message, -1), " "), -1)
 }
 
-// secretKeys are the keys of the definition whose values may be secrets or contain some.
-var secretKeys = []string{"api_key", "bearer", "sha256", "key", "cert", "command", "env"}
+// secretKeys are the keys of the definition whose values may contain secrets, besides secretFields.
+var secretKeys = []string{"sha256", "key", "cert", "command"}
 
 // isWord reports whether a word belongs to the program's vocabulary.
 func isWord(word string) bool { return programWords()[word] }

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agentteams/team-server/examples/demo"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -69,7 +68,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	kept, err := openStore(ctx, cmp.Or(d.Store, store.MemoryURL), settings, 0, d.Log)
+	kept, err := openStore(ctx, cmp.Or(d.Store, store.MemoryURL), def, 0, d.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +154,7 @@ func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *co
 	}
 	d.faults = ""
 	d.Say("reloaded %s: %s", def.File, strings.Join(r.Live.IDs(), ", "))
-	if !proto.Equal(before.Server.GetServer(), def.Server.GetServer()) {
+	if !def.SameSettings(before) {
 		d.Say("changes under server: take effect at the next start")
 	}
 	return def

@@ -223,8 +223,8 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		}
 	}
 	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
-	url := cmp.Or(c.Store, settings.GetStore(), store.MemoryURL)
-	kept, err := openStore(ctx, url, settings, c.Lease, c.Log)
+	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
+	kept, err := openStore(ctx, url, def, c.Lease, c.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -16,11 +17,12 @@ func inMemory(url string) bool { return url == store.MemoryURL }
 
 // openStore opens the store of a server with the settings of its configuration. lease is the value
 // of the flag; 0 means the default.
-func openStore(ctx context.Context, url string, s *teamv1.ServerSettings, lease time.Duration, log *zap.Logger) (server.Store, error) {
-	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, Log: log.Named("store")}
+func openStore(ctx context.Context, url string, def *config.Config, lease time.Duration, log *zap.Logger) (server.Store, error) {
+	s := def.Server.GetServer()
+	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, EncryptionKeys: def.EncryptionKeys(), Log: log.Named("store")}
 	c.Deduplicate, _ = deduplicate(s)
-	if url == s.GetStore() {
-		c.Listen = s.GetStoreListen()
+	if url == def.StoreURL() {
+		c.Listen = def.StoreListen()
 	}
 	return server.OpenStore(ctx, url, c)
 }

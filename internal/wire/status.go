@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // retryAfter is the time to wait before a retry if an error does not say.
@@ -273,4 +274,19 @@ func detailTypes() *protoregistry.Types {
 		_ = types.RegisterMessage(m.ProtoReflect().Type()) // fails for a duplicate only
 	}
 	return types
+}
+
+// WithoutSecret returns the status that another party has answered with, with asterisks in place of a secret
+// that the party was given.
+func WithoutSecret(st *status.Status, s secret.Secret) *status.Status {
+	b, err := proto.Marshal(st.Proto())
+	token := []byte(s.Reveal())
+	if err != nil || len(token) < secret.MinHidden || !bytes.Contains(b, token) {
+		return st
+	}
+	out := &spb.Status{} // as many asterisks keep the encoding of the details intact
+	if proto.Unmarshal(bytes.ReplaceAll(b, token, bytes.Repeat([]byte("*"), len(token))), out) != nil {
+		return status.New(st.Code(), "")
+	}
+	return status.FromProto(out)
 }

@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // grpcAt returns a card with a gRPC interface at an address.
@@ -54,7 +55,7 @@ func TestA_21_SchemesInCapitals(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	c, err := Open(t.Context(), strings.Replace(s.URL, "https", "HTTPS", 1), Config{
-		Token: "secret", AnyGRPCPort: true, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		Token: secret.New("secret"), AnyGRPCPort: true, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestA_21_CardsNameNoSockets(t *testing.T) {
 		"ftp://h.example:1", "ann:hush@h.example:1", "http://ann:hush@h.example:1", "h.example:x", "h.example:1/x", "https://", ":1", "",
 	} {
 		for _, token := range []string{"", "secret"} {
-			c, err := New(grpcAt(address), "http://h.example", Config{Token: token, AnyGRPCPort: true})
+			c, err := New(grpcAt(address), "http://h.example", Config{Token: secret.New(token), AnyGRPCPort: true})
 			if err == nil {
 				_, err = c.GetTask(t.Context(), &a2av1.GetTaskRequest{Id: "t"})
 				_ = c.Close()
@@ -114,7 +115,7 @@ func TestA_25_AddressesOfGRPC(t *testing.T) {
 		"h.example:443", "H.example", "dns:///h.example:443", "https://h.example", "HTTPS://h.example:443/", "https://h.example:443/desk", "grpcs://h.example",
 	} {
 		dialed := ""
-		c, err := New(grpcAt(address), "https://h.example/x", Config{Token: "secret", Dial: func(_ context.Context, _, to string) (net.Conn, error) {
+		c, err := New(grpcAt(address), "https://h.example/x", Config{Token: secret.New("secret"), Dial: func(_ context.Context, _, to string) (net.Conn, error) {
 			dialed = to
 			return nil, errors.New("connection refused")
 		}})

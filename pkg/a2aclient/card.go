@@ -98,7 +98,7 @@ func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
 		return nil, err
 	}
 	if status != http.StatusOK {
-		refused := refused(wire.ParseRESTError(status, data), status)
+		refused := within.refused(wire.ParseRESTError(status, data), status)
 		return nil, &kindError{text: fmt.Sprintf("no card at %s: %v", wire.Redacted(u.String()), refused), kind: ErrNoCard, cause: refused}
 	}
 	return data, nil

@@ -28,6 +28,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Bindings of the protocol, as cards name them.
@@ -69,7 +70,7 @@ type Config struct {
 	// the package sets. Token and Header are sent to the host and port of the card and to
 	// Origins only, and without TLS only if the card was read without TLS. If either is
 	// set, other interfaces are not used.
-	Token  string
+	Token  secret.Secret
 	Header http.Header
 	// Origins are additional origins to which Token and Header are sent, as URLs or as
 	// host:port.

@@ -13,6 +13,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // TestMain looks for leaks. A goroutine that a library of Gemini's library starts with
@@ -58,8 +59,8 @@ func TestA_21_SecretsGoWhereTheyWereNamed(t *testing.T) {
 		here  bool // is offered too, as the second
 		fault string
 	}{
-		"the named place is taken": {cfg: Config{Token: "secret"}, here: true},
-		"another port":             {cfg: Config{Token: "secret"}, fault: "card read, but it offers only HTTP+JSON 1.0 at " + other.URL + " (must not see the token or headers); wanted"},
+		"the named place is taken": {cfg: Config{Token: secret.New("secret")}, here: true},
+		"another port":             {cfg: Config{Token: secret.New("secret")}, fault: "card read, but it offers only HTTP+JSON 1.0 at " + other.URL + " (must not see the token or headers); wanted"},
 		"another port, headers":    {cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}}, fault: "; the token and headers are sent only to the host of the given URL; to use the host of the card"},
 		"no secrets":               {},
 	} {
@@ -115,7 +116,7 @@ func TestA_21_PlacesOfSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Config{Token: "secret", AnyGRPCPort: true}).trusts(i, named); got != tt.want {
+		if got := (Config{Token: secret.New("secret"), AnyGRPCPort: true}).trusts(i, named); got != tt.want {
 			t.Errorf("%s named, %s at %s: %v, want %v", tt.named, tt.binding, tt.url, got, tt.want)
 		}
 	}
@@ -191,7 +192,7 @@ func FuzzChoose(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cfg := Config{Token: "secret"}
+		cfg := Config{Token: secret.New("secret")}
 		i, err := Choose(card, "http://far", cfg)
 		if err != nil {
 			return

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // TestA_23_TenantOfTheConfig: the agent that is called is the one that the configuration
@@ -29,7 +30,7 @@ func TestA_23_TenantOfTheConfig(t *testing.T) {
 	at := func(binding, url string) *a2av1.AgentCard {
 		return &a2av1.AgentCard{SupportedInterfaces: []*a2av1.AgentInterface{{Url: url, ProtocolBinding: binding, ProtocolVersion: a2aclient.V1, Tenant: "echo"}}}
 	}
-	cfg := a2aclient.Config{Tenant: "talker", Token: "open", AnyGRPCPort: true}
+	cfg := a2aclient.Config{Tenant: "talker", Token: secret.New("open"), AnyGRPCPort: true}
 	for name, tt := range map[string]struct {
 		open  func() (*a2aclient.Client, error)
 		fails bool
@@ -80,7 +81,7 @@ func TestA_21_NamesOfHeaders(t *testing.T) {
 	for _, binding := range []string{a2aclient.GRPC, a2aclient.REST} {
 		f := fakeagent.New(t, fakeagent.Config{Bindings: []string{binding}})
 		c, err := a2aclient.Open(t.Context(), f.URL(), a2aclient.Config{
-			Token: "other", AnyGRPCPort: true, Header: http.Header{"authorization": {"Bearer secret"}, "x-trace": {"config"}},
+			Token: secret.New("other"), AnyGRPCPort: true, Header: http.Header{"authorization": {"Bearer secret"}, "x-trace": {"config"}},
 		})
 		if err != nil {
 			t.Fatal(err)

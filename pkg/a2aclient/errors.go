@@ -104,8 +104,9 @@ func (e *ServerError) GRPCStatus() *status.Status {
 	return e.status
 }
 
-// refused returns the *ServerError for a status; nil if that is OK.
-func refused(st *status.Status, httpStatus int) error {
+// refused returns the *ServerError for a status, without the token; nil if that is OK.
+func (w *web) refused(st *status.Status, httpStatus int) error {
+	st = wire.WithoutSecret(st, w.cfg.Token)
 	var e *agent.Error
 	if !errors.As(wire.Error(st), &e) {
 		return nil

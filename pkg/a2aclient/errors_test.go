@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // TestErrorsThatAProgramMakes has errors that did not come from a call, such as those of a
@@ -29,7 +30,7 @@ func TestErrorsThatAProgramMakes(t *testing.T) {
 // TestA_21_ErrorsHoldNoToken: however an error is printed, the token is not in it.
 func TestA_21_ErrorsHoldNoToken(t *testing.T) {
 	card := &a2av1.AgentCard{SupportedInterfaces: []*a2av1.AgentInterface{{Url: "http://b.example", ProtocolBinding: a2aclient.REST, ProtocolVersion: a2aclient.V1}}}
-	_, err := a2aclient.Choose(card, "http://a.example", a2aclient.Config{Token: "s3same"})
+	_, err := a2aclient.Choose(card, "http://a.example", a2aclient.Config{Token: secret.New("s3same")})
 	if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "s3same") {
 		t.Errorf("error %#v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // eachFake does the same with an agent of others over every binding in each version.
@@ -28,7 +29,7 @@ func eachFake(t *testing.T, cfg fakeagent.Config, test func(*caller, *fakeagent.
 			cfg := cfg
 			cfg.Bindings, cfg.Old, cfg.Token = []string{w.binding}, w.old, "secret"
 			f := fakeagent.New(t, cfg)
-			c, err := a2aclient.Open(t.Context(), f.URL(), a2aclient.Config{Token: "secret", AnyGRPCPort: true})
+			c, err := a2aclient.Open(t.Context(), f.URL(), a2aclient.Config{Token: secret.New("secret"), AnyGRPCPort: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Servers of others answer in ways that ours does not.
@@ -165,7 +166,7 @@ func TestA_21_RawHidesSecrets(t *testing.T) {
 	var raw bytes.Buffer
 	var asked []*http.Request
 	answer := `{"id":"p","taskId":"t","url":"http://h/","token":"t0k\"en","authentication":{"scheme":"Bearer","credentials":"letmein"}}`
-	cfg := Config{Raw: &raw, Token: "s3same", Extensions: []string{"https://e/1", "https://e/2"}, Header: http.Header{"X-Api-Key": {"k3y"}, "X-Trace": {"seen"}}}
+	cfg := Config{Raw: &raw, Token: secret.New("s3same"), Extensions: []string{"https://e/1", "https://e/2"}, Header: http.Header{"X-Api-Key": {"k3y"}, "X-Trace": {"seen"}}}
 	via := newREST(newWeb(cfg, V1), foreign(t, 200, "application/json", answer, &asked))
 	defer func() { _ = via.close() }()
 	_, err := via.setPush(t.Context(), &a2av1.TaskPushNotificationConfig{
@@ -218,7 +219,7 @@ func TestA_21_RedirectsAreTold(t *testing.T) {
 	to := cardServer(t, offer(), &calls)
 	s := httptest.NewServer(http.RedirectHandler(to.URL+"/agent", http.StatusPermanentRedirect))
 	defer s.Close()
-	_, err := Open(t.Context(), s.URL, Config{Token: "secret"})
+	_, err := Open(t.Context(), s.URL, Config{Token: secret.New("secret")})
 	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent; use that address"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}

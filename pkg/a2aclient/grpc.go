@@ -99,7 +99,7 @@ func (g *grpcTransport) show(direction, method string, m proto.Message) {
 // failed returns the error of a call. begun reports whether a part of the answer was
 // received.
 func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error {
-	st := status.Convert(err)
+	st := wire.WithoutSecret(status.Convert(err), g.cfg.Token)
 	g.raw("< %s: %s", st.Code(), st.Message())
 	switch fromServer := wire.InfoOf(st) != nil; {
 	case fromServer:
@@ -110,7 +110,7 @@ func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error
 	case wire.IsOversized(st):
 		return tooLarge("the answer is larger than %d bytes", MaxAnswer)
 	}
-	return refused(st, 0)
+	return g.refused(st, 0)
 }
 
 // unary makes a call with one answer.

@@ -72,8 +72,8 @@ func (w *web) service(ctx context.Context) http.Header {
 		}
 		h.Set(name, strings.Join(uris, ", "))
 	}
-	if w.cfg.Token != "" {
-		h.Set("Authorization", "Bearer "+w.cfg.Token)
+	if !w.cfg.Token.IsZero() {
+		h.Set("Authorization", "Bearer "+w.cfg.Token.Reveal())
 	}
 	for name, values := range w.cfg.Header {
 		h[http.CanonicalHeaderKey(name)] = values

@@ -66,9 +66,9 @@ func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage
 	var env wire.RPCResponse
 	switch err := json.Unmarshal(data, &env); {
 	case err == nil && env.Error != nil:
-		return nil, refused(r.failure(env.Error), code)
+		return nil, r.refused(r.failure(env.Error), code)
 	case code/100 != 2:
-		if err := refused(wire.ParseRESTError(code, data), code); err != nil {
+		if err := r.refused(wire.ParseRESTError(code, data), code); err != nil {
 			return nil, err
 		}
 		return nil, badAnswer("the server answered %d %s", code, http.StatusText(code))
@@ -104,9 +104,9 @@ func (r *rpc) plain(resp *http.Response, data []byte) (wire.Event, error) {
 	var env wire.RPCResponse
 	switch err := json.Unmarshal(data, &env); {
 	case err == nil && env.Error != nil:
-		return wire.Event{}, refused(r.failure(env.Error), resp.StatusCode)
+		return wire.Event{}, r.refused(r.failure(env.Error), resp.StatusCode)
 	case resp.StatusCode/100 != 2:
-		return wire.Event{}, refused(wire.ParseRESTError(resp.StatusCode, data), resp.StatusCode)
+		return wire.Event{}, r.refused(wire.ParseRESTError(resp.StatusCode, data), resp.StatusCode)
 	case err != nil || len(env.Result) == 0:
 		return wire.Event{}, noStream(resp)
 	}

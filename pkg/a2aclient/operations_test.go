@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // scene has an agent for each thing that tasks do. The key is "open".
@@ -93,7 +94,7 @@ func each(t *testing.T, tenant, token string, test func(*caller)) {
 			if w.noCard {
 				target = "grpc://" + r.GRPC + "/" + tenant
 			}
-			w.cfg.Token = token
+			w.cfg.Token = secret.New(token)
 			c, err := a2aclient.Open(ctx, target, w.cfg)
 			if err != nil {
 				t.Fatal(err)

@@ -20,14 +20,14 @@ func (w *web) raw(format string, args ...any) {
 // inner matches the secrets of webhooks in JSON.
 var inner = regexp.MustCompile(`("(?:credentials|token)"\s*:\s*)"(?:[^"\\]|\\.)*"`)
 
-// secret matches the names of headers whose values are replaced by ***.
-var secret = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|password|credential`)
+// secretHeader matches the names of headers whose values are replaced by ***.
+var secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|password|credential`)
 
 // rawHeader writes the named headers to Config.Raw.
 func (w *web) rawHeader(direction string, h map[string][]string, names ...string) {
 	for _, name := range names {
 		for _, value := range h[name] {
-			if secret.MatchString(name) {
+			if secretHeader.MatchString(name) {
 				value = "***"
 			}
 			w.raw("%s %s: %s", direction, strings.Replace(name, "A2a-", "A2A-", 1), value)

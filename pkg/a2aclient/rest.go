@@ -47,7 +47,7 @@ func (h *httpJSON) call(ctx context.Context, method, path string, body []byte, e
 
 // failed returns the error for an answer whose status is not one of success.
 func (h *httpJSON) failed(code int, data []byte) error {
-	if err := refused(h.judge(code, data), code); err != nil {
+	if err := h.refused(h.judge(code, data), code); err != nil {
 		return err
 	}
 	return badAnswer("the server answered %d %s", code, http.StatusText(code))

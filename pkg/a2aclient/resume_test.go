@@ -14,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // cutter makes connections, which it can cut.
@@ -104,7 +105,7 @@ func eachCut(t *testing.T, tenant string, resumes int, test func(*caller, *cutte
 			if w.noCard {
 				target = "grpc://" + r.GRPC + "/" + tenant
 			}
-			w.cfg.Token = "open"
+			w.cfg.Token = secret.New("open")
 			uncut, err := a2aclient.Open(ctx, target, w.cfg)
 			if err != nil {
 				t.Fatal(err)

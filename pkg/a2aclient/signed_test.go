@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 func newSigner(t *testing.T) *cardsign.Signer {
@@ -85,11 +86,11 @@ func TestA_10_ExtendedCardMustBeSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serveScene(t)
-	card, _, err := a2aclient.ReadCard(t.Context(), "http://"+r.HTTP+"/echo", a2aclient.Config{Token: "open"})
+	card, _, err := a2aclient.ReadCard(t.Context(), "http://"+r.HTTP+"/echo", a2aclient.Config{Token: secret.New("open")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := a2aclient.New(card, "http://"+r.HTTP+"/echo", a2aclient.Config{Token: "open", Verifier: verifier})
+	c, err := a2aclient.New(card, "http://"+r.HTTP+"/echo", a2aclient.Config{Token: secret.New("open"), Verifier: verifier})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestA_21_OriginsThatAreTrusted(t *testing.T) {
 		{a2aclient.REST, "http://b.example/x", "http://a.example", a2aclient.Config{Origins: []string{"c.example:80"}}, false},
 	} {
 		cfg := tt.cfg
-		cfg.Token = "secret"
+		cfg.Token = secret.New("secret")
 		_, err := a2aclient.Choose(at(tt.binding, tt.url), tt.card, cfg)
 		var none *a2aclient.InterfaceError
 		if errors.As(err, &none) == tt.want || none != nil && none.Refusals[0].Why != a2aclient.Elsewhere {

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // unreachable returns the error of a call that was not made.
@@ -67,7 +68,7 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x outcome)
 	switch {
 	case e != nil:
 	case x.err == nil && errors.As(err, &refused): // the library uses the same type for requests that were not sent
-		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", refused.Message)
+		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", secret.Hide(refused.Message, s.config.Bearer))
 		e.Fresh = true
 	default:
 		e = lost(tool)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 const (
@@ -68,14 +70,14 @@ func (s *Server) httpClient() *http.Client {
 // transport adds the token to requests and records them in the exchange of their context.
 type transport struct {
 	next   http.RoundTripper
-	bearer string
+	bearer secret.Secret
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.bearer != "" {
+	if !t.bearer.IsZero() {
 		req = req.Clone(req.Context())
-		req.Header.Set("Authorization", "Bearer "+t.bearer)
+		req.Header.Set("Authorization", "Bearer "+t.bearer.Reveal())
 	}
 	res, err := t.next.RoundTrip(req)
 	e, _ := req.Context().Value(exchangeKey{}).(*exchange)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // remote is an MCP server over HTTP whose handler can be changed while it runs.
@@ -62,7 +63,7 @@ func serve(t *testing.T, h func(*testing.T) http.Handler) (*remote, mcp.Config) 
 	r.handle(h(t))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return r, mcp.Config{Name: "web", URL: r.URL + "/mcp", Bearer: "t0ken", HTTPClient: &http.Client{Transport: transport}}
+	return r, mcp.Config{Name: "web", URL: r.URL + "/mcp", Bearer: secret.New("t0ken"), HTTPClient: &http.Client{Transport: transport}}
 }
 
 func TestHTTP(t *testing.T) {

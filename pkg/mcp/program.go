@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // grace is how long a program may take to exit after its input was closed, and again after it
@@ -77,7 +80,7 @@ func (s *Server) start() *program {
 	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it runs as long as the connection
 	cmd.Dir = s.config.Dir
 	cmd.Env = environment(s.config.Env)
-	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
+	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name)), secrets: slices.Collect(maps.Values(s.config.Env))}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = grace
 	apart(cmd)
@@ -85,7 +88,7 @@ func (s *Server) start() *program {
 }
 
 // environment returns the variables of a program: PATH, HOME and the configured ones.
-func environment(configured map[string]string) []string {
+func environment(configured map[string]secret.Secret) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME"} {
 		if _, own := configured[name]; !own && os.Getenv(name) != "" {
@@ -93,7 +96,7 @@ func environment(configured map[string]string) []string {
 		}
 	}
 	for name, value := range configured {
-		env = append(env, name+"="+value)
+		env = append(env, name+"="+value.Reveal())
 	}
 	slices.Sort(env)
 	return env
@@ -106,15 +109,16 @@ const (
 
 // lines is a writer that logs each line and keeps the last ones. It is not safe for concurrent use.
 type lines struct {
-	log  *zap.Logger
-	rest []byte
-	last []string
+	log     *zap.Logger
+	secrets []secret.Secret // programs may print their environment
+	rest    []byte
+	last    []string
 }
 
 // tail returns the last lines, including an unfinished one.
 func (l *lines) tail() string {
 	last := l.last
-	if rest := strings.TrimSpace(string(l.rest)); rest != "" {
+	if rest := strings.TrimSpace(secret.Hide(string(l.rest), l.secrets...)); rest != "" {
 		last = append(slices.Clone(last), rest)
 	}
 	return strings.ToValidUTF8(strings.Join(last[max(0, len(last)-maxTail):], " | "), "?")
@@ -130,9 +134,9 @@ func (l *lines) Write(p []byte) (int, error) {
 		if !whole {
 			line, rest = l.rest[:maxLine], l.rest[maxLine:]
 		}
-		line = line[:min(len(line), maxLine)]
-		l.log.Info("MCP server stderr", zap.ByteString("line", line))
-		if l.last = append(l.last, string(line)); len(l.last) > maxTail {
+		text := secret.Hide(string(line[:min(len(line), maxLine)]), l.secrets...)
+		l.log.Info("MCP server stderr", zap.String("line", text))
+		if l.last = append(l.last, text); len(l.last) > maxTail {
 			l.last = l.last[1:]
 		}
 		l.rest = append([]byte(nil), rest...)

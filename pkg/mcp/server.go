@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 const (
@@ -36,11 +37,11 @@ type Config struct {
 	// Dir is the working directory of the program; "" means that of this process.
 	Dir string
 	// Env holds the environment variables of the program. Besides them it gets only PATH and HOME.
-	Env map[string]string
+	Env map[string]secret.Secret
 	// URL is the address of a server that uses streamable HTTP.
 	URL string
-	// Bearer is the token sent with every request to URL; "" sends none.
-	Bearer string
+	// Bearer is the token sent with every request to URL; the zero value sends none.
+	Bearer secret.Secret
 	// HTTPClient makes the requests to URL; nil means a new client.
 	HTTPClient *http.Client
 	// Allow lists the tools to offer, by the server's names; nil means all.

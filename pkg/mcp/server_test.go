@@ -20,11 +20,12 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // program is the configuration of the program of the tests.
 func program(which string) mcp.Config {
-	return mcp.Config{Name: "web", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST_PROGRAM": which}}
+	return mcp.Config{Name: "web", Command: []string{os.Args[0]}, Env: map[string]secret.Secret{"MCP_TEST_PROGRAM": secret.New(which)}}
 }
 
 func start(t *testing.T, c mcp.Config) *mcp.Server {
@@ -160,8 +161,8 @@ func TestAllowAndEffects(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("MCP_TEST_SECRET", "of the server")
 	c := program("plain")
-	c.Dir, c.Env["TOKEN"] = t.TempDir(), "of the tool"
-	c.Env["HOME"] = "/own"
+	c.Dir, c.Env["TOKEN"] = t.TempDir(), secret.New("of the tool")
+	c.Env["HOME"] = secret.New("/own")
 	got := call(t, start(t, c), "variables").GetText()
 	dir, err := filepath.EvalSymlinks(c.Dir)
 	if err != nil {
@@ -327,7 +328,7 @@ func TestStartFaults(t *testing.T) {
 		"no such program":      {func(c *mcp.Config) { c.Command = []string{"/no/such/program"} }, `tool "web" could not be reached`},
 		"a program that ends":  {func(c *mcp.Config) { c.Command = []string{"false"} }, `tool "web" ended with exit code 1 before it answered`},
 		"a tool that is none":  {func(c *mcp.Config) { c.Allow = []string{"echo", "sing"} }, `tool "web" allows "sing", which its MCP server does not have`},
-		"two tools of a name":  {func(c *mcp.Config) { c.Env["MCP_TEST_PROGRAM"] = "same" }, `"files.read" and "files_read", which a model cannot tell apart as "files_read"`},
+		"two tools of a name":  {func(c *mcp.Config) { c.Env["MCP_TEST_PROGRAM"] = secret.New("same") }, `"files.read" and "files_read", which a model cannot tell apart as "files_read"`},
 		"nobody listens there": {func(c *mcp.Config) { c.Command, c.URL = nil, "http://127.0.0.1:1/mcp" }, `tool "web" could not be reached`},
 	} {
 		t.Run(name, func(t *testing.T) {

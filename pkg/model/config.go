@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Config configures a model of a provider.
@@ -20,8 +21,8 @@ type Config struct {
 	// BaseURL is the http or https address of the endpoint; "" means the provider's own. The
 	// packages of the providers say which path it includes.
 	BaseURL string
-	// APIKey authenticates requests; "" sends none.
-	APIKey string
+	// APIKey authenticates requests; the zero value sends none.
+	APIKey secret.Secret
 	// HTTPClient makes the requests; nil means a new client. Its Timeout should be 0, because the
 	// context limits a turn.
 	HTTPClient *http.Client
@@ -99,7 +100,7 @@ func (p Price) Spent(turn *teamv1.Turn, u agent.Usage, whole bool) *teamv1.Spent
 // Complete returns c with defaults for BaseURL and HTTPClient. The error lists all faults and never
 // contains the key.
 func (c Config) Complete(baseURL string) (Config, error) {
-	c.APIKey = strings.TrimSpace(c.APIKey)
+	c.APIKey = secret.New(strings.TrimSpace(c.APIKey.Reveal()))
 	if c.BaseURL == "" {
 		c.BaseURL = baseURL
 	}
@@ -121,7 +122,7 @@ func (c *Config) validate(example string) error {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		faults = append(faults, errors.New("base_url must have no user, query or fragment; a key belongs in api_key"))
 	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if strings.ContainsFunc(c.APIKey.Reveal(), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		faults = append(faults, errors.New("api_key contains invalid characters, such as spaces"))
 	}
 	for _, p := range c.Price.amounts() {

@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // The bindings of A2A, as cards name them.
@@ -39,7 +40,7 @@ type A2AConfig struct {
 	Card string
 	// Token is sent as bearer token to the origin of Card and to Origins. With a Token,
 	// interfaces elsewhere are not used.
-	Token string
+	Token secret.Secret
 	// Origins are additional origins to which Token is sent, as https://host:port or as
 	// host:port.
 	Origins []string

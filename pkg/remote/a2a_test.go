@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 const infoTime = 10 * time.Second
@@ -182,7 +183,7 @@ func TestT_22_TokenIsBoundToItsOrigin(t *testing.T) {
 		}
 	}})
 	with := func(origins, prefer []string) *remote.A2A {
-		return newA2A(t, f, func(c *remote.A2AConfig) { c.Token, c.Origins, c.Prefer = "secret", origins, prefer })
+		return newA2A(t, f, func(c *remote.A2AConfig) { c.Token, c.Origins, c.Prefer = secret.New("secret"), origins, prefer })
 	}
 	err := newJournal("hello").play(t.Context(), with(nil, []string{remote.BindingREST, remote.BindingGRPC}))
 	if e := asError(t, err); !strings.Contains(e.Message, "may not receive the token") {

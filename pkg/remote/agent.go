@@ -21,6 +21,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Config configures an Agent. Address or Conn is required.
@@ -34,7 +35,7 @@ type Config struct {
 	// AgentID is the agent's id at the peer; empty means the peer's default agent.
 	AgentID string
 	// Token is sent to the peer as bearer token, and to no other server.
-	Token string
+	Token secret.Secret
 	// TLS configures the connection to Address; nil means no TLS.
 	TLS *tls.Config
 	// Egress makes the connection; nil means a dialer that allows every address.
@@ -111,7 +112,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.conn, err = dial(cfg.ID, cfg.Address, out, cfg.TLS, cfg.Log); err != nil {
+	if a.conn, err = dial(cfg.ID, cfg.Address, out, cfg.TLS, cfg.Token, cfg.Log); err != nil {
 		return nil, err
 	}
 	a.client = teamv1.NewAgentServiceClient(a.conn)

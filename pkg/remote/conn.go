@@ -16,10 +16,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Metadata keys of calls to peers.
@@ -45,8 +48,8 @@ func refusedByCaller(log *zap.Logger, id, address string, err error) error {
 var errNoConnection = errors.New("no connection")
 
 // dial returns a gRPC connection that out makes at its first use. A nil tlsConfig means no
-// TLS.
-func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, log *zap.Logger) (*grpc.ClientConn, error) {
+// TLS. The errors of calls do not have the token.
+func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, token secret.Secret, log *zap.Logger) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
 		creds = credentials.NewTLS(tlsConfig)
@@ -61,6 +64,13 @@ func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, log *za
 		}),
 		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(creds),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return withoutSecret(invoke(ctx, method, req, reply, cc, opts...), token)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := open(ctx, desc, cc, method, opts...)
+			return discreetStream{s, token}, withoutSecret(err, token)
+		}),
 		grpc.WithDisableRetry(), // the team decides on retries
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -72,14 +82,37 @@ func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, log *za
 	)
 }
 
+// withoutSecret returns the error of a call without a secret that the peer was given.
+func withoutSecret(err error, s secret.Secret) error {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return err
+	}
+	if safe := wire.WithoutSecret(st, s); safe != st {
+		return safe.Err()
+	}
+	return err
+}
+
+// discreetStream is a stream whose errors do not have a secret.
+type discreetStream struct {
+	grpc.ClientStream
+	secret secret.Secret
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s discreetStream) RecvMsg(m any) error {
+	return withoutSecret(s.ClientStream.RecvMsg(m), s.secret)
+}
+
 // maxBody is the limit of one message of a peer, in bytes.
 const maxBody = a2aclient.MaxAnswer
 
 // outgoing returns a context with the metadata that each call to a peer carries.
-func outgoing(ctx context.Context, token string, depth int) context.Context {
+func outgoing(ctx context.Context, token secret.Secret, depth int) context.Context {
 	kv := []string{pathKey, strconv.Itoa(depth)}
-	if token != "" {
-		kv = append(kv, authorizationKey, "Bearer "+token)
+	if !token.IsZero() {
+		kv = append(kv, authorizationKey, "Bearer "+token.Reveal())
 	}
 	return metadata.AppendToOutgoingContext(ctx, kv...)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // TransferOf is what the tests outside see of transferOf.
@@ -111,7 +112,7 @@ func TestStreamedTextFollowsTheSnapshots(t *testing.T) {
 func FuzzCard(f *testing.F) {
 	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"https://x","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"skills":[{"id":"a"}]}`))
 	f.Add([]byte(`{"protocolVersion":"0.3.0"}`))
-	p := peer{id: "far", card: mustCard(), call: a2aclient.Config{Token: "secret"}}
+	p := peer{id: "far", card: mustCard(), call: a2aclient.Config{Token: secret.New("secret")}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		card, err := a2av03.ReadCard(b)
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // team is the least that contains members: it asks them all.
@@ -247,7 +248,7 @@ func TestHandOverByAnAgentServicePeer(t *testing.T) {
 func TestTokenOfAnAgentServicePeer(t *testing.T) {
 	f := fakeagent.New(t, fakeagent.Config{Token: "secret"})
 	for token, want := range map[string]bool{"secret": true, "": false, "other": false} {
-		a, err := remote.New(remote.Config{ID: "far", Address: f.GRPC(), Token: token})
+		a, err := remote.New(remote.Config{ID: "far", Address: f.GRPC(), Token: secret.New(token)})
 		if err != nil {
 			t.Fatal(err)
 		}

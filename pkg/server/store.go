@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // StoreConfig configures a store. The zero value is valid.
@@ -30,6 +31,10 @@ type StoreConfig struct {
 	// a connection pooler, which may not support LISTEN. The default is the URL of the
 	// store.
 	Listen string
+	// EncryptionKeys encrypt the secrets in the store: those of webhooks, and the key of page
+	// tokens. The first one encrypts, and all of them decrypt. Without keys the key that
+	// encrypts them is in the store itself. A store in memory ignores them.
+	EncryptionKeys []secret.Key
 	// Log receives the details of errors that callers must not see. If Log is nil, nothing
 	// is logged.
 	Log *zap.Logger
@@ -50,7 +55,7 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if url == store.MemoryURL {
 		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Log: c.Log})
+	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: secret.New(c.Listen), Keys: c.EncryptionKeys, Log: c.Log})
 	if err != nil {
 		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen)
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}

@@ -530,7 +530,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
 }
 
 // Value is the word in the file.
@@ -587,7 +587,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
 }
 
 // Value is the word in the file.
@@ -644,7 +644,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65, 0}
 }
 
 // Value is the word in the file.
@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -4519,7 +4519,10 @@ type ServerSettings struct {
 	// Limits of each account that has none of its own, and of the server.
 	Limits *LimitSettings `protobuf:"bytes,42,opt,name=limits,proto3" json:"limits,omitempty"`
 	// TLS of both listeners. Unset serves without TLS, which is possible on loopback only.
-	Tls           *ServerTls `protobuf:"bytes,40,opt,name=tls,proto3" json:"tls,omitempty"`
+	Tls *ServerTls `protobuf:"bytes,40,opt,name=tls,proto3" json:"tls,omitempty"`
+	// Keys that encrypt the secrets in the store. Unset keeps the key that encrypts them in the store
+	// itself.
+	Encryption    *EncryptionSettings `protobuf:"bytes,43,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4701,6 +4704,115 @@ func (x *ServerSettings) GetTls() *ServerTls {
 	return nil
 }
 
+func (x *ServerSettings) GetEncryption() *EncryptionSettings {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+// EncryptionSettings has the keys that encrypt the secrets in the store: those of webhooks, and the key
+// of page tokens.
+type EncryptionSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys. The first one encrypts, and all of them decrypt.
+	Keys          []*EncryptionKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EncryptionSettings) Reset() {
+	*x = EncryptionSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EncryptionSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EncryptionSettings) ProtoMessage() {}
+
+func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
+func (*EncryptionSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// EncryptionKey is a key that encrypts secrets in the store.
+type EncryptionKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the store. Required.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The key: 32 bytes in base64 or hex. Required.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EncryptionKey) Reset() {
+	*x = EncryptionKey{}
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EncryptionKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EncryptionKey) ProtoMessage() {}
+
+func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
+func (*EncryptionKey) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *EncryptionKey) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EncryptionKey) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // ServerTls says how the listeners use TLS: with certificates, or not at all behind a proxy.
 type ServerTls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4721,7 +4833,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +4845,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +4858,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -4793,7 +4905,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +4917,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +4930,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -4835,7 +4947,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4959,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4972,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -4893,7 +5005,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5017,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5030,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -4994,7 +5106,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5118,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5131,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5140,7 +5252,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5264,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5277,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5216,7 +5328,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5340,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5353,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5270,7 +5382,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5394,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5407,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5316,7 +5428,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5440,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5453,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5362,7 +5474,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5374,7 +5486,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5387,7 +5499,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5410,7 +5522,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5534,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5547,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5472,7 +5584,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5596,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +5609,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Definition) GetId() string {
@@ -5547,7 +5659,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5671,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5684,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5619,7 +5731,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5631,7 +5743,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5644,7 +5756,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5677,7 +5789,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +5801,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +5814,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5724,7 +5836,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +5848,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +5861,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5796,7 +5908,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +5920,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +5933,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -5856,7 +5968,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5868,7 +5980,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5881,7 +5993,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -5979,7 +6091,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6103,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6116,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6052,7 +6164,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6176,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6189,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6128,7 +6240,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6252,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6265,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6214,7 +6326,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6338,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6351,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6301,7 +6413,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6425,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6438,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6342,7 +6454,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6354,7 +6466,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6367,7 +6479,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6415,12 +6527,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x89\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x8e\x12\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
-	"\aapi_key\x18\x03 \x01(\tR\x06apiKey\x12\xc7\x01\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\aapi_key\x18\x03 \x01(\tB\x03\x80\x01\x01R\x06apiKey\x12\xc7\x01\n" +
 	"\bbase_url\x18\x04 \x01(\tB\xab\x01\xbaH\xa7\x01\xba\x01\xa3\x01\n" +
 	"\x0emodel.base_url\x12Pbase_url must be an http or https address; for example http://127.0.0.1:11434/v1\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\abaseUrl\x12$\n" +
 	"\x05price\x18\x05 \x01(\v2\x0e.team.v1.PriceR\x05price\x12\x12\n" +
@@ -6480,14 +6592,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
 	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
-	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xa5\b\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xaf\b\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
 	"\x03url\x18\x02 \x01(\tB\x9f\x01\xbaH\x9b\x01\xba\x01\x97\x01\n" +
-	"\amcp.url\x12Kurl must be an http or https address; for example http://127.0.0.1:8000/mcp\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\x03url\x12+\n" +
-	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryR\x03env\x12\x16\n" +
-	"\x06bearer\x18\x04 \x01(\tR\x06bearer\x12\x14\n" +
+	"\amcp.url\x12Kurl must be an http or https address; for example http://127.0.0.1:8000/mcp\x1a?this == '' || (this.matches('^https?://[^/]+') && this.isUri())R\x03url\x120\n" +
+	"\x03env\x18\x03 \x03(\v2\x19.team.v1.McpTool.EnvEntryB\x03\x80\x01\x01R\x03env\x12\x1b\n" +
+	"\x06bearer\x18\x04 \x01(\tB\x03\x80\x01\x01R\x06bearer\x12\x14\n" +
 	"\x05allow\x18\x05 \x03(\tR\x05allow\x127\n" +
 	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x12'\n" +
 	"\x06elicit\x18\a \x01(\v2\x0f.team.v1.ElicitR\x06elicit\x1a6\n" +
@@ -6660,11 +6772,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"serverName\x12\x12\n" +
 	"\x04cert\x18\x03 \x01(\tR\x04cert\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\tR\x03key:\x82\x01\xbaH\x7f\x1a}\n" +
-	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"m\n" +
-	"\tAgentAuth\x12`\n" +
-	"\x06bearer\x18\x01 \x01(\tBH\xbaHE\xba\x01B\n" +
+	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"p\n" +
+	"\tAgentAuth\x12c\n" +
+	"\x06bearer\x18\x01 \x01(\tBK\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''R\x06bearer\"\xe1\x11\n" +
+	"this != ''\x80\x01\x01R\x06bearer\"\xe1\x11\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -6916,15 +7028,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb0\x1c\n" +
+	"\x0f_strict_members\"\xf3\x1c\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
 	"\x04grpc\x18\x02 \x01(\tB\xf6\x01\xbaH\xf2\x01\xba\x01\xee\x01\n" +
 	"\vserver.grpc\x12Sgrpc must be HOST:PORT with a port up to 65535, or off; for example 127.0.0.1:50051\x1a\x89\x01this in ['', 'off'] || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04grpc\x12#\n" +
-	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xda\x01\n" +
-	"\x05store\x18\x04 \x01(\tB\xc3\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
-	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')R\x05store\x12'\n" +
+	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xdd\x01\n" +
+	"\x05store\x18\x04 \x01(\tB\xc6\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
+	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')\x80\x01\x01R\x05store\x12'\n" +
 	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x125\n" +
 	"\bprotocol\x18\v \x01(\v2\x19.team.v1.ProtocolSettingsR\bprotocol\x12\xfb\x01\n" +
 	"\n" +
@@ -6934,9 +7046,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x12server.public_grpc\x12;public_grpc must be HOST:PORT; for example team.example:443\x1a@this == '' || (this.isHostAndPort(true) && !this.endsWith(':0'))R\n" +
 	"publicGrpc\x12\x99\x01\n" +
 	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationB`\xbaH]\xba\x01Z\n" +
-	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xd8\x01\n" +
-	"\fstore_listen\x18\t \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
-	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')R\vstoreListen\x12)\n" +
+	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xdb\x01\n" +
+	"\fstore_listen\x18\t \x01(\tB\xb7\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')\x80\x01\x01R\vstoreListen\x12)\n" +
 	"\x04push\x18\n" +
 	" \x01(\v2\x15.team.v1.PushSettingsR\x04push\x122\n" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xba\x01\n" +
@@ -6951,14 +7063,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12/\n" +
 	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
 	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12$\n" +
-	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x1aS\n" +
+	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x12;\n" +
+	"\n" +
+	"encryption\x18+ \x01(\v2\x1b.team.v1.EncryptionSettingsR\n" +
+	"encryption\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
-	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\xbc\x04\n" +
+	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\x8a\x02\n" +
+	"\x12EncryptionSettings\x12\xf3\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
+	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xb9\x03\n" +
+	"\rEncryptionKey\x12\xb8\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\xa7\x01\xbaH\xa3\x01\xba\x01\x9f\x01\n" +
+	"\rencryption.id\x12fa key needs an id that no key had before; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, for example 2026-11\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\x02id\x12\xec\x01\n" +
+	"\x05value\x18\x02 \x01(\tB\xd5\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
+	"\x10encryption.value\x12{value must be a key of 32 bytes in base64 or hex, the output of: openssl rand -base64 32; for example value: \"${file:PATH}\"\x1a9this.matches('^([A-Za-z0-9+/_-]{43}=?|[0-9a-fA-F]{64})$')\x80\x01\x01R\x05value\"\xbc\x04\n" +
 	"\tServerTls\x12\x12\n" +
 	"\x04cert\x18\x01 \x01(\tR\x04cert\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
@@ -7209,7 +7332,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7270,64 +7393,66 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),            // 56: team.v1.ToolStyle
 	(*SwarmConfig)(nil),          // 57: team.v1.SwarmConfig
 	(*ServerSettings)(nil),       // 58: team.v1.ServerSettings
-	(*ServerTls)(nil),            // 59: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 60: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 61: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 62: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 63: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 64: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 65: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 66: team.v1.CardSettings
-	(*PushSettings)(nil),         // 67: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 68: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 69: team.v1.SigningKey
-	(*Definition)(nil),           // 70: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 71: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 72: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 73: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 74: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 75: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 76: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 77: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 78: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 79: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 80: team.v1.ApiKey
-	(*Permission)(nil),           // 81: team.v1.Permission
-	(*OidcConfig)(nil),           // 82: team.v1.OidcConfig
-	nil,                          // 83: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 84: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 85: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 86: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 87: team.v1.McpTool.EnvEntry
-	nil,                          // 88: team.v1.McpTool.EffectsEntry
-	nil,                          // 89: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 90: team.v1.Definition.ScriptsEntry
-	nil,                          // 91: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 92: google.protobuf.Duration
-	(*Skill)(nil),                // 93: team.v1.Skill
-	(*Limits)(nil),               // 94: team.v1.Limits
-	(*Retry)(nil),                // 95: team.v1.Retry
-	(OnLimit_Value)(0),           // 96: team.v1.OnLimit.Value
+	(*EncryptionSettings)(nil),   // 59: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 60: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 61: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 62: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 63: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 64: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 65: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 66: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 67: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 68: team.v1.CardSettings
+	(*PushSettings)(nil),         // 69: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 70: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 71: team.v1.SigningKey
+	(*Definition)(nil),           // 72: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 73: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 74: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 75: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 76: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 77: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 78: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 79: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 80: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 81: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 82: team.v1.ApiKey
+	(*Permission)(nil),           // 83: team.v1.Permission
+	(*OidcConfig)(nil),           // 84: team.v1.OidcConfig
+	nil,                          // 85: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 86: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 87: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 88: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 89: team.v1.McpTool.EnvEntry
+	nil,                          // 90: team.v1.McpTool.EffectsEntry
+	nil,                          // 91: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 92: team.v1.Definition.ScriptsEntry
+	nil,                          // 93: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 94: google.protobuf.Duration
+	(*Skill)(nil),                // 95: team.v1.Skill
+	(*Limits)(nil),               // 96: team.v1.Limits
+	(*Retry)(nil),                // 97: team.v1.Retry
+	(OnLimit_Value)(0),           // 98: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	83,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	84,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	85,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	86,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	85,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	86,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	87,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	88,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	92,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	94,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	92,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	92,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	87,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	88,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	94,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	94,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	89,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	90,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	92,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	92,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	93,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	94,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	94,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	94,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	95,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	96,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7336,7 +7461,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	93,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	95,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7344,10 +7469,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	92,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	94,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	92,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	94,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7358,12 +7483,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	94,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	96,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	92,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	95,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	94,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	97,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7373,61 +7498,63 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	92,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	94,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	92,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	95,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	94,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	97,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	96,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	98,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	93,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	74,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	71,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	92,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	67,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	68,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	72,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	65,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	66,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	89,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	61,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	62,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	59,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	8,   // 88: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	63,  // 89: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	64,  // 90: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	69,  // 91: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 92: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	90,  // 93: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	91,  // 94: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 95: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	80,  // 96: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	82,  // 97: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	76,  // 98: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 99: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	79,  // 100: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	92,  // 101: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	78,  // 102: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 103: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	77,  // 104: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 105: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 106: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 107: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 108: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 109: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 110: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 111: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	63,  // 112: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	95,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	76,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	73,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	94,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	69,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	70,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	74,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	67,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	68,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	91,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	63,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	64,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	61,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	59,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	60,  // 89: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	8,   // 90: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	65,  // 91: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	66,  // 92: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	71,  // 93: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 94: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	92,  // 95: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	93,  // 96: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 97: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	82,  // 98: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	84,  // 99: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	78,  // 100: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 101: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	81,  // 102: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	94,  // 103: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	80,  // 104: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 105: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	79,  // 106: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 107: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 108: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 109: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 110: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 111: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 112: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 113: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	65,  // 114: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	115, // [115:115] is the sub-list for method output_type
+	115, // [115:115] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7457,19 +7584,19 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   80,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -51,9 +51,10 @@ const (
 	copyBytes = 8 << 20
 )
 
-// Copy copies everything from one store to another one, which must be empty. Neither store may be
-// in use, or have a schema that is newer than this program. Epochs are copied, but claims are not:
-// the runs that were claimed are due. It returns the number of rows.
+// Copy copies everything from one store to another one, which must be empty. Stores whose secrets are
+// encrypted under configured keys must be opened with Config.Sealed. Neither store may be in use, or have a
+// schema that is newer than this program. Epochs are copied, but claims are not: the runs that were claimed
+// are due. It returns the number of rows.
 func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	for _, s := range []*Store{from, to} {
 		if err := s.checkCurrent(ctx); err != nil {
@@ -77,7 +78,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	if err := from.unused(ctx); err != nil {
 		return 0, err
 	}
-	if err := to.takePushKey(ctx, from); err != nil {
+	if err := to.takeKeys(ctx, from); err != nil {
 		return 0, err
 	}
 	for _, t := range tables {
@@ -103,7 +104,7 @@ func (s *Store) unused(ctx context.Context) error {
 		return err
 	}
 	if alive > 0 && !s.db.single() {
-		return fmt.Errorf("the store to copy from is in use, by %d of its servers; stop them and wait %v", alive, s.cfg.Lease)
+		return fmt.Errorf("the store is in use, by %d of its servers; stop them and wait %v", alive, s.cfg.Lease)
 	}
 	return nil
 }

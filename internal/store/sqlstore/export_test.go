@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,4 +147,36 @@ func (s *Store) Downgrade(ctx context.Context, t testing.TB, version int) {
 		}
 		s.Exec(ctx, t, "DELETE FROM goose_db_version WHERE version_id = "+strconv.Itoa(n))
 	}
+}
+
+// EncryptionPass does once what the background work of a store does with its secrets.
+func (s *Store) EncryptionPass(ctx context.Context) error {
+	return (&encryption{s: s}).pass(ctx)
+}
+
+// SealedUnder returns how many stored secrets each key has encrypted, by its id; "" is the key in the store.
+func (s *Store) SealedUnder(ctx context.Context, t testing.TB) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	err := each(ctx, s.db.reader(), func() { clear(n) }, func(r *sql.Rows) error {
+		var body []byte
+		err := r.Scan(&body)
+		id, _ := parseSealed(body)
+		n[id]++
+		return err
+	}, `SELECT body FROM push_config UNION ALL SELECT value FROM setting WHERE name = 'page_token_key'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Registered returns the ids of the keys under which secrets may be encrypted.
+func (s *Store) Registered(ctx context.Context, t testing.TB) []string {
+	t.Helper()
+	known, err := s.registered(ctx, s.db.reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(known))
 }

@@ -74,9 +74,9 @@ func tag(audience string) string {
 // only until the next poll.
 func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(hint)) (*bell, error) {
 	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
-	if cfg.Listen != "" {
+	if !cfg.Listen.IsZero() {
 		var err error
-		if b.listen, err = pgx.ParseConfig(cfg.Listen); err != nil {
+		if b.listen, err = pgx.ParseConfig(cfg.Listen.Reveal()); err != nil {
 			return nil, fmt.Errorf("the URL for LISTEN is not understood: %w", scrub(err))
 		}
 	}

@@ -2,8 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// pushKey is the name of the setting with the key that encrypts push configurations.
+// pushKey is the name of the setting with the key that encrypts push configurations unless one is configured.
 const pushKey = "push_key"
 
 // errUnknownPush means that a run has a push configuration that its journal did not know.
@@ -50,22 +48,6 @@ WHERE ` + mine + ` AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND run.owner
 // the epochs of a deleted configuration with the same id, whose claim may still be in use.
 func pushEpoch() int64 { return rand.Int64N(1 << 62) } //nolint:gosec // no secret
 
-// seal encrypts configurations, which hold secrets, and detects changes to them.
-type seal struct{ aead cipher.AEAD }
-
-// newSeal returns a seal with an AES key.
-func newSeal(key []byte) seal {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err) // the key has 32 bytes and is our own
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return seal{aead}
-}
-
 // pushName returns what a sealed configuration is bound to: its task and id.
 func pushName(root, scope, id string) []byte { return []byte(root + "\x00" + scope + "\x00" + id) }
 
@@ -75,33 +57,21 @@ func (s *Store) sealPush(root, scope string, c *a2av1.TaskPushNotificationConfig
 	if err != nil {
 		return nil, fmt.Errorf("encode a push configuration of %s: %w", root, err)
 	}
-	return s.pushes.aead.Seal(nil, nil, body, pushName(root, scope, c.GetId())), nil //nolint:gosec // the cipher puts a random nonce in front by itself
+	return s.keys.seal(pushName(root, scope, c.GetId()), body), nil
 }
 
 // unsealPush decrypts a configuration. The error is a2a.ErrDataLoss.
 func (s *Store) unsealPush(root, scope, id string, body []byte) (*a2av1.TaskPushNotificationConfig, error) {
-	b, err := s.pushes.aead.Open(nil, nil, body, pushName(root, scope, id))
+	b, err := s.keys.open(pushName(root, scope, id), body)
 	c := &a2av1.TaskPushNotificationConfig{}
-	if err != nil || proto.Unmarshal(b, c) != nil {
+	var missing errNoKey
+	switch {
+	case errors.As(err, &missing):
+		return nil, fmt.Errorf("push configuration %s of %s: %w: %w", id, root, a2a.ErrDataLoss, missing)
+	case err != nil || proto.Unmarshal(b, c) != nil:
 		return nil, fmt.Errorf("push configuration %s of %s: %w", id, root, a2a.ErrDataLoss)
 	}
 	return c, nil
-}
-
-// takePushKey sets the key to that of the store from which configurations are copied.
-func (s *Store) takePushKey(ctx context.Context, from *Store) error {
-	key, err := from.secret(ctx, pushKey)
-	if err != nil {
-		return err
-	}
-	if err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `UPDATE setting SET value = $2 WHERE name = $1`, pushKey, key)
-		return err
-	}); err != nil {
-		return err
-	}
-	s.pushes = newSeal(key)
-	return nil
 }
 
 // PushWake returns a channel that receives when a configuration may have become due.

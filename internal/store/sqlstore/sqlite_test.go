@@ -334,28 +334,6 @@ func TestSQLite_GroupsCommits(t *testing.T) {
 	}
 }
 
-// TestSQLite_T_48_FilesAreForTheirUser: nobody else on the machine can read a store, nor
-// a copy of one.
-func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
-	from, to := filepath.Join(t.TempDir(), "team.db"), filepath.Join(t.TempDir(), "copy.db")
-	a, b := open(t, "sqlite:"+from, sqlstore.Config{}), open(t, "sqlite:"+to, sqlstore.Config{})
-	create(t, a, "one")
-	if _, err := sqlstore.Copy(t.Context(), a, b); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{from, to} {
-		for _, name := range []string{file, file + "-wal", file + "-shm", file + ".lock"} {
-			info, err := os.Stat(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if mode := info.Mode().Perm(); mode != 0o600 {
-				t.Errorf("%s has mode %o", filepath.Base(name), mode)
-			}
-		}
-	}
-}
-
 // A store of a previous version keeps its mode, which somebody may want so; the log
 // says what others can read.
 func TestSQLite_T_48_AFileOfOthersIsWarnedOf(t *testing.T) {

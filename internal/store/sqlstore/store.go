@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 const (
@@ -45,9 +46,14 @@ type Config struct {
 	// Snapshot opens a private copy of a SQLite file, which Close removes: nothing of the
 	// file itself is changed, not its log and not its schema. It has no effect on PostgreSQL.
 	Snapshot bool
-	// Listen is the URL for PostgreSQL's LISTEN; empty means that of the store. It is needed if the
+	// Listen is the URL for PostgreSQL's LISTEN; the zero value means that of the store. It is needed if the
 	// store's URL leads to a connection pooler that does not support LISTEN.
-	Listen string
+	Listen secret.Secret
+	// Keys encrypt the secrets in the store, see type keyring. Without keys the key that encrypts them is
+	// in the store itself.
+	Keys []secret.Key
+	// Sealed opens the store without the keys of its secrets, which then can be copied, but not read.
+	Sealed bool
 	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
 }
@@ -62,7 +68,7 @@ type Store struct {
 	space  *semaphore.Weighted // bytes of events that wait to be written
 	totals totals
 	ringed atomic.Int64 // bytes of the events in all rings, see type ring
-	pushes seal         // encrypts push configurations
+	keys   *keyring     // encrypts secrets
 	pushed chan struct{}
 	// stale reports whether recorded claims may belong to a process that has exited. No run is
 	// claimed before these are released.
@@ -124,15 +130,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.syncClock(ctx); err != nil {
 		return err
 	}
-	key, err := s.secret(ctx, "page_token_key")
-	if err != nil {
+	if err := s.unlock(ctx); err != nil {
 		return err
 	}
-	s.tokens = store.NewSealer(key)
-	if key, err = s.secret(ctx, pushKey); err != nil {
-		return err
-	}
-	s.pushes = newSeal(key)
 	if s.db.single() {
 		s.stale.Store(true)
 		if err := s.adoptOrphans(ctx); err != nil && (s.Err() != nil || s.Ready() == nil) {
@@ -142,6 +142,9 @@ func (s *Store) start(ctx context.Context) error {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(func() { s.retain(ctx) })
 	s.work.Go(func() { s.heal(ctx) })
+	if !s.cfg.Sealed {
+		s.work.Go(func() { (&encryption{s: s}).run(ctx) })
+	}
 	if !s.db.single() {
 		s.work.Go(func() { s.poll(ctx) })
 	}
@@ -230,7 +233,7 @@ func (s *Store) mend(ctx context.Context) error {
 		return s.adoptOrphans(ctx)
 	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `UPDATE setting SET value = value WHERE name = 'page_token_key'`)
+		_, err := q.exec(ctx, `UPDATE setting SET value = value WHERE name = $1`, pageKey)
 		return err
 	})
 }

@@ -52,8 +52,8 @@ func New(c Config) (*Model, error) {
 		return nil, err
 	}
 	options := []option.RequestOption{option.WithBaseURL(c.BaseURL), option.WithMaxRetries(0)}
-	if c.APIKey != "" {
-		options = append(options, option.WithAPIKey(c.APIKey))
+	if !c.APIKey.IsZero() {
+		options = append(options, option.WithAPIKey(c.APIKey.Reveal()))
 	}
 	return &Model{config: c, service: anthropic.NewMessageService(options...)}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,7 +26,7 @@ func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *anthropic.Mod
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, anthropic.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
+	return llm, connect(t, anthropic.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c anthropic.Config) *anthropic.Model {
@@ -58,7 +59,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("claude-test", fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, anthropic.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "claude-test", APIKey: key, HTTPClient: modeltest.Client(t)})
+	m := connect(t, anthropic.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "claude-test", APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look", MaxOutput: 77,
 		Messages: []agent.ModelMessage{

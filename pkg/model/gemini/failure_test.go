@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/gemini"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 func data(s string) string { return "data: " + s + "\n\n" }
@@ -135,7 +136,7 @@ func TestKeyThatIsNotKnown(t *testing.T) {
 	c := &http.Client{Transport: modeltest.Transport(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 400, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 	})}
-	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", APIKey: "wrong", HTTPClient: c})
+	m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", APIKey: secret.New("wrong"), HTTPClient: c})
 	if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "check the model's api_key") {
 		t.Errorf("error = %+v", e)
 	}

@@ -44,7 +44,7 @@ func New(c Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := c.APIKey
+	key := c.APIKey.Reveal()
 	if key == "" {
 		key = noKey
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/gemini"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // A library that the provider's library brings starts a goroutine with the program.
@@ -30,7 +31,7 @@ func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *gemini.Model)
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, gemini.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
+	return llm, connect(t, gemini.Config{BaseURL: llm.Root, Name: modeltest.Agent, APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c gemini.Config) *gemini.Model {
@@ -62,7 +63,7 @@ func TestEnvironmentIsNotRead(t *testing.T) {
 func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("gemini-test", fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, gemini.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "gemini-test", APIKey: key, HTTPClient: modeltest.Client(t)})
+	m := connect(t, gemini.Config{BaseURL: llm.Root + "/proxy/team%20a", Name: "gemini-test", APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look", MaxOutput: 77,
 		Messages: []agent.ModelMessage{

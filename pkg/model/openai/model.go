@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	openai "github.com/sashabaranov/go-openai"
-
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
@@ -28,7 +26,6 @@ type Price = model.Price
 // safe for concurrent use.
 type Model struct {
 	config Config
-	client openai.ClientConfig
 }
 
 var (
@@ -44,9 +41,7 @@ func New(c Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := openai.DefaultConfig(c.APIKey)
-	client.BaseURL = c.BaseURL
-	return &Model{config: c, client: client}, nil
+	return &Model{config: c}, nil
 }
 
 // Name implements agent.Model.

@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
 	"github.com/agentteams/team-server/pkg/model/openai"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 const key = "sk-test-0123456789"
@@ -25,7 +26,7 @@ func serve(t *testing.T, turns ...fakellm.Turn) (*fakellm.Server, *openai.Model)
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Script(modeltest.Agent, turns...)
-	return llm, connect(t, openai.Config{BaseURL: llm.URL, Name: modeltest.Agent, APIKey: key, HTTPClient: modeltest.Client(t)})
+	return llm, connect(t, openai.Config{BaseURL: llm.URL, Name: modeltest.Agent, APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 }
 
 func connect(t *testing.T, c openai.Config) *openai.Model {
@@ -42,7 +43,7 @@ func TestModel(t *testing.T) {
 }
 
 func TestNewListsEveryFault(t *testing.T) {
-	_, err := openai.New(openai.Config{BaseURL: "http://user:secret@host/v1?key=1", APIKey: "with space", Price: openai.Price{Input: -1}})
+	_, err := openai.New(openai.Config{BaseURL: "http://user:secret@host/v1?key=1", APIKey: secret.New("with space"), Price: openai.Price{Input: -1}})
 	for _, want := range []string{"name is missing", "base_url", "api_key", "price"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not speak of %s", err, want)
@@ -60,7 +61,7 @@ func TestRequest(t *testing.T) {
 	llm := fakellm.New(t)
 	const name = "Qwen/Qwen3-8B:latest@q4"
 	llm.Script(name, fakellm.Turn{Text: "ok", Forever: true})
-	m := connect(t, openai.Config{BaseURL: strings.Replace(llm.URL, "/v1", "/proxy/team%20a/v1/", 1), Name: name, APIKey: key, HTTPClient: modeltest.Client(t)})
+	m := connect(t, openai.Config{BaseURL: strings.Replace(llm.URL, "/v1", "/proxy/team%20a/v1/", 1), Name: name, APIKey: secret.New(key), HTTPClient: modeltest.Client(t)})
 	req := &agent.ModelRequest{
 		Agent: "a", Instructions: "Be brief.", Key: "the-key", Force: "look",
 		Messages: []agent.ModelMessage{

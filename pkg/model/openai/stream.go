@@ -21,7 +21,8 @@ import (
 // library makes the request, but its stream reader is not used, because it misses an error in the
 // stream if a comment precedes it.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	config, r := m.client, m.request(req)
+	config, r := openai.DefaultConfig(m.config.APIKey.Reveal()), m.request(req)
+	config.BaseURL = m.config.BaseURL
 	config.HTTPClient = c
 	if hasFiles(req) {
 		body, err := withFiles(r, req)

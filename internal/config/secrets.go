@@ -1,0 +1,120 @@
+package config
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/secret"
+)
+
+// Secret returns the secret that a value of Server stands for: there, the values of the fields that the
+// definition of the message marks with debug_redact are replaced, so that nothing prints them.
+func (c *Config) Secret(value string) secret.Secret { return c.secrets[value] }
+
+// conceal replaces the secrets of Server by where they are.
+func (c *Config) conceal() error {
+	c.secrets = map[string]secret.Secret{}
+	return protorange.Range(c.Server.ProtoReflect(), func(path protopath.Values) error {
+		hide := func(v protoreflect.Value) protoreflect.Value {
+			shown := secret.Hidden + path.Path[1:].String()
+			c.secrets[shown] = secret.New(v.String())
+			return protoreflect.ValueOfString(shown)
+		}
+		last, of := path.Index(-1), path.Index(-2)
+		switch last.Step.Kind() {
+		case protopath.FieldAccessStep:
+			if f := last.Step.FieldDescriptor(); isSecret(f) && f.Kind() == protoreflect.StringKind {
+				of.Value.Message().Set(f, hide(last.Value))
+			}
+		case protopath.MapIndexStep:
+			if isSecret(of.Step.FieldDescriptor()) {
+				of.Value.Map().Set(last.Step.MapIndex(), hide(last.Value))
+			}
+		default:
+		}
+		return nil
+	})
+}
+
+// Same reports whether c and other serve the same: equal content, scripts and schemas.
+func (c *Config) Same(other *Config) bool {
+	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.secrets, other.secrets, secret.Secret.Equal) &&
+		maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) && maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
+}
+
+// SameSettings reports whether c and other have the same settings of the server.
+func (c *Config) SameSettings(other *Config) bool {
+	mine, theirs := c.Server.GetServer(), other.Server.GetServer()
+	same := proto.Equal(mine, theirs) && c.StoreURL() == other.StoreURL() && c.StoreListen() == other.StoreListen()
+	return same && slices.EqualFunc(c.EncryptionKeys(), other.EncryptionKeys(), func(a, b secret.Key) bool { return a.ID == b.ID && a.Value.Equal(b.Value) })
+}
+
+// isSecret reports whether the definition marks a field as a secret.
+func isSecret(f protoreflect.FieldDescriptor) bool {
+	o, _ := f.Options().(*descriptorpb.FieldOptions)
+	return o.GetDebugRedact()
+}
+
+// secretFields returns the keys of the configuration file whose values are secrets.
+var secretFields = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	eachField(func(f protoreflect.FieldDescriptor) {
+		if isSecret(f) {
+			names[f.TextName()] = true
+		}
+	})
+	return names
+})
+
+// isSecretPath reports whether the value at a path of the file is a secret, such as api_key, or part of one,
+// such as a variable of env.
+func isSecretPath(path []any) bool {
+	message := (&teamv1.ServerConfig{}).ProtoReflect().Descriptor()
+	var f protoreflect.FieldDescriptor
+	entry := false // the step before was a key of the map f
+	for _, step := range path {
+		key, ok := step.(string)
+		switch {
+		case !ok: // an index
+		case f != nil && f.IsMap() && !entry:
+			message, entry = f.MapValue().Message(), true
+		case message == nil:
+			return false
+		default:
+			if f, entry = message.Fields().ByTextName(key), false; f == nil {
+				return false
+			}
+			message = f.Message()
+		}
+	}
+	return f != nil && isSecret(f)
+}
+
+// EncryptionKeys returns the keys that encrypt the secrets in the store, the one that encrypts first.
+func (c *Config) EncryptionKeys() []secret.Key {
+	var keys []secret.Key
+	for _, k := range c.Server.GetServer().GetEncryption().GetKeys() {
+		keys = append(keys, secret.Key{ID: k.GetId(), Value: c.Secret(k.GetValue())})
+	}
+	return keys
+}
+
+// StoreURL returns the URL of the store, and StoreListen that for LISTEN; "" if they are not set.
+func (c *Config) StoreURL() string { return c.Secret(c.Server.GetServer().GetStore()).Reveal() }
+
+// StoreListen returns the URL for LISTEN; "" if it is not set.
+func (c *Config) StoreListen() string {
+	return c.Secret(c.Server.GetServer().GetStoreListen()).Reveal()
+}
+
+// String names the file only.
+func (c *Config) String() string { return "configuration " + c.File }

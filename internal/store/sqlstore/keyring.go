@@ -1,0 +1,123 @@
+package sqlstore
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/secret"
+)
+
+// sealedMagic begins what a configured key has encrypted. After it come the length of the id of the key in
+// one byte, the id, and the output of the cipher. What the key in the store has encrypted is the output of
+// the cipher alone, which begins with random bytes.
+const sealedMagic = "\x00secret\x01"
+
+// sealedHeader returns what precedes the output of the cipher for a key.
+func sealedHeader(id string) []byte {
+	return append(append([]byte(sealedMagic), byte(len(id))), id...) //nolint:gosec // ids have at most 63 bytes
+}
+
+// parseSealed returns the id of the key that has encrypted a value, and the length of its header; 0 if it
+// has none.
+func parseSealed(value []byte) (id string, header int) {
+	rest, ok := bytes.CutPrefix(value, []byte(sealedMagic))
+	if !ok || len(rest) == 0 || len(rest) <= int(rest[0]) || rest[0] == 0 {
+		return "", 0
+	}
+	n := int(rest[0])
+	return string(rest[1 : 1+n]), len(sealedMagic) + 1 + n
+}
+
+// keyring encrypts the secrets of a store, and detects changes to them. Each value is bound to a name, so
+// that it cannot stand for another one. keyring is safe for concurrent use.
+type keyring struct {
+	stored cipher.AEAD            // the key in the store itself
+	byID   map[string]cipher.AEAD // the configured keys
+	ids    []string               // of the configured keys, as they are configured
+	// current is the id of the key that encrypts, "" for the key in the store. It is a configured one
+	// only when all replicas have it.
+	current atomic.Pointer[string]
+}
+
+// newKeyring returns a keyring that encrypts with the key in the store, until use says otherwise.
+func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
+	r := &keyring{byID: map[string]cipher.AEAD{}}
+	var err error
+	if r.stored, err = newCipher(stored); err != nil {
+		return nil, fmt.Errorf("%w: the key in the store is not one: %w", a2a.ErrDataLoss, err)
+	}
+	for _, k := range keys {
+		if k.ID == "" || len(k.ID) > 63 || r.byID[k.ID] != nil {
+			return nil, fmt.Errorf("encryption key %q: its id must have 1 to 63 characters, and no other key the same", k.ID)
+		}
+		value, err := k.Bytes()
+		if err != nil {
+			return nil, err
+		}
+		if r.byID[k.ID], err = newCipher(value); err != nil {
+			return nil, err
+		}
+		r.ids = append(r.ids, k.ID)
+	}
+	r.use("")
+	return r, nil
+}
+
+// newCipher returns AES-GCM with a key, with a random nonce in front of its output.
+func newCipher(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// use makes a key encrypt.
+func (r *keyring) use(id string) { r.current.Store(&id) }
+
+// seal encrypts a value with the current key.
+func (r *keyring) seal(name, plain []byte) []byte { return r.sealWith(*r.current.Load(), name, plain) }
+
+// sealWith encrypts a value with a key.
+func (r *keyring) sealWith(id string, name, plain []byte) []byte {
+	if id == "" {
+		return r.stored.Seal(nil, nil, plain, name) //nolint:gosec // the cipher puts a random nonce in front by itself
+	}
+	header := sealedHeader(id)
+	return r.byID[id].Seal(header, nil, plain, slices.Concat(header, name)) //nolint:gosec // likewise
+}
+
+// open decrypts a value. The error is errNoKey, or says nothing.
+func (r *keyring) open(name, sealed []byte) ([]byte, error) {
+	id, n := parseSealed(sealed)
+	if n == 0 {
+		return r.stored.Open(nil, nil, sealed, name)
+	}
+	aead := r.byID[id]
+	if aead == nil {
+		return nil, errNoKey{id}
+	}
+	return aead.Open(nil, nil, sealed[n:], slices.Concat(sealed[:n], name))
+}
+
+// errNoKey is the error for a key that the store needs and that is not configured.
+type errNoKey struct{ id string }
+
+func (e errNoKey) Error() string {
+	return fmt.Sprintf("the secrets in the store are encrypted under the key %q, which is not configured; add it to the keys of the configuration, "+
+		"server: {encryption: {keys: [{id: %q, value: \"${file:PATH}\"}]}}; if the key is lost, stop all servers and delete what it has encrypted with: "+
+		"team-server store forget-secrets --key %s --store URL", e.id, e.id, e.id)
+}
+
+// errWrongKey is the error for a key that has not the value with which the store was encrypted.
+type errWrongKey struct{ id string }
+
+func (e errWrongKey) Error() string {
+	return fmt.Sprintf("the encryption key %q has another value than the one that has encrypted the store; write its former value, "+
+		"or give the new value a new id and keep the former key after it", e.id)
+}
