@@ -287,7 +287,7 @@ func TestA_25_ErrorsRoundTrip(t *testing.T) {
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzP17_Read(f *testing.F) {
 	f.Add([]byte(`{"kind":"task","id":"t","contextId":"c","status":{"state":"working"}}`))
 	f.Add([]byte(`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"value":1},"metadata":{"data_part_compat":true}}]}}`))
 	f.Add([]byte(`{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_CANCELLED","message":{"role":"ROLE_USER","content":[{"file":{"fileWithUri":"u"}}]}}}}`))

@@ -518,7 +518,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzP17_Parse(f *testing.F) {
 	f.Add([]byte(desk))
 	f.Add([]byte(hosted))
 	files, _ := filepath.Glob("../../examples/broken/*.yaml")

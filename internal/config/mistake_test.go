@@ -257,8 +257,8 @@ func TestSyntaxFallback(t *testing.T) {
 	}
 }
 
-// FuzzFindMistake: no text makes the search panic or run on, and what it finds is in the text.
-func FuzzFindMistake(f *testing.F) {
+// FuzzP17_FindMistake: no text makes the search panic or run on, and what it finds is in the text.
+func FuzzP17_FindMistake(f *testing.F) {
 	for _, tt := range mistakes {
 		f.Add(tt.text)
 	}

@@ -77,9 +77,9 @@ var blocked = func() (all []netip.Prefix) {
 	return all
 }()
 
-// FuzzWebhook: whatever the URL of a webhook is and its host resolves to, no connection is made to
+// FuzzP17_Webhook: whatever the URL of a webhook is and its host resolves to, no connection is made to
 // an address that is not public.
-func FuzzWebhook(f *testing.F) {
+func FuzzP17_Webhook(f *testing.F) {
 	for _, u := range []string{
 		"https://example.com/hook", "https://127.0.0.1/", "https://[::ffff:127.0.0.1]:8443/", "https://2130706433/", "https://0x7f.1/", "http://localhost:80/",
 		"https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "https://①②⑦.0.0.1/", "https://a@127.0.0.1/", "https://127.0.0.1.:443/", "https://[fe80::1%25lo]/", "https://EXAMPLE.com:8443/x?y#z",

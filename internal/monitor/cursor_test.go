@@ -53,7 +53,7 @@ func TestR_003_30_CursorOfMuchIsLost(t *testing.T) {
 	}
 }
 
-func FuzzCursor(f *testing.F) {
+func FuzzP17_Cursor(f *testing.F) {
 	for _, c := range []cursor{{upTo: time.UnixMilli(1)}, {upTo: time.UnixMilli(1 << 40), roots: map[string]int64{uuid.Nil.String(): 7, "r": 1}, board: 300}} {
 		f.Add(c.encode("o", "t"))
 	}

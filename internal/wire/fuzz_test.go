@@ -13,7 +13,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-func FuzzParseRPC(f *testing.F) {
+func FuzzP17_ParseRPC(f *testing.F) {
 	for _, s := range []string{`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`, `[]`, `{"id":"\u00e9"}`, `null`, ``, `{"jsonrpc":"2.0","id":-1.5e3,"method":"m"}`} {
 		f.Add([]byte(s))
 	}
@@ -31,7 +31,7 @@ func FuzzParseRPC(f *testing.F) {
 	})
 }
 
-func FuzzUnmarshal(f *testing.F) {
+func FuzzP17_Unmarshal(f *testing.F) {
 	for _, s := range []string{`{"message":{"role":"ROLE_USER","parts":[{"data":[1,{"a":null}]}]}}`, `{"message":{"role":"x"},"a":1}`, `[[`, `{"configuration":{"historyLength":-1}}`} {
 		f.Add([]byte(s))
 	}
@@ -51,7 +51,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-func FuzzUnmarshalProto(f *testing.F) {
+func FuzzP17_UnmarshalProto(f *testing.F) {
 	b, err := proto.Marshal(&a2av1.SendMessageRequest{Tenant: "t", Message: &a2av1.Message{Role: 1, Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: structpb.NewNumberValue(1)}}}}})
 	if err != nil {
 		f.Fatal(err)
@@ -69,7 +69,7 @@ func FuzzUnmarshalProto(f *testing.F) {
 	})
 }
 
-func FuzzErrors(f *testing.F) {
+func FuzzP17_Errors(f *testing.F) {
 	f.Add(404, []byte(`{"error":{"code":404,"status":"NOT_FOUND","message":"m","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"R"}]}}`))
 	f.Add(-32001, []byte(`[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1s"}]`))
 	f.Fuzz(func(t *testing.T, code int, b []byte) {
@@ -84,7 +84,7 @@ func FuzzErrors(f *testing.F) {
 	})
 }
 
-func FuzzReadEvents(f *testing.F) {
+func FuzzP17_ReadEvents(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: {}\n\n: c\n\nevent: e\r\ndata: a\rdata: b\n\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for e, err := range ReadEvents(bytes.NewReader(b)) {

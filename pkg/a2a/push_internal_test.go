@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func FuzzPushToken(f *testing.F) {
+func FuzzP17_PushToken(f *testing.F) {
 	for _, token := range []string{"", "cHVzaDphYmM", pushToken("abc"), "!", "cHVzaDo"} {
 		f.Add(token)
 	}
@@ -27,7 +27,7 @@ func FuzzPushToken(f *testing.F) {
 	})
 }
 
-func FuzzPushConfig(f *testing.F) {
+func FuzzP17_PushConfig(f *testing.F) {
 	f.Add("https://example.com/hook", "token", "Bearer", "credentials")
 	f.Add("http://[::1]:80/x?y#z", "", "", "")
 	f.Add("https://ann:canary@example.com", "canary\r\n", "Bearer canary", "\x00canary")

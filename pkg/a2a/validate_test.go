@@ -137,9 +137,9 @@ func keys(n, size int) *structpb.Struct {
 	return s
 }
 
-// FuzzSend: whatever can be decoded is answered with a task or with faults that
+// FuzzP17_Send: whatever can be decoded is answered with a task or with faults that
 // name fields, and what is accepted can be read again.
-func FuzzSend(f *testing.F) {
+func FuzzP17_Send(f *testing.F) {
 	for _, seed := range []string{
 		`{"tenant":"echo","message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}`,
 		`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{}]}}`,

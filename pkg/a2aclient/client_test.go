@@ -183,7 +183,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-func FuzzChoose(f *testing.F) {
+func FuzzP17_Choose(f *testing.F) {
 	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"https://x","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`))
 	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"far:80","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`))
 	f.Add([]byte(`{"protocolVersion":"0.3.0","url":"http://far/v1"}`))

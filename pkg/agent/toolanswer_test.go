@@ -188,7 +188,7 @@ func TestToolForm(t *testing.T) {
 	}
 }
 
-func FuzzReadToolAnswer(f *testing.F) {
+func FuzzP17_ReadToolAnswer(f *testing.F) {
 	for _, schema := range []string{oneSchema, manySchema, listSchema, ""} {
 		f.Add(schema, `{"n":3}`)
 	}

@@ -248,9 +248,9 @@ func TestSchema_Growth(t *testing.T) {
 	}
 }
 
-// FuzzSchema has any file be a schema, and any text be an answer that is to fit
+// FuzzP17_Schema has any file be a schema, and any text be an answer that is to fit
 // it: nothing crashes or takes long, and the same is always said.
-func FuzzSchema(f *testing.F) {
+func FuzzP17_Schema(f *testing.F) {
 	f.Add(`{"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"anyOf": [{"type": "null"}, {"minimum": 3}]}}}`, `{"a": 2}`)
 	f.Add(`{"allOf": [{"required": ["a"]}, {"patternProperties": {"^b": {"type": "string"}}}], "unevaluatedProperties": false}`, `{"b": 1, "bc": 2}`)
 	f.Add(`{"items": {"enum": [1, null]}, "uniqueItems": true, "contains": {"const": 1}}`, "```json\n[1, 1]\n```")
@@ -274,8 +274,8 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// FuzzGuardrails has messages of any kind pass guardrails of all kinds.
-func FuzzGuardrails(f *testing.F) {
+// FuzzP17_Guardrails has messages of any kind pass guardrails of all kinds.
+func FuzzP17_Guardrails(f *testing.F) {
 	f.Add("hello", `{"a": [1, "x"]}`, "file.txt")
 	f.Add("", `null`, "")
 	long, err := New(Config{MaxLength: 10})

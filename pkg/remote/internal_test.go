@@ -109,7 +109,7 @@ func TestStreamedTextFollowsTheSnapshots(t *testing.T) {
 	}
 }
 
-func FuzzCard(f *testing.F) {
+func FuzzP17_Card(f *testing.F) {
 	f.Add([]byte(`{"name":"x","supportedInterfaces":[{"url":"https://x","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"skills":[{"id":"a"}]}`))
 	f.Add([]byte(`{"protocolVersion":"0.3.0"}`))
 	p := peer{id: "far", card: mustCard(), call: a2aclient.Config{Token: secret.New("secret")}}
@@ -128,7 +128,7 @@ func FuzzCard(f *testing.F) {
 	})
 }
 
-func FuzzStream(f *testing.F) {
+func FuzzP17_Stream(f *testing.F) {
 	f.Add([]byte("data: {\"task\":{\"id\":\"t\",\"status\":{\"state\":\"TASK_STATE_WORKING\"}}}\n\n"), false)
 	f.Add([]byte("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"artifactUpdate\":{\"taskId\":\"t\"}}}\n\n"), true)
 	f.Add([]byte("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32001,\"message\":\"no\"}}\n\n"), true)

@@ -308,7 +308,7 @@ func TestExpr_HostileRuleIsStopped(t *testing.T) {
 	}
 }
 
-func FuzzCompileRule(f *testing.F) {
+func FuzzP17_CompileRule(f *testing.F) {
 	for _, seed := range []string{
 		"turn == 1", "critic.data.score < 7 && turn < 8", "results[last.member].text.matches('a+')", "has(critic.data)", "critc",
 		"results.exists(m, results[m].outcome == 'failed')", "{'a': 1}", "\n\n é.x", "last", "context['k'][0]", "\"\\u", "a.b(c.d)[e]",

@@ -106,7 +106,7 @@ func TestMemory_append_without_watchers_allocates_little(t *testing.T) {
 	}
 }
 
-func FuzzPageToken(f *testing.F) {
+func FuzzP17_PageToken(f *testing.F) {
 	s := memory.New(memory.Config{})
 	for i := range 3 {
 		if _, _, err := s.Create(context.Background(), newTask(i)); err != nil {

@@ -77,8 +77,8 @@ func TestA_16_SplitSizes(t *testing.T) {
 	}
 }
 
-// FuzzSplit splits events with files of any content.
-func FuzzSplit(f *testing.F) {
+// FuzzP17_Split splits events with files of any content.
+func FuzzP17_Split(f *testing.F) {
 	f.Add([]byte("ab"), uint32(minBlobSize), []byte{0}, uint32(3*minBlobSize))
 	f.Fuzz(func(t *testing.T, a []byte, an uint32, b []byte, bn uint32) {
 		grown := func(seed []byte, n uint32) []byte {
@@ -92,8 +92,8 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// FuzzJoin joins records of any content: it returns an error, or a message.
-func FuzzJoin(f *testing.F) {
+// FuzzP17_Join joins records of any content: it returns an error, or a message.
+func FuzzP17_Join(f *testing.F) {
 	ev := eventWith(bytes.Repeat([]byte("ab"), minBlobSize))
 	body, _ := proto.Marshal(ev)
 	record, extracted := split(ev, body)

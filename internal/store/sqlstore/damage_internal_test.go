@@ -254,7 +254,7 @@ func TestSQLite_P15_ADamagedStructureStopsWrites(t *testing.T) {
 	}
 }
 
-func FuzzReadLog(f *testing.F) {
+func FuzzP17_ReadLog(f *testing.F) {
 	_, log := crashed(f, 2)
 	f.Add(log[:logHeader+2*(frameHeader+defaultPage)])
 	f.Add(log[:logHeader+3])

@@ -61,8 +61,8 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// FuzzSealed: nothing opens that the keyring has not sealed, and nothing crashes it.
-func FuzzSealed(f *testing.F) {
+// FuzzP17_Sealed: nothing opens that the keyring has not sealed, and nothing crashes it.
+func FuzzP17_Sealed(f *testing.F) {
 	r := testRing(f, "one", "two")
 	for _, id := range []string{"", "one", "two"} {
 		f.Add(r.sealWith(id, []byte("other"), []byte("plain")))

@@ -171,9 +171,9 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// FuzzStream: whatever an endpoint sends, there is a turn or an error that a
+// FuzzP17_Stream: whatever an endpoint sends, there is a turn or an error that a
 // caller may see.
-func FuzzStream(f *testing.F) {
+func FuzzP17_Stream(f *testing.F) {
 	f.Add(start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + stop("end_turn", "{}"))
 	f.Add(event("error", `{"type":"error","error":{"type":"x"}}`))
 	f.Add(event("content_block_delta", `{"type":"content_block_delta","index":-1,"delta":{}}`))

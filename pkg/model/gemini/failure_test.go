@@ -190,9 +190,9 @@ func TestNothingIsLogged(t *testing.T) {
 	}
 }
 
-// FuzzStream: whatever an endpoint sends, there is a turn or an error that a
+// FuzzP17_Stream: whatever an endpoint sends, there is a turn or an error that a
 // caller may see.
-func FuzzStream(f *testing.F) {
+func FuzzP17_Stream(f *testing.F) {
 	f.Add(said(`{"text":"a"}`, "STOP"))
 	f.Add(data(`{"error":{"code":400}}`))
 	f.Add(data(`{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}`))

@@ -79,9 +79,9 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// FuzzStream: whatever an endpoint sends, there is a turn or an error that a
+// FuzzP17_Stream: whatever an endpoint sends, there is a turn or an error that a
 // caller may see.
-func FuzzStream(f *testing.F) {
+func FuzzP17_Stream(f *testing.F) {
 	f.Add(events(delta(`{"content":"a"}`), stop, "[DONE]"))
 	f.Add(events(delta(`{"tool_calls":[{"index":-1,"id":"1"},{"id":"2","function":{"name":"f","arguments":"{"}}]}`), stop))
 	f.Add(events(`{"error":{"message":"x","code":502}}`, "[DONE]"))

@@ -99,9 +99,9 @@ func TestFileIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file holds, there is a script that answers or fails in
+// FuzzP17_Parse: whatever a file holds, there is a script that answers or fails in
 // words, or there are faults with places in the file.
-func FuzzParse(f *testing.F) {
+func FuzzP17_Parse(f *testing.F) {
 	for _, s := range []string{
 		`agents: {a: [{when: turn == 1, text: "{{input}}", chunks: 3}]}`,
 		"agents:\n  a:\n    - when: |\n        size(results) > 0\n      tool_calls: [{name: t, arguments: {x: [1, 2.5, null]}}]\n    - error: {status: 429}\n",

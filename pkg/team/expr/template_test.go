@@ -92,7 +92,7 @@ func TestTemplate_FilesFollowTheInput(t *testing.T) {
 	}
 }
 
-func FuzzTemplate(f *testing.F) {
+func FuzzP17_Template(f *testing.F) {
 	for _, seed := range []string{"{{input}}", "a {{steps.draft.text}} b", "{{{{input}}}}", "{{context.a.b}}", "}}{{", "{{ input", "{{\n}}"} {
 		f.Add(seed)
 	}

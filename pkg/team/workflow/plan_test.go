@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// FuzzPlan reads plans as models and people write them: what is accepted is recorded as it is, and runs.
-func FuzzPlan(f *testing.F) {
+// FuzzP17_Plan reads plans as models and people write them: what is accepted is recorded as it is, and runs.
+func FuzzP17_Plan(f *testing.F) {
 	for _, seed := range []string{
 		`{"steps": [{"id": "x", "member": "a", "task": "go"}]}`, `"{\"steps\": [{\"id\": \"x\", \"member\": \"a\", \"task\": \"go\"}]}"`,
 		`{"steps": [{"id": "x", "member": "a", "task": "{{input}}"}, {"id": "y", "member": "b", "task": "<go> & {{steps.x.text}}", "after": ["x", "old"], "when": "steps.x.data.ok"}]}`,
