@@ -64,7 +64,7 @@ func TestC_07_AnAccountsDay(t *testing.T) {
 			f := rig.Fault(err)
 			if f == nil || f.Code != "ResourceExhausted" || f.Reason != agent.ReasonAccountLimit || f.Domain != wire.DomainTeam || f.Retry != 11*time.Hour ||
 				f.Details[agent.DetailLimit] != "max_tokens_per_day" || f.Details[agent.DetailValue] != "3000" || f.Details[agent.DetailSetBy] != agent.SetByAccount ||
-				f.Details[account.DetailAccount] != "acme" || f.Details[account.DetailReset] != "2026-03-01T23:00:00Z" {
+				f.Details[agent.DetailAccount] != "acme" || f.Details[account.DetailReset] != "2026-03-01T23:00:00Z" {
 				t.Errorf("%+v", f)
 			}
 			if want := map[string]int{"rest": 429}[c.Binding()]; want > 0 && f.HTTP != want {

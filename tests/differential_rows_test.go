@@ -93,6 +93,8 @@ var (
 
 // refusals are every way to be refused.
 func refusals(h *house) []refusal {
+	later := forms["INSUFFICIENT_RESOURCES"] // streams end
+	later.retry = true
 	working := about{tenant: "works", task: h.id("working")}
 	list := slices.Concat(badCalls(h, working), badMessages(h), badTasks(h), badPushes(h), badLists())
 	list = append(list,
@@ -101,7 +103,7 @@ func refusals(h *house) []refusal {
 		refusal{reason: "AGENT_NOT_FOUND", how: "an unknown tenant", rpcs: slices.Concat(sends, []string{"ListTasks", "GetExtendedAgentCard"}), about: about{tenant: "nobody"}},
 		refusal{reason: "AGENT_NOT_FOUND", how: "a tenant that can be none", rpcs: []string{"GetExtendedAgentCard"}, about: about{tenant: "a b"}},
 		refusal{reason: "INVALID_REQUEST", how: "no tenant", rpcs: slices.Concat(sends, []string{"GetExtendedAgentCard"}), fields: []string{"tenant"}},
-		refusal{reason: "INSUFFICIENT_RESOURCES", how: "no seat", rpcs: []string{"SendStreamingMessage", "SubscribeToTask"}, by: "one seat",
+		refusal{reason: "INSUFFICIENT_RESOURCES", how: "no seat", rpcs: []string{"SendStreamingMessage", "SubscribeToTask"}, by: "one seat", form: &later,
 			about: about{tenant: "works", task: h.id("seated")}, while: (*house).seated},
 		refusal{reason: "HALTED", how: "the server is halted", rpcs: sends, by: "halted", about: about{tenant: "echoes"}},
 		refusal{reason: "STORE_UNAVAILABLE", how: "every operation of the store fails", rpcs: stored, about: working,

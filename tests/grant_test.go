@@ -140,7 +140,7 @@ func TestC_07_GrantBeyondTheAccount(t *testing.T) {
 			t.Helper()
 			f := rig.Fault(err)
 			if f == nil || f.Code != "ResourceExhausted" || f.Reason != agent.ReasonAccountLimit || f.Details[agent.DetailLimit] != limit || f.Details[agent.DetailValue] != value ||
-				f.Details[agent.DetailSetBy] != agent.SetByAccount || f.Details[account.DetailAccount] != "acme" || f.Details[account.DetailReset] == "" || !strings.Contains(f.Message, "the question stays open: grant at most ") {
+				f.Details[agent.DetailSetBy] != agent.SetByAccount || f.Details[agent.DetailAccount] != "acme" || f.Details[account.DetailReset] == "" || !strings.Contains(f.Message, "the question stays open: grant at most ") {
 				t.Errorf("%s: %+v", by, f)
 			}
 		}

@@ -99,16 +99,16 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 		Use:   "forget-secrets --store URL --key ID",
 		Short: "Deletes what a lost key of server.encryption has encrypted",
 		Long: "Deletes from a store what the key of server.encryption with the given id has encrypted:\n" +
-			"webhooks, with their tokens and credentials. Callers must register them again. Use it\n" +
-			"if the key is lost for good, so that servers refuse to start without it. Stop the\n" +
-			"servers that use the store first.",
+			"webhooks, with their tokens and credentials. Callers must register them again. Page\n" +
+			"tokens that callers hold become invalid. Use it if the key is lost for good, so that\n" +
+			"servers refuse to start without it. Stop the servers that use the store first.",
 		Example: "  team-server store forget-secrets --store sqlite:team.db --key 2026-11",
 		Args:    usage(noArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.ForgetSecrets(c.Context(), url, key) },
 	}
 	forget.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE or postgres://USER@HOST/DATABASE")
 	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
-	return group("store", "Repairs a store", "Repairs a store that no server uses.", forget)
+	return group("store", "Deletes what a store can no longer read", "Deletes what a store can no longer read. No server may use the store.", forget)
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {

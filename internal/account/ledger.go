@@ -26,8 +26,8 @@ type Ledger interface {
 	BookUse(ctx context.Context, r Run, b Booking) (Booked, error)
 	// Use returns what an account has spent and holds for a day, and what it has in flight.
 	Use(ctx context.Context, account, day string) (Use, error)
-	// CountRequests counts requests of accounts and principals, and returns what is left of each. The
-	// error may be returned although they were counted. It is called often, but not for each request.
+	// CountRequests counts requests of accounts and principals, and returns what is left of each. If it returns an
+	// error, the requests may have been counted. It is called often, but not for each request.
 	CountRequests(ctx context.Context, list []Requests) (left []float64, err error)
 	// AccountLimits returns the limits that were set by PutAccountLimits, ordered by account.
 	AccountLimits(ctx context.Context) ([]Stored, error)

@@ -169,10 +169,6 @@ func (l Limits) Reset(t time.Time) time.Time {
 
 // Keys in the Details of an error that reports a limit of an account, besides those of a budget.
 const (
-	// DetailAccount is the key of the account.
-	DetailAccount = "account"
-	// DetailPrincipal is the key of the principal, if the limit is one of each principal of the account.
-	DetailPrincipal = "principal"
 	// DetailReset is the key of the time at which the day ends, as in RFC 3339; it is absent if the
 	// limit is not one of the day.
 	DetailReset = "reset_time"
@@ -197,7 +193,7 @@ func (l Limits) tooMuchGranted(account string, left, grant agent.Cost, now time.
 		show(granted), unit, account, has, limit, show(value), unit, instead, reset.Format(time.RFC3339))
 	e.Retry, e.RetryAfter = true, max(reset.Sub(now), time.Second)
 	return e.With(agent.DetailLimit, limit).With(agent.DetailValue, show(value)).With(agent.DetailSetBy, agent.SetByAccount).
-		With(DetailAccount, account).With(DetailReset, reset.UTC().Format(time.RFC3339))
+		With(agent.DetailAccount, account).With(DetailReset, reset.UTC().Format(time.RFC3339))
 }
 
 // reached returns the error for an amount that an account does not cover.
@@ -226,7 +222,7 @@ func (l Limits) reached(account string, use Use, need agent.Cost, now time.Time)
 	}
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonAccountLimit,
 		"account %q cannot spend more now: its %s is %s%s, %s of it are spent or reserved, and %s are needed", account, name, show(limit), unit, show(used), show(needed))
-	e = e.With(agent.DetailLimit, name).With(agent.DetailValue, show(limit)).With(agent.DetailSetBy, agent.SetByAccount).With(DetailAccount, account)
+	e = e.With(agent.DetailLimit, name).With(agent.DetailValue, show(limit)).With(agent.DetailSetBy, agent.SetByAccount).With(agent.DetailAccount, account)
 	if daily {
 		reset := l.Reset(now)
 		e.Message += "; its next day begins at " + reset.Format(time.RFC3339)

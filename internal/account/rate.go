@@ -14,10 +14,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Replicas that share a store count the requests of an account together: each tells the store now and
-// then how many it has admitted, and learns how many are left for all. It admits those at once, whatever
-// the others do, so together they may be too many for a moment; the store then has less than none left,
-// and all of them refuse until that is made up. No request waits for the store.
+// Replicas that share a store limit the requests of an account together. Each reports the requests that it has
+// admitted to a bucket in the store, at most every sharePause, and reads how many are left. In between it admits
+// requests without asking, so together they may admit more than the bucket holds. The bucket is then negative, and
+// all replicas refuse until it has recovered. No request waits for the store.
 const (
 	// sharePause is the shortest time between two reports of a replica, and reportEvery the longest one
 	// for an account that makes requests.
@@ -40,9 +40,9 @@ type Requests struct {
 	Made int
 }
 
-// Apply takes the requests from the bucket that is full at a time in microseconds, and returns the time at
-// which it is full then, and what is left, which is negative if too many were made. A bucket that was
-// never used is full at 0.
+// Apply removes the requests from a bucket. now is the time in Unix microseconds. full and after are the times, in
+// Unix microseconds, at which the bucket is full before and afterwards; a full of 0 means never used. left is what
+// the bucket holds now; it is negative if more was removed than it held.
 func (r Requests) Apply(full, now int64) (after int64, left float64) {
 	after = min(max(full, now)+int64(math.Ceil(float64(r.Made)/r.PerSecond*1e6)), now+maxDebt.Microseconds())
 	return after, r.Capacity - float64(after-now)*r.PerSecond/1e6
@@ -149,7 +149,7 @@ func tooManyRequests(name string, perSecond float64, burst int) *agent.Error {
 	return e
 }
 
-// mark has the next report include a bucket.
+// mark adds a bucket to the next report.
 func (a *Accounts) mark(name string) {
 	a.marks.Lock()
 	a.marked = append(a.marked, name)

@@ -157,7 +157,7 @@ func pick[T any](own, every *teamv1.AccountLimits, of func(*teamv1.AccountLimits
 	return fallback
 }
 
-// eachOf returns the limits of each principal in l, which may be nil.
+// eachOf returns the limits of l for each principal, never nil. l may be nil.
 func eachOf(l *teamv1.AccountLimits) *teamv1.PrincipalLimits {
 	if l.GetPerPrincipal() == nil {
 		return &teamv1.PrincipalLimits{}
@@ -222,9 +222,9 @@ func limitError(name, limit, value string, after time.Duration, what, instead st
 	}
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, "%s %s; its %s is %s; %s", who, what, limit, value, instead)
 	e.Retry, e.RetryAfter = true, after
-	e = e.With(agent.DetailLimit, limit).With(agent.DetailValue, value).With(agent.DetailSetBy, agent.SetByAccount).With(DetailAccount, account)
+	e = e.With(agent.DetailLimit, limit).With(agent.DetailValue, value).With(agent.DetailSetBy, agent.SetByAccount).With(agent.DetailAccount, account)
 	if each {
-		e = e.With(DetailPrincipal, principal)
+		e = e.With(agent.DetailPrincipal, principal)
 	}
 	return e
 }

@@ -139,13 +139,13 @@ func TestP11_UploadsOfAnAccount(t *testing.T) {
 	if err := a.Upload("acme/ann", DefaultUpload); err != nil {
 		t.Fatal(err)
 	}
-	if e := agent.AsError(a.Upload("acme/ann", 1)); e == nil || e.Details[agent.DetailLimit] != "max_upload_bytes" || e.Details[DetailAccount] != "acme" {
+	if e := agent.AsError(a.Upload("acme/ann", 1)); e == nil || e.Details[agent.DetailLimit] != "max_upload_bytes" || e.Details[agent.DetailAccount] != "acme" {
 		t.Errorf("%+v", e)
 	}
 	if err := a.Upload("other/ann", 8<<20); err != nil {
 		t.Error(err)
 	}
-	if e := agent.AsError(a.Upload("third/ann", 1)); e == nil || e.Details[DetailAccount] != "" {
+	if e := agent.AsError(a.Upload("third/ann", 1)); e == nil || e.Details[agent.DetailAccount] != "" {
 		t.Errorf("%+v", e)
 	}
 	a.Uploaded("acme/ann", DefaultUpload)
@@ -220,7 +220,7 @@ func TestP11_LimitsOfAPrincipal(t *testing.T) {
 	wants := func(err error, limit, principal string) {
 		t.Helper()
 		e := agent.AsError(err)
-		if e == nil || e.Details[agent.DetailLimit] != limit || e.Details[DetailAccount] != "acme" || e.Details[DetailPrincipal] != principal || e.RetryAfter <= 0 ||
+		if e == nil || e.Details[agent.DetailLimit] != limit || e.Details[agent.DetailAccount] != "acme" || e.Details[agent.DetailPrincipal] != principal || e.RetryAfter <= 0 ||
 			!strings.Contains(e.Message, limit) || !strings.Contains(e.Message, strconv.Quote("acme")) || principal != "" && !strings.Contains(e.Message, strconv.Quote(principal)) {
 			t.Errorf("%+v, want that %s is reached", e, limit)
 		}
@@ -265,8 +265,7 @@ func TestP11_LimitsOfAPrincipal(t *testing.T) {
 	}
 }
 
-// TestP11_PrincipalsAreForgotten: what principals have used does not stay in memory for ever, but as long
-// as their rates need it.
+// TestP11_PrincipalsAreForgotten: what principals have used stays in memory only until their buckets are full again.
 func TestP11_PrincipalsAreForgotten(t *testing.T) {
 	a := New(Config{File: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(1)}}}})
 	for i := range 100 {

@@ -51,7 +51,7 @@ type issuerKeys struct {
 	last      atomic.Int64              // when keys were last fetched, in Unix seconds
 	wake      chan struct{}             // holds one signal: a key id was unknown
 	endpoints atomic.Pointer[endpoints] // nil before they were first read
-	fault     string                    // why endpoints could not be read last; only run uses it
+	pageFails bool                      // endpoints could not be read last; only run uses it
 	every     time.Duration
 	again     time.Duration
 }
@@ -192,7 +192,6 @@ func (k *issuerKeys) run(ctx context.Context) {
 			} else {
 				before, due = list, time.Now().Add(k.every)
 			}
-			k.readEndpoints(ctx)
 			wait, pause, failing = max(time.Until(due), 0), time.Second, false
 		}
 		var going bool
@@ -249,20 +248,21 @@ func merged(list, before []jose.JSONWebKey) []jose.JSONWebKey {
 	return all
 }
 
-// fetch reads the keys.
+// fetch reads the keys, and the endpoints with which users of the page sign in, if there are any.
 func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	address := k.of.JWKSURL
-	if address == "" {
-		var found struct {
-			JWKSURI string `json:"jwks_uri"`
-		}
-		if err := k.discover(ctx, &found); err != nil {
+	if address == "" || k.of.Page != nil {
+		document, err := k.discover(ctx)
+		k.keepEndpoints(ctx, document, err)
+		switch {
+		case address != "":
+		case err != nil:
 			return nil, err
+		default:
+			if address, err = k.of.addressOfKeys(document); err != nil {
+				return nil, err
+			}
 		}
-		if !k.of.mayName(found.JWKSURI) {
-			return nil, errors.New("jwks_uri of the discovery document is not an https address")
-		}
-		address = found.JWKSURI
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -284,21 +284,42 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 }
 
 // discover reads the discovery document of the issuer.
-func (k *issuerKeys) discover(ctx context.Context, into any) error {
-	var document json.RawMessage
+func (k *issuerKeys) discover(ctx context.Context) (document json.RawMessage, err error) {
 	if err := k.get(ctx, strings.TrimSuffix(k.of.URL, "/")+"/.well-known/openid-configuration", &document); err != nil {
-		return err
+		return nil, err
 	}
 	var of struct {
 		Issuer string `json:"issuer"`
 	}
-	if err := errors.Join(json.Unmarshal(document, &of), json.Unmarshal(document, into)); err != nil {
-		return fmt.Errorf("the discovery document is not the expected JSON: %w", err)
+	if err := unmarshalDiscovery(document, &of); err != nil {
+		return nil, err
 	}
 	if of.Issuer != k.of.URL {
-		return fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", of.Issuer, k.of.URL)
+		return nil, fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", of.Issuer, k.of.URL)
+	}
+	return document, nil
+}
+
+// unmarshalDiscovery decodes a part of a discovery document.
+func unmarshalDiscovery(document json.RawMessage, into any) error {
+	if err := json.Unmarshal(document, into); err != nil {
+		return fmt.Errorf("the discovery document is not the expected JSON: %w", err)
 	}
 	return nil
+}
+
+// addressOfKeys returns the address of the keys that a discovery document names.
+func (i Issuer) addressOfKeys(document json.RawMessage) (string, error) {
+	var found struct {
+		JWKSURI string `json:"jwks_uri"`
+	}
+	if err := unmarshalDiscovery(document, &found); err != nil {
+		return "", err
+	}
+	if !i.mayName(found.JWKSURI) {
+		return "", errors.New("jwks_uri of the discovery document is not an https address")
+	}
+	return found.JWKSURI, nil
 }
 
 // mayName reports whether the discovery document may name an address, so that what is read or sent

@@ -106,7 +106,7 @@ type issuer struct {
 // tokens authenticates callers by tokens.
 type tokens struct {
 	issuers map[string]*issuer // by URL
-	names   []string           // the URLs, in the order of the configuration
+	order   []string           // the URLs, as in the configuration
 	known   verified
 	// waits reports whether tokens that were not verified before must wait, because too many bad ones
 	// came from their address. owner is the one that the token claims to be of, "" if it claims none.
@@ -129,7 +129,7 @@ func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens,
 			return nil, fmt.Errorf("issuer %q: %w", i.Name, err)
 		}
 		names[i.Name], t.issuers[i.URL] = true, &issuer{Issuer: i, keys: keys}
-		t.names = append(t.names, i.URL)
+		t.order = append(t.order, i.URL)
 	}
 	return t, nil
 }

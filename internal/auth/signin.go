@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/url"
 	"regexp"
@@ -44,8 +45,8 @@ func (s *Server) SignIns() []SignIn {
 	if s.tokens == nil {
 		return all
 	}
-	for _, name := range s.tokens.names {
-		i := s.tokens.issuers[name]
+	for _, url := range s.tokens.order {
+		i := s.tokens.issuers[url]
 		if i.Page == nil {
 			continue
 		}
@@ -81,24 +82,26 @@ type endpoints struct {
 	NamesIssuer      bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// readEndpoints reads the endpoints with which users of the page sign in, if there are any. Those that
-// were read before stay in use if that fails.
-func (k *issuerKeys) readEndpoints(ctx context.Context) {
+// keepEndpoints keeps the endpoints of a discovery document, or err, with which it could not be read. Those that
+// were read before stay in use if they cannot be used.
+func (k *issuerKeys) keepEndpoints(ctx context.Context, document json.RawMessage, err error) {
 	if k.of.Page == nil {
 		return
 	}
 	var found endpoints
-	err := k.discover(ctx, &found)
+	if err == nil {
+		err = unmarshalDiscovery(document, &found)
+	}
 	if err == nil {
 		err = k.of.check(found)
 	}
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		k.fault = ""
+		k.pageFails = false
 		k.endpoints.Store(&found)
-	case err.Error() != k.fault:
-		k.fault = err.Error()
+	case !k.pageFails:
+		k.pageFails = true
 		k.log.Warn("users of the Team Monitor cannot sign in with an issuer; trying again", zap.Error(err))
 	}
 }

@@ -40,7 +40,7 @@ func TestForgetSecrets(t *testing.T) {
 		"no store":   {"", "2026-11", "needs --store URL and --key ID"},
 		"memory":     {store.MemoryURL, "2026-11", "a memory store has no encrypted secrets"},
 		"no file":    {store.SQLite + filepath.Join(t.TempDir(), "no.db"), "2026-11", "does not exist; check the path"},
-		"another id": {url, "2026-12", `nothing in the store is encrypted under a key "2026-12"; its keys: 2026-11`},
+		"another id": {url, "2026-12", `nothing in the store is encrypted under the key "2026-12"; keys of the store: 2026-11`},
 	} {
 		if err := shell.ForgetSecrets(t.Context(), tt.url, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)

@@ -41,7 +41,7 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 		return "", nil, err
 	}
 	failed := &causes{}
-	// A signal must not end the server: the command could then get SHUTTING_DOWN instead of the end of ctx.
+	// The server outlives ctx, so that an interrupted command fails with the end of ctx and not with SHUTTING_DOWN.
 	running, err := serve.Local(context.WithoutCancel(ctx), def, failed.log(s.log(zapcore.ErrorLevel)))
 	if err != nil {
 		return "", nil, err

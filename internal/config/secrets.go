@@ -20,7 +20,7 @@ import (
 // definition of the message marks with debug_redact are replaced, so that nothing prints them.
 func (c *Config) Secret(value string) secret.Secret { return c.secrets[value] }
 
-// conceal replaces the secrets of Server by where they are.
+// conceal replaces each secret of Server by a placeholder with its path, and keeps the secret in secrets.
 func (c *Config) conceal() error {
 	c.secrets = map[string]secret.Secret{}
 	return protorange.Range(c.Server.ProtoReflect(), func(path protopath.Values) error {
@@ -54,7 +54,7 @@ func (c *Config) Same(other *Config) bool {
 // SameSettings reports whether c and other have the same settings of the server.
 func (c *Config) SameSettings(other *Config) bool {
 	mine, theirs := c.Server.GetServer(), other.Server.GetServer()
-	same := proto.Equal(mine, theirs) && c.StoreURL() == other.StoreURL() && c.StoreListen() == other.StoreListen()
+	same := proto.Equal(mine, theirs) && c.StoreURL() == other.StoreURL() && c.StoreListen().Equal(other.StoreListen())
 	return same && slices.EqualFunc(c.EncryptionKeys(), other.EncryptionKeys(), func(a, b secret.Key) bool { return a.ID == b.ID && a.Value.Equal(b.Value) })
 }
 
@@ -108,12 +108,12 @@ func (c *Config) EncryptionKeys() []secret.Key {
 	return keys
 }
 
-// StoreURL returns the URL of the store, and StoreListen that for LISTEN; "" if they are not set.
+// StoreURL returns the URL of the store, "" if it is not set.
 func (c *Config) StoreURL() string { return c.Secret(c.Server.GetServer().GetStore()).Reveal() }
 
-// StoreListen returns the URL for LISTEN; "" if it is not set.
-func (c *Config) StoreListen() string {
-	return c.Secret(c.Server.GetServer().GetStoreListen()).Reveal()
+// StoreListen returns the URL for LISTEN, "" if it is not set.
+func (c *Config) StoreListen() secret.Secret {
+	return c.Secret(c.Server.GetServer().GetStoreListen())
 }
 
 // String names the file only.

@@ -70,8 +70,8 @@ func TestT_42_AConfigurationPrintsNoSecret(t *testing.T) {
 			t.Errorf("Secret(%q) = %q, want %q", shown, got, want)
 		}
 	}
-	if c.StoreURL() != "postgres://ann:canary-store@127.0.0.1/db" || c.StoreListen() != "postgres://ann:canary-listen@127.0.0.1/db" {
-		t.Errorf("store %q, %q", c.StoreURL(), c.StoreListen())
+	if c.StoreURL() != "postgres://ann:canary-store@127.0.0.1/db" || c.StoreListen().Reveal() != "postgres://ann:canary-listen@127.0.0.1/db" {
+		t.Errorf("store %q, %q", c.StoreURL(), c.StoreListen().Reveal())
 	}
 	if b, err := c.EncryptionKeys()[0].Bytes(); err != nil || len(b) != 32 {
 		t.Errorf("key of %d bytes, %v", len(b), err)
@@ -114,8 +114,8 @@ func TestEncryptionKeys(t *testing.T) {
 		`[]`:                                  "encryption needs 1 to 16 keys",
 		`[{id: a, value: canaryvalue}]`:       "value must be a key of 32 bytes in base64 or hex",
 		`[{id: a}]`:                           "value must be a key of 32 bytes in base64 or hex",
-		`[{value: ` + valid + `}]`:            "a key needs an id that no key had before",
-		`[{id: "a b", value: ` + valid + `}]`: "a key needs an id that no key had before",
+		`[{value: ` + valid + `}]`:            "a key needs an id of 1 to 63 of a-z, A-Z, 0-9",
+		`[{id: "a b", value: ` + valid + `}]`: "a key needs an id of 1 to 63 of a-z, A-Z, 0-9",
 		`[{id: a, value: ` + valid + `}, {id: a, value: ` + valid + `}]`: "each id must be unique",
 		`[{id: a, value: "${CANARY_KEY}"}]`:                              "the server needs CANARY_KEY, which is not set",
 		`[{id: a, value: "${file:canary}"}]`:                             "the server needs ${file:canary}, which cannot be read",

@@ -9,7 +9,7 @@ import (
 )
 
 // UnheldWarning is the warning about a path that Unheld returns.
-const UnheldWarning = "no API key and no client certificate of the file has any of these roles, so no caller can answer the question: give a key or client one of them"
+const UnheldWarning = "no API key and no client certificate of the file has any of these roles, so no caller can answer the question; give one of these roles to a key or certificate client"
 
 // Unheld returns the paths of the roles that no API key and no certificate client of the file has, so that
 // no caller can answer a question for them. Questions come from human steps, from limits whose on_limit is

@@ -1,128 +1,93 @@
-// Package logs makes the logger of the commands. Texts of other parties, which callers, agents and webhooks
-// choose, are only in fields: each field is at most 2 KiB, and has no characters that could imitate
-// another line or change what a terminal shows.
+// Package logs makes the logger of the commands. Messages are constant texts of this program. Texts of other
+// parties, which callers, agents and webhooks choose, are only in fields.
 package logs
 
 import (
-	"errors"
-	"fmt"
+	"bytes"
 	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
 
 // maxField is how long the text of a field may be, in bytes. The rest is cut off.
 const maxField = 2 << 10
 
-// New returns a logger that writes lines to w: JSON, or text for a terminal. It is safe for concurrent use.
+// New returns a logger that writes lines to w: JSON, or text for a terminal. Texts of fields are cut after
+// 2 KiB, and an entry is one line without characters that could change what a terminal shows. It is safe
+// for concurrent use.
 func New(w io.Writer, level zapcore.LevelEnabler, json bool) *zap.Logger {
 	c := zap.NewProductionEncoderConfig()
 	c.EncodeTime = zapcore.RFC3339TimeEncoder
-	encoder := zapcore.NewConsoleEncoder(c)
+	e := zapcore.NewConsoleEncoder(c)
 	if json {
-		encoder = zapcore.NewJSONEncoder(c)
+		e = zapcore.NewJSONEncoder(c)
 	}
-	return zap.New(cleaner{zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)})
+	return zap.New(zapcore.NewCore(encoder{e}, zapcore.Lock(zapcore.AddSync(w)), level))
 }
 
-// cleaner is a core that cleans the texts of fields.
-type cleaner struct{ zapcore.Core }
+// encoder cuts texts of fields and cleans what it has encoded.
+type encoder struct{ zapcore.Encoder }
 
-// With implements zapcore.Core.
-func (c cleaner) With(fields []zapcore.Field) zapcore.Core {
-	return cleaner{c.Core.With(cleanAll(fields))}
-}
+// Clone implements zapcore.Encoder.
+func (e encoder) Clone() zapcore.Encoder { return encoder{e.Encoder.Clone()} }
 
-// Check implements zapcore.Core.
-func (c cleaner) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
-		return checked.AddCore(e, c)
+// AddString implements zapcore.ObjectEncoder.
+func (e encoder) AddString(key, text string) { e.Encoder.AddString(key, cut(text)) }
+
+// AddByteString implements zapcore.ObjectEncoder.
+func (e encoder) AddByteString(key string, text []byte) { e.AddString(key, string(text)) }
+
+// EncodeEntry implements zapcore.Encoder.
+func (e encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	with := encoder{e.Encoder.Clone()}
+	for _, f := range fields {
+		f.AddTo(with)
 	}
-	return checked
-}
-
-// Write implements zapcore.Core.
-func (c cleaner) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	e.Message = clean(e.Message)
-	return c.Core.Write(e, cleanAll(fields))
-}
-
-// cleanAll returns the fields with clean texts. It does not change them in place, because callers may
-// use them for other loggers.
-func cleanAll(fields []zapcore.Field) []zapcore.Field {
-	out := make([]zapcore.Field, len(fields))
-	for i, f := range fields {
-		out[i] = cleanField(f)
+	line, err := with.Encoder.EncodeEntry(entry, nil)
+	if err != nil {
+		return nil, err
 	}
-	return out
-}
-
-func cleanField(f zapcore.Field) zapcore.Field {
-	switch v := f.Interface.(type) {
-	case error:
-		if f.Type == zapcore.ErrorType {
-			return zap.NamedError(f.Key, errors.New(clean(textOf(v.Error))))
-		}
-	case fmt.Stringer:
-		if f.Type == zapcore.StringerType {
-			return zap.String(f.Key, clean(textOf(v.String)))
-		}
-	case []byte:
-		if f.Type == zapcore.ByteStringType {
-			return zap.String(f.Key, clean(string(v)))
-		}
-	case zapcore.ArrayMarshaler:
-		return zap.Array(f.Key, array{v})
+	if text := clean(line.Bytes()); text != nil {
+		line.Reset()
+		_, _ = line.Write(text) // a Buffer returns no error
 	}
-	if f.Type == zapcore.StringType {
-		f.String = clean(f.String)
+	return line, nil
+}
+
+// cut returns a text that is cut after maxField bytes.
+func cut(text string) string {
+	if len(text) <= maxField {
+		return text
 	}
-	return f
-}
-
-// textOf returns what a method of a value from elsewhere returns. The method may panic, for example
-// because the value is a nil pointer.
-func textOf(method func() string) (text string) {
-	defer func() {
-		if r := recover(); r != nil {
-			text = fmt.Sprintf("no text: %v", r)
-		}
-	}()
-	return method()
-}
-
-// array is an array whose texts are cleaned.
-type array struct{ zapcore.ArrayMarshaler }
-
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (a array) MarshalLogArray(e zapcore.ArrayEncoder) error {
-	return a.ArrayMarshaler.MarshalLogArray(texts{e})
-}
-
-// texts is an encoder of arrays that cleans texts.
-type texts struct{ zapcore.ArrayEncoder }
-
-// AppendString implements zapcore.ArrayEncoder.
-func (t texts) AppendString(text string) { t.ArrayEncoder.AppendString(clean(text)) }
-
-// clean returns a text of at most maxField bytes, in which characters that are not shown as what they are,
-// such as control characters and those that reverse the direction of text, are replaced by U+FFFD.
-func clean(text string) string {
-	if len(text) > maxField {
-		end := maxField
-		for end > maxField-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
+	end := maxField
+	for end > maxField-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) && c != '\n' && c != '\t' || unicode.Is(unicode.Cf, c) || c == '\u2028' || c == '\u2029' {
+	return text[:end] + "…"
+}
+
+// clean returns an encoded entry with U+FFFD for control characters, for those that change the direction of
+// text or are not visible, and for line breaks before its end. It returns nil if there are none. JSON has
+// them only within texts.
+func clean(entry []byte) []byte {
+	text := bytes.TrimSuffix(entry, []byte("\n"))
+	if !bytes.ContainsFunc(text, misleads) {
+		return nil
+	}
+	return append([]byte(strings.Map(func(c rune) rune {
+		if misleads(c) {
 			return utf8.RuneError
 		}
 		return c
-	}, text)
+	}, string(text))), '\n')
+}
+
+// misleads reports whether a character can imitate another line or change what a terminal shows.
+func misleads(c rune) bool {
+	return unicode.IsControl(c) && c != '\t' || unicode.Is(unicode.Cf, c) || c == '\u2028' || c == '\u2029'
 }

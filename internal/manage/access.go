@@ -42,8 +42,9 @@ func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	return e != nil && allows(e, access, who)
 }
 
-// AllowsRuns reports whether runs of an account may begin tasks of an agent. What the file defines they may
-// use as far as its definitions lead them there; what the API has made belongs to an account. It
+// AllowsRuns reports whether runs of an account may begin tasks of an agent. Agents of the file are always allowed,
+// because only the definitions of the file, and those that the file allows, refer to them. An agent that was made by
+// the API is allowed to its own account and to the accounts in its access; without authentication, to all. It
 // implements a2a.Access.
 func (m *Manager) AllowsRuns(account, id string) bool {
 	def := m.c.Live.Definition()

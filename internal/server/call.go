@@ -84,7 +84,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
-	c.uncount()
+	c.endCount()
 	begin()
 	for u, err := range updates {
 		if err != nil {
@@ -160,8 +160,8 @@ func (c *call) count() error {
 	return nil
 }
 
-// uncount ends the count of the call. Further calls do nothing.
-func (c *call) uncount() {
+// endCount ends the count of the call. Further calls do nothing.
+func (c *call) endCount() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
@@ -194,7 +194,7 @@ func (c *call) end(err *error) {
 	if *err != nil && c.ctx.Err() != nil && isContext(*err) {
 		*err = context.Cause(c.ctx)
 	}
-	c.uncount()
+	c.endCount()
 	c.stop()
 	c.cancel(nil)
 	c.log(*err)

@@ -124,8 +124,13 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
 	}
 	own := !strings.HasPrefix(info.FullMethodName, "/grpc.") // brief limits the others
+	if own && !stops[info.FullMethodName] {
+		if err := s.checkCalls(in); err != nil {
+			return nil, err
+		}
+	}
 	if !stops[info.FullMethodName] {
-		if err := s.request(in, own); err != nil {
+		if err := s.countRequest(in); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +149,7 @@ var stops = map[string]bool{
 	teamv1.HaltService_Resume_FullMethodName:                     true,
 }
 
-// stopMethods has the same without the names of their services, as calls have them.
+// stopMethods has the same methods by their names alone, as type call has them.
 var stopMethods = func() map[string]bool {
 	names := map[string]bool{}
 	for full := range stops {

@@ -45,20 +45,19 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	return h, nil
 }
 
-// connectionErrors returns a logger for what net/http reports about connections, for example failed TLS
-// handshakes. Any peer can cause these, so equal ones are logged ten times in a minute, and then one in
-// a thousand.
+// connectionErrors returns a logger for what net/http reports, for example failed TLS handshakes. Any peer
+// can cause these: of each kind the first ten in a minute are logged, and then one in a thousand. All
+// failed handshakes are one kind, and all other reports are another.
 func connectionErrors(log *zap.Logger) *stdlog.Logger {
 	sampled := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Minute, 10, 1000)
 	}))
 	return stdlog.New(lineWriter(func(line string) {
-		// The address is part of the line. Lines that differ only in it are equal ones.
 		if from, failed := strings.CutPrefix(line, "http: TLS handshake error from "); failed {
 			address, why, _ := strings.Cut(from, ": ")
 			sampled.Warn("a TLS handshake failed", zap.String("address", address), zap.String("error", why))
 		} else {
-			sampled.Warn("a connection failed", zap.String("error", line))
+			sampled.Warn("net/http reports a failure", zap.String("report", line))
 		}
 	}), "", 0)
 }
@@ -122,8 +121,14 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if err == nil {
 		in.caller = &caller
 	}
+	if !open && !stopsWork(r) {
+		if err := s.checkCalls(in); err != nil {
+			s.fail(w, r, status.Convert(err))
+			return
+		}
+	}
 	if !stopsWork(r) {
-		if err := s.request(in, !open); err != nil {
+		if err := s.countRequest(in); err != nil {
 			s.fail(w, r, status.Convert(err))
 			return
 		}

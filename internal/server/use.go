@@ -27,18 +27,17 @@ type Use interface {
 	Uploaded(owner string, n int64)
 }
 
-// request counts a request. The error is the status for a caller that makes too many or, if the request is
-// work, for a server that has too much of it.
-func (s *Server) request(in *inbound, work bool) error {
+// checkCalls returns the status for a caller of a server that is working on too many calls.
+func (s *Server) checkCalls(in *inbound) error {
 	if in.caller == nil {
 		return nil
 	}
-	if work {
-		if err := s.calls.check(in.caller.Account); err != nil {
-			return err
-		}
-	}
-	if s.config.Use == nil {
+	return s.calls.check(in.caller.Account)
+}
+
+// countRequest counts a request. The error is the status for a caller that makes too many.
+func (s *Server) countRequest(in *inbound) error {
+	if in.caller == nil || s.config.Use == nil {
 		return nil
 	}
 	if err := s.config.Use.Request(in.caller.Owner()); err != nil {
@@ -57,9 +56,9 @@ func stopsWork(r *http.Request) bool {
 
 const (
 	defaultCalls = 1024
-	// callRoom is how many calls an account may have for each further one that is free, so that others
-	// find one: of 1024, one account gets 910 at most, two get 481 each.
-	callRoom = 8
+	// accountFactor is how many calls an account may have for each further one that is free, so that others
+	// find one: of 1024, one account gets 911 at most, two get 482 each.
+	accountFactor = 8
 )
 
 // calls counts the calls that are worked on, by account, so that a server with more than it can do refuses
@@ -68,17 +67,17 @@ type calls struct {
 	most    int
 	refusal error
 
-	mu  sync.Mutex
-	all int            // guarded by mu
-	of  map[string]int // guarded by mu
+	mu        sync.Mutex
+	all       int            // guarded by mu
+	byAccount map[string]int // guarded by mu
 }
 
 func newCalls(most int) *calls {
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"the server is working on too many calls; its max_calls is %d; try again later", most)
+		"the server has no free call for this account; its limits.max_calls is %d; try again later", most)
 	e.Retry, e.RetryAfter = true, time.Second
 	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
-	return &calls{most: most, refusal: wire.Status(e).Err(), of: map[string]int{}}
+	return &calls{most: most, refusal: wire.Status(e).Err(), byAccount: map[string]int{}}
 }
 
 // check returns the refusal if an account may not have a further call. Most requests to an overloaded
@@ -90,7 +89,7 @@ func (c *calls) check(account string) error {
 }
 
 func (c *calls) checkLocked(account string) error {
-	if c.of[account] >= callRoom*(c.most-c.all) {
+	if c.byAccount[account] >= accountFactor*(c.most-c.all) {
 		return c.refusal
 	}
 	return nil
@@ -104,7 +103,7 @@ func (c *calls) enter(account string) error {
 		return err
 	}
 	c.all++
-	c.of[account]++
+	c.byAccount[account]++
 	return nil
 }
 
@@ -113,8 +112,8 @@ func (c *calls) leave(account string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
-	if c.of[account]--; c.of[account] <= 0 {
-		delete(c.of, account)
+	if c.byAccount[account]--; c.byAccount[account] <= 0 {
+		delete(c.byAccount, account)
 	}
 }
 

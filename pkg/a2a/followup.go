@@ -8,12 +8,12 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// Begin creates a task that results from a run: a detached task, or the task that reports the end
-// of a detached task to the agent that started it. acc describes the task, with the pins of the run that
-// begins it. Begin replaces the pins by the current ones, and adds the conversation. If the agent has
-// changed since that run began, its id may have been deleted and used anew by another account: then the
-// account of the owner must be allowed to use it. Other permissions are not checked. Begin is idempotent: if there is a task with this id, it does nothing, even if the message
-// differs. Errors: AGENT_NOT_FOUND, and errors of the store.
+// Begin creates a task that results from a run: a detached task, or the task that reports the end of a detached task
+// to the agent that started it. On entry acc has the pins of the run that begins the task; Begin replaces them by the
+// current ones and adds the conversation. If the revision of the agent differs, its id may belong to another account
+// now, and Begin returns AGENT_NOT_FOUND unless the account of the owner may use it. No other permission is checked.
+// Begin is idempotent: if there is a task with this id, it does nothing, even if the message differs. Errors:
+// AGENT_NOT_FOUND, and errors of the store.
 func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	a, err := h.lookup(ctx, acc.GetAgent())
 	if err != nil {

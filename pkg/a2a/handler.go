@@ -85,8 +85,8 @@ type Config struct {
 	// a field. The URL uses http or https, has a host, no user and a valid port. If it is nil, every
 	// such URL is accepted.
 	CheckWebhook func(u *url.URL) error
-	// Admit returns an error if an owner may not begin another task: an *agent.Error for the caller, or an error of the store. It is not called for messages to existing tasks. If it is
-	// nil, every account may.
+	// Admit returns an error if an owner may not begin another task: an *agent.Error for the caller, or an error of
+	// the store. It is not called for messages to existing tasks. If it is nil, every owner may.
 	Admit func(ctx context.Context, owner string) error
 	// CheckPlan returns what is wrong with a plan, as JSON, that people send in place of the one that
 	// they are asked to approve. If it is nil, such plans are not checked before the run reads them.

@@ -124,7 +124,7 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	account, principal, _ := strings.Cut(owner, "/")
 	e := tooManyStreams("you have %d open streams, the maximum of streams.per_caller; close one, or poll your tasks instead", limit)
 	e.Retry, e.RetryAfter = true, time.Second
-	return nil, e.With(agent.DetailLimit, "streams.per_caller").With(agent.DetailValue, strconv.Itoa(limit)).With("account", account).With("principal", principal)
+	return nil, e.With(agent.DetailLimit, "streams.per_caller").With(agent.DetailValue, strconv.Itoa(limit)).With(agent.DetailAccount, account).With(agent.DetailPrincipal, principal)
 }
 
 // acquireTask also counts the stream for the root task of k.

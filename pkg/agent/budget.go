@@ -514,6 +514,10 @@ const (
 	DetailValue = "value"
 	// DetailSetBy is the key of the path of the agent that set the limit, or of SetByCaller.
 	DetailSetBy = "set_by"
+	// DetailAccount is the key of the account, if the limit is one of an account. DetailPrincipal is that
+	// of the principal, if it is one of each principal of the account.
+	DetailAccount   = "account"
+	DetailPrincipal = "principal"
 	// LimitMaxTokens and LimitMaxCost are the values of DetailLimit for the limits of a budget.
 	LimitMaxTokens = "max_tokens"
 	LimitMaxCost   = "max_cost"

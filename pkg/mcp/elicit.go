@@ -412,7 +412,7 @@ func (a *asking) ended(ctx context.Context, o *openCall) (*teamv1.ToolResult, *a
 	case o.r.NeedsInput():
 		return a.next(ctx, round{Requests: o.r.InputRequests, State: o.r.RequestState, Used: slices.Sorted(maps.Keys(a.used))})
 	}
-	return result(o.r), nil, nil
+	return a.tool.server.result(o.r), nil, nil
 }
 
 // round are the questions that a call has ended with. It is what a call needs to continue.

@@ -56,6 +56,10 @@ func (s *Server) tokenRefused(status int) *agent.Error {
 	return e
 }
 
+// hide returns a text of the server without its token. Values of Env may be parts of any text, such as the
+// name of a folder, and are not hidden.
+func (s *Server) hide(text string) string { return secret.Hide(text, s.config.Bearer) }
+
 // failure returns the error of a call that failed. If the server answered with an error, the
 // outcome is known. If the connection broke or the server had an internal error, it is not known
 // whether the tool was executed.
@@ -68,7 +72,7 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x outcome)
 	switch {
 	case e != nil:
 	case x.err == nil && errors.As(err, &refused): // the library uses the same type for requests that were not sent
-		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", secret.Hide(refused.Message, s.config.Bearer))
+		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", s.hide(refused.Message))
 		e.Fresh = true
 	default:
 		e = lost(tool)

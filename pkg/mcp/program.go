@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -80,7 +79,8 @@ func (s *Server) start() *program {
 	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it runs as long as the connection
 	cmd.Dir = s.config.Dir
 	cmd.Env = environment(s.config.Env)
-	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name)), secrets: slices.Collect(maps.Values(s.config.Env))}
+	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
+	stderr.hide(s.config.Env)
 	cmd.Stderr = stderr
 	cmd.WaitDelay = grace
 	apart(cmd)
@@ -111,6 +111,7 @@ const (
 type lines struct {
 	log     *zap.Logger
 	secrets []secret.Secret // programs may print their environment
+	longest int             // bytes of the longest of secrets
 	rest    []byte
 	last    []string
 }
@@ -124,17 +125,29 @@ func (l *lines) tail() string {
 	return strings.ToValidUTF8(strings.Join(last[max(0, len(last)-maxTail):], " | "), "?")
 }
 
+// hide has l hide the values of variables. A value with several lines is hidden line by line.
+func (l *lines) hide(variables map[string]secret.Secret) {
+	for _, value := range variables {
+		for line := range strings.Lines(value.Reveal()) {
+			line = strings.TrimRight(line, "\r\n")
+			l.secrets, l.longest = append(l.secrets, secret.New(line)), max(l.longest, len(line))
+		}
+	}
+}
+
 func (l *lines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
 		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
-		if !whole && len(l.rest) < maxLine {
+		if !whole && len(l.rest) < maxLine+l.longest { // a secret that begins before maxLine is complete
 			return len(p), nil
 		}
+		text := secret.Hide(string(line), l.secrets...)
+		end := min(len(text), maxLine)
 		if !whole {
-			line, rest = l.rest[:maxLine], l.rest[maxLine:]
+			rest = []byte(text[end:])
 		}
-		text := secret.Hide(string(line[:min(len(line), maxLine)]), l.secrets...)
+		text = text[:end]
 		l.log.Info("MCP server stderr", zap.String("line", text))
 		if l.last = append(l.last, text); len(l.last) > maxTail {
 			l.last = l.last[1:]

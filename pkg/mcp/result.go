@@ -22,7 +22,7 @@ const (
 
 // result converts the result of a call. Images, audio and binary resources are its files, and its
 // text has a line for each. Files beyond maxFiles are left out, as the line then says.
-func result(r *mcp.CallToolResult) *teamv1.ToolResult {
+func (s *Server) result(r *mcp.CallToolResult) *teamv1.ToolResult {
 	out := &teamv1.ToolResult{IsError: r.IsError}
 	var texts []string
 	size := 0
@@ -43,7 +43,7 @@ func result(r *mcp.CallToolResult) *teamv1.ToolResult {
 			texts = append(texts, string(b))
 		}
 	}
-	out.Text = cut(strings.Join(texts, "\n"))
+	out.Text = cut(s.hide(strings.Join(texts, "\n")))
 	return out
 }
 

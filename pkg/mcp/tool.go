@@ -13,7 +13,6 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // KeyMeta is the _meta key for the idempotency key of a call. A call that is repeated because its
@@ -163,9 +162,7 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 	if err != nil {
 		return nil, err
 	}
-	out := result(r)
-	out.Text = secret.Hide(out.Text, t.server.config.Bearer)
-	return out, nil
+	return t.server.result(r), nil
 }
 
 // params returns the parameters of a call.

@@ -69,7 +69,7 @@ func dial(id, address string, out *egress.Dialer, tlsConfig *tls.Config, token s
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			s, err := open(ctx, desc, cc, method, opts...)
-			return discreetStream{s, token}, withoutSecret(err, token)
+			return redactedStream{s, token}, withoutSecret(err, token)
 		}),
 		grpc.WithDisableRetry(), // the team decides on retries
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxBody)),
@@ -94,14 +94,20 @@ func withoutSecret(err error, s secret.Secret) error {
 	return err
 }
 
-// discreetStream is a stream whose errors do not have a secret.
-type discreetStream struct {
+// redactedStream removes a secret from the errors of a stream.
+type redactedStream struct {
 	grpc.ClientStream
 	secret secret.Secret
 }
 
+// Header implements grpc.ClientStream.
+func (s redactedStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	return md, withoutSecret(err, s.secret)
+}
+
 // RecvMsg implements grpc.ClientStream.
-func (s discreetStream) RecvMsg(m any) error {
+func (s redactedStream) RecvMsg(m any) error {
 	return withoutSecret(s.ClientStream.RecvMsg(m), s.secret)
 }
 

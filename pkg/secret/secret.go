@@ -2,11 +2,12 @@
 package secret
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ const Hidden = "***"
 // Secret is a text that no format, encoder or logger prints: all of them print Hidden. Only Reveal
 // returns the text. The zero value is the empty text.
 type Secret struct {
+	_ [0]func() // == would compare pointers, and does not compile
+
 	// text is a pointer, because package fmt prints the fields of a struct that it reaches through an
 	// unexported field without calling their methods; of a pointer it prints the address.
 	text *string
@@ -26,7 +29,7 @@ func New(text string) Secret {
 	if text == "" {
 		return Secret{}
 	}
-	return Secret{&text}
+	return Secret{text: &text}
 }
 
 // Reveal returns the text.
@@ -41,7 +44,7 @@ func (s Secret) Reveal() string {
 func (s Secret) IsZero() bool { return s.text == nil }
 
 // Equal reports whether two secrets have the same text. The time that it takes does not depend on where
-// they differ. Operator == does not compare the texts.
+// they differ.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
@@ -49,20 +52,11 @@ func (s Secret) Equal(other Secret) bool {
 // String returns Hidden.
 func (s Secret) String() string { return Hidden }
 
-// GoString returns Hidden.
-func (s Secret) GoString() string { return Hidden }
-
 // Format prints Hidden for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(Hidden)) } // a Formatter cannot return an error
 
 // MarshalText returns Hidden.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(Hidden), nil }
-
-// MarshalJSON returns Hidden as a JSON string.
-func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + Hidden + `"`), nil }
-
-// LogValue returns Hidden.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(Hidden) }
 
 // MinHidden is the size of the shortest secret that Hide replaces, in bytes. Shorter ones are part of other
 // words.
@@ -71,7 +65,9 @@ const MinHidden = 8
 // Hide returns a text of another party with Hidden in place of secrets that it may have been given. It does
 // not find secrets of fewer than MinHidden bytes.
 func Hide(text string, secrets ...Secret) string {
-	for _, s := range secrets {
+	// One secret may begin with another.
+	longestFirst := func(a, b Secret) int { return cmp.Compare(len(b.Reveal()), len(a.Reveal())) }
+	for _, s := range slices.SortedFunc(slices.Values(secrets), longestFirst) {
 		if value := s.Reveal(); len(value) >= MinHidden {
 			text = strings.ReplaceAll(text, value, Hidden)
 		}
@@ -97,7 +93,7 @@ func (k Key) Bytes() ([]byte, error) {
 	if b, err := base64.RawStdEncoding.DecodeString(text); err == nil && len(b) == keySize {
 		return b, nil
 	}
-	return nil, fmt.Errorf("the value of the encryption key %q is not a key: it must be %d bytes in base64 or hex, the output of: openssl rand -base64 32", k.ID, keySize)
+	return nil, fmt.Errorf("encryption key %q: value must be %d bytes in base64 or hex, for example the output of: openssl rand -base64 32", k.ID, keySize)
 }
 
 // keySize is the size of a Key in bytes.

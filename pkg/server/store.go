@@ -29,8 +29,8 @@ type StoreConfig struct {
 	Lease time.Duration
 	// Listen is the PostgreSQL URL for LISTEN. Set it if the URL of the store leads through
 	// a connection pooler, which may not support LISTEN. The default is the URL of the
-	// store.
-	Listen string
+	// store. It may hold a password.
+	Listen secret.Secret
 	// EncryptionKeys encrypt the secrets in the store: those of webhooks, and the key of page
 	// tokens. The first one encrypts, and all of them decrypt. Without keys the key that
 	// encrypts them is in the store itself. A store in memory ignores them.
@@ -55,9 +55,9 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if url == store.MemoryURL {
 		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: secret.New(c.Listen), Keys: c.EncryptionKeys, Log: c.Log})
+	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Log: c.Log})
 	if err != nil {
-		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen)
+		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen.Reveal())
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}
 	}
 	return s, nil

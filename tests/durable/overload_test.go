@@ -98,13 +98,13 @@ func newCallers(t *testing.T, at rig.Target, agent, owner string, conns int) *ca
 	return c
 }
 
-// inTime is how long the answer of a task may take to be of use.
-const inTime = 10 * time.Second
+// callTimeout is the timeout of a call.
+const callTimeout = 10 * time.Second
 
-// call has a task answered in time.
+// call sends a message and waits for its answer.
 func (c *callers) call(ctx context.Context) error {
 	n := c.next.Add(1)
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.owner), inTime)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.owner), callTimeout)
 	defer cancel()
 	resp, err := a2av1.NewA2AServiceClient(c.conns[int(n)%len(c.conns)]).SendMessage(ctx, rig.Text(c.agent, fmt.Sprint("call-", n), "hello"))
 	if err == nil && resp.GetMessage() == nil && resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
@@ -198,7 +198,7 @@ func (c *callers) open(ctx context.Context, perSecond float64, d time.Duration) 
 			})
 		}
 	}
-	time.AfterFunc(inTime, stop)
+	time.AfterFunc(callTimeout, stop)
 	calling.Wait()
 	return begun, r
 }
@@ -222,7 +222,7 @@ func TestP21_TenTimesItsLoad(t *testing.T) {
 		}
 		// The tasks take a second each, so that their slots are what there is too little of, and the
 		// processor, which the server has to share with its callers here, is not.
-		t.Run(kind+" callers that wait for nothing", func(t *testing.T) {
+		t.Run(kind+" callers without backoff", func(t *testing.T) {
 			u := newOverload(t, "slow", at(t))
 			peak := u.peak(t, max(lasts/4, 5*time.Second), 256)
 			u.under(t, peak, 0.8, func() (*tally, float64) {
@@ -232,9 +232,9 @@ func TestP21_TenTimesItsLoad(t *testing.T) {
 				return got, float64(got.answered.Load()) / time.Since(began).Seconds()
 			})
 		})
-		// The tasks take no time, so that the processor is what there is too little of. Callers wait as
-		// long as they are told. What refusals cost them, and the database, is missing here as well.
-		t.Run(kind+" callers that wait when told", func(t *testing.T) {
+		// The tasks take no time, so that the processor is what there is too little of. Callers obey
+		// RetryInfo. What refusals cost them, and the database, is missing here as well.
+		t.Run(kind+" callers that obey RetryInfo", func(t *testing.T) {
 			u := newOverload(t, "echo", at(t))
 			peak := u.peak(t, lasts/4, 64, 256)
 			u.under(t, peak, 0.6, func() (*tally, float64) {

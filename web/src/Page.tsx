@@ -92,6 +92,7 @@ export function Page({ base, signedIn, failure }: Props) {
       base={base}
       why={session.by ? whyEnded(session, ended, signedIn && !choices) : failure}
       enter={(k) => {
+        session.forget(); // a renewal that is under way must not replace the key
         keepKey(k);
         use(keptSession());
       }}

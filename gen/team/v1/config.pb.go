@@ -7076,10 +7076,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
-	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xb9\x03\n" +
-	"\rEncryptionKey\x12\xb8\x01\n" +
-	"\x02id\x18\x01 \x01(\tB\xa7\x01\xbaH\xa3\x01\xba\x01\x9f\x01\n" +
-	"\rencryption.id\x12fa key needs an id that no key had before; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, for example 2026-11\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\x02id\x12\xec\x01\n" +
+	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xc5\x03\n" +
+	"\rEncryptionKey\x12\xc4\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\xb3\x01\xbaH\xaf\x01\xba\x01\xab\x01\n" +
+	"\rencryption.id\x12ra key needs an id of 1 to 63 of a-z, A-Z, 0-9, _ . and -; for example 2026-11. Do not use the id of an earlier key\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\x02id\x12\xec\x01\n" +
 	"\x05value\x18\x02 \x01(\tB\xd5\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
 	"\x10encryption.value\x12{value must be a key of 32 bytes in base64 or hex, the output of: openssl rand -base64 32; for example value: \"${file:PATH}\"\x1a9this.matches('^([A-Za-z0-9+/_-]{43}=?|[0-9a-fA-F]{64})$')\x80\x01\x01R\x05value\"\xbc\x04\n" +
 	"\tServerTls\x12\x12\n" +

@@ -19,9 +19,9 @@ import (
 // Tasks begins tasks for a run and returns how they ended. *a2a.Handler implements it. It is safe
 // for concurrent use.
 type Tasks interface {
-	// Begin records a task that is due to run. accepted has the pins of the run that begins it, which
-	// Begin replaces by the current ones, and no conversation, which Begin adds. A second call with the
-	// same task id has no effect. The error is AGENT_NOT_FOUND or the store's.
+	// Begin records a task that is due to run. On entry accepted has the pins of the run that begins the task; Begin
+	// replaces them by the current ones and adds the conversation. A second call with the same task id has no effect.
+	// The error is AGENT_NOT_FOUND, also if the id of the agent belongs to another account now, or the store's.
 	Begin(ctx context.Context, accepted *teamv1.Accepted) error
 	// Outcome returns how a task ended, with its reply as a message, or nil if it has not ended.
 	// The error is TASK_NOT_FOUND or the store's.

@@ -183,8 +183,8 @@ func (c *claim) share(ctx context.Context, owners map[string][]any, most map[str
 	}
 }
 
-// first returns the owners to which the n runs belong that have been due longest and may be claimed: the
-// first n of which any may be.
+// first returns up to n owners of which runs may be claimed, those with the oldest due runs first. The n oldest runs
+// that may be claimed belong to them.
 func (c *claim) first(owners []any, n int) []any {
 	var who []any
 	for _, owner := range owners {

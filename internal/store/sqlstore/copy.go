@@ -76,7 +76,7 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 		defer s.sweeps.Unlock()
 	}
 	if err := from.unused(ctx); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("the store to copy from: %w", err)
 	}
 	if err := to.takeKeys(ctx, from); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (s *Store) unused(ctx context.Context) error {
 		return err
 	}
 	if alive > 0 && !s.db.single() {
-		return fmt.Errorf("the store is in use, by %d of its servers; stop them and wait %v", alive, s.cfg.Lease)
+		return fmt.Errorf("%d servers use the store; stop them and wait %v", alive, s.cfg.Lease)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -108,8 +109,8 @@ type errBehind struct {
 }
 
 func (e errBehind) Error() string {
-	return fmt.Sprintf("%d other servers with the same store do not have the encryption key %q; restart them with it: %s",
-		len(e.replicas), e.key, strings.Join(e.replicas, ", "))
+	return fmt.Sprintf("the encryption key %q is not used yet, because these servers with the same store do not have it: %s; "+
+		"restart them with it (a server that was killed is listed until its lease ends)", e.key, strings.Join(e.replicas, ", "))
 }
 
 // adoptKey makes the first configured key encrypt, if all live replicas have it.
@@ -130,8 +131,17 @@ func (s *Store) adoptKey(ctx context.Context) error {
 			return err
 		}
 		name := keySetting + first
-		_, err = q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, s.keys.sealWith(first, []byte(name), nil))
-		return err
+		if _, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, s.keys.sealWith(first, []byte(name), nil)); err != nil {
+			return err
+		}
+		known, err := s.registered(ctx, q) // another replica may have the same id with another value
+		if err != nil {
+			return err
+		}
+		if err := s.keys.check(known); err != nil {
+			return refusal{err}
+		}
+		return nil
 	})
 	if err == nil {
 		s.keys.use(first)
@@ -163,10 +173,10 @@ func (s *Store) behind(ctx context.Context, q querier) (list []string, agreed bo
 // encryption is the background work of a store: it brings all secrets under the first configured key, and
 // stops the process if other replicas encrypt with a key that it does not have.
 type encryption struct {
-	s       *Store
-	clean   int    // passes that have found nothing to encrypt again
-	changed int    // values that were encrypted again
-	said    string // what was logged last
+	s        *Store
+	clean    int    // passes that have found nothing to encrypt again
+	changed  int    // values that were encrypted again
+	lastSaid string // the last logged text, which is not repeated
 }
 
 // run works until ctx ends.
@@ -182,7 +192,11 @@ func (e *encryption) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			e.say(zap.WarnLevel, "the secrets in the store are not all encrypted under the configured key yet: "+err.Error())
+			level := zap.WarnLevel
+			if e.s.Err() != nil {
+				level = zap.ErrorLevel
+			}
+			e.say(level, "server.encryption: "+err.Error())
 		}
 		select {
 		case <-tick.C:
@@ -194,8 +208,8 @@ func (e *encryption) run(ctx context.Context) {
 
 // say logs a text, unless it was logged last.
 func (e *encryption) say(level zapcore.Level, text string) {
-	if e.said != text {
-		e.said = text
+	if e.lastSaid != text {
+		e.lastSaid = text
 		e.s.cfg.Log.Log(level, text)
 	}
 }
@@ -334,7 +348,7 @@ func (s *Store) encryptPushes(ctx context.Context, key string, list []sealedPush
 			name := pushName(p.root, p.scope, p.id)
 			plain, err := s.keys.open(name, p.body)
 			if err != nil {
-				continue // whoever reads it finds that it is damaged
+				continue // reading it reports the damage
 			}
 			if _, err := q.exec(ctx, `UPDATE push_config SET body = $5 WHERE id = $1 AND scope = $2 AND config = $3 AND body = $4`,
 				p.root, p.scope, p.id, p.body, s.keys.sealWith(key, name, plain)); err != nil {
@@ -347,7 +361,7 @@ func (s *Store) encryptPushes(ctx context.Context, key string, list []sealedPush
 	return n, err
 }
 
-// takeKeys sets the keys to those of the store from which secrets are copied.
+// takeKeys replaces the keys of s by those of another store, whose secrets are then copied unchanged.
 func (s *Store) takeKeys(ctx context.Context, from *Store) error {
 	stored, err := from.secret(ctx, pushKey)
 	if err != nil {
@@ -397,12 +411,16 @@ func ForgetSecrets(ctx context.Context, url, id string, log *zap.Logger) (webhoo
 		return 0, err
 	}
 	if known[id] == nil {
-		return 0, fmt.Errorf("nothing in the store is encrypted under a key %q; its keys: %s", id, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return 0, fmt.Errorf("nothing in the store is encrypted under the key %q; keys of the store: %s", id, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
 	}
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		header := sealedHeader(id)
 		encrypted := fmt.Sprintf(`substr(%%s, 1, %d) = $1`, len(header))
 		var err error
+		// A webhook that is made again with the same id must not show what the old one could not deliver.
+		if _, err := q.exec(ctx, `DELETE FROM push_dead WHERE (id, scope, config) IN (SELECT id, scope, config FROM push_config WHERE `+fmt.Sprintf(encrypted, "body")+`)`, header); err != nil {
+			return err
+		}
 		if webhooks, err = q.exec(ctx, `DELETE FROM push_config WHERE `+fmt.Sprintf(encrypted, "body"), header); err != nil {
 			return err
 		}

@@ -129,9 +129,9 @@ func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {
 
 			refused(t, at, under(), `the key "one", which is not configured`, `server: {encryption: {keys: [{id: "one", value:`, "team-server store forget-secrets --key one")
 			refused(t, at, under(two), `the key "one", which is not configured`)
-			refused(t, at, under(keyOf("one", 3)), `the encryption key "one" has another value than the one that has encrypted the store`)
-			refused(t, at, under(keyOf("one", 3), one), `encryption key "one"`, "no other key the same")
-			refused(t, at, under(secret.Key{ID: "one", Value: secret.New("short")}), `the encryption key "one" is not a key`)
+			refused(t, at, under(keyOf("one", 3)), `the encryption key "one" does not have the value that encrypted the store`)
+			refused(t, at, under(keyOf("one", 3), one), `encryption key "one"`, "is given twice")
+			refused(t, at, under(secret.Key{ID: "one", Value: secret.New("short")}), `encryption key "one": value must be 32 bytes`)
 
 			core, log = observer.New(zap.InfoLevel)
 			cfg = under(two, one)
@@ -167,7 +167,7 @@ func TestEncryption_LostKey(t *testing.T) {
 			webhook(t, s, "a", "y") // by the key in the store, as if it had not been encrypted again yet
 			closed(t, s)
 
-			if _, err := sqlstore.ForgetSecrets(t.Context(), at, "two", nil); err == nil || !strings.Contains(err.Error(), `under a key "two"; its keys: one`) {
+			if _, err := sqlstore.ForgetSecrets(t.Context(), at, "two", nil); err == nil || !strings.Contains(err.Error(), `under the key "two"; keys of the store: one`) {
 				t.Errorf("forgot a key that the store does not have: %v", err)
 			}
 			if n, err := sqlstore.ForgetSecrets(t.Context(), at, "one", nil); n != 1 || err != nil {
@@ -231,11 +231,11 @@ func TestEncryption_WaitsForAllReplicas(t *testing.T) {
 	fresh := open(t, at, sqlstore.Config{Keys: []secret.Key{one}, Log: zap.New(core)})
 	webhook(t, fresh, "a", "x")
 	readable(t, old, "a", "x")
-	if err := fresh.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `1 other servers with the same store do not have the encryption key "one"; restart them with it: old`) {
+	if err := fresh.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `the encryption key "one" is not used yet, because these servers with the same store do not have it: old; restart them`) {
 		t.Errorf("a pass beside a replica without the key: %v", err)
 	}
 	until(t, "the log", func() bool {
-		return log.FilterMessageSnippet("not all encrypted under the configured key yet").Len() == 1
+		return log.FilterMessageSnippet("server.encryption: ").Len() == 1
 	})
 	if got := fresh.SealedUnder(t.Context(), t); got["one"] != 0 || len(fresh.Registered(t.Context(), t)) != 0 {
 		t.Errorf("encrypted under %v, registered %v", got, fresh.Registered(t.Context(), t))
@@ -270,7 +270,7 @@ func TestEncryption_WaitsForAllReplicas(t *testing.T) {
 	}
 	webhook(t, third, "a", "y")
 	readable(t, second, "a", "x", "y")
-	if err := third.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `"two"; restart them with it: second`) {
+	if err := third.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `"two" is not used yet, because these servers with the same store do not have it: second`) {
 		t.Errorf("a pass beside a replica without the next key: %v", err)
 	}
 	closed(t, second)

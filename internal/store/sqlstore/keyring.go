@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync/atomic"
 
@@ -44,6 +45,9 @@ type keyring struct {
 	current atomic.Pointer[string]
 }
 
+// validKeyID matches the ids of configured keys. Replicas list theirs with spaces between them.
+var validKeyID = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+
 // newKeyring returns a keyring that encrypts with the key in the store, until use says otherwise.
 func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
 	r := &keyring{byID: map[string]cipher.AEAD{}}
@@ -52,8 +56,11 @@ func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
 		return nil, fmt.Errorf("%w: the key in the store is not one: %w", a2a.ErrDataLoss, err)
 	}
 	for _, k := range keys {
-		if k.ID == "" || len(k.ID) > 63 || r.byID[k.ID] != nil {
-			return nil, fmt.Errorf("encryption key %q: its id must have 1 to 63 characters, and no other key the same", k.ID)
+		if !validKeyID.MatchString(k.ID) {
+			return nil, fmt.Errorf("encryption key %q: the id must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", k.ID)
+		}
+		if r.byID[k.ID] != nil {
+			return nil, fmt.Errorf("encryption key %q is given twice; give each key its own id", k.ID)
 		}
 		value, err := k.Bytes()
 		if err != nil {
@@ -92,7 +99,8 @@ func (r *keyring) sealWith(id string, name, plain []byte) []byte {
 	return r.byID[id].Seal(header, nil, plain, slices.Concat(header, name)) //nolint:gosec // likewise
 }
 
-// open decrypts a value. The error is errNoKey, or says nothing.
+// open decrypts a value. The error is an errNoKey if the key is not configured. Any other error means that the value
+// is damaged or belongs to another name, or that the key does not have the value that encrypted it.
 func (r *keyring) open(name, sealed []byte) ([]byte, error) {
 	id, n := parseSealed(sealed)
 	if n == 0 {
@@ -114,10 +122,10 @@ func (e errNoKey) Error() string {
 		"team-server store forget-secrets --key %s --store URL", e.id, e.id, e.id)
 }
 
-// errWrongKey is the error for a key that has not the value with which the store was encrypted.
+// errWrongKey is the error for a configured key whose value differs from the one that encrypted the store.
 type errWrongKey struct{ id string }
 
 func (e errWrongKey) Error() string {
-	return fmt.Sprintf("the encryption key %q has another value than the one that has encrypted the store; write its former value, "+
-		"or give the new value a new id and keep the former key after it", e.id)
+	return fmt.Sprintf("the encryption key %q does not have the value that encrypted the store; restore that value, "+
+		"or give the new value a new id and list the former key after it", e.id)
 }
