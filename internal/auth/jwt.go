@@ -85,6 +85,8 @@ func (i *Issuer) complete() error {
 		return fmt.Errorf("issuer %q: the name must be 1 to 32 of a-z, A-Z, 0-9, _ . and -", i.Name)
 	case i.URL == "" || len(i.Audiences) == 0 || slices.Contains(i.Audiences, ""):
 		return fmt.Errorf("issuer %q: the address and audiences are required", i.Name)
+	case strings.ContainsAny(i.URL, "@?#"):
+		return fmt.Errorf("issuer %q: the address must not have a user, a query or a fragment", i.Name)
 	case at >= 0 || len(i.Algorithms) == 0:
 		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(Algorithms(), ", "))
 	case i.Leeway > maxLeeway:

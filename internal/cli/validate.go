@@ -51,8 +51,8 @@ type keyPath struct {
 	Path string `json:"path"`
 }
 
-// Validate checks files, or the configuration files in folders, and prints all faults, including addresses
-// on which serve would refuse to listen.
+// Validate checks files, or the configuration files in folders, and prints all faults, including those
+// for which only serve would refuse the file.
 func (s *Shell) Validate(paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
@@ -67,8 +67,8 @@ func (s *Shell) Validate(paths []string) error {
 				return err
 			}
 			if def != nil {
-				if refused := serve.CheckAddresses(def); refused != nil {
-					faults = append(faults, config.Fault{File: file, Message: refused.Error()})
+				for _, fault := range serve.Check(def) {
+					faults = append(faults, config.Fault{File: file, Message: fault.Error()})
 				}
 			}
 			result.Faults = append(result.Faults, faults...)

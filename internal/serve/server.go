@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/manage"
 	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -287,16 +289,28 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 	return server.Listeners{HTTP: h, GRPC: g}, nil
 }
 
-// CheckAddresses returns the error with which Start refuses to listen on the addresses of a file, or nil.
-func CheckAddresses(def *config.Config) error {
+// Check returns why Start would refuse a file, as far as that is known without starting a server: addresses
+// beyond loopback without authentication or TLS, equal addresses, and URLs of stores.
+func Check(def *config.Config) (faults []error) {
 	settings := def.Server.GetServer()
-	if err := checkAddress(def, cmp.Or(settings.GetHttp(), DefaultHTTP)); err != nil {
-		return fmt.Errorf("server.http: %w", err)
+	http, grpc := cmp.Or(settings.GetHttp(), DefaultHTTP), cmp.Or(settings.GetGrpc(), DefaultGRPC)
+	add := func(key string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("server.%s: %w", key, err))
+		}
 	}
-	if err := checkAddress(def, cmp.Or(settings.GetGrpc(), DefaultGRPC)); err != nil {
-		return fmt.Errorf("server.grpc: %w", err)
+	add("http", checkAddress(def, http))
+	add("grpc", checkAddress(def, grpc))
+	if http == grpc && !strings.HasSuffix(http, ":0") {
+		add("grpc", fmt.Errorf("%s is the address of server.http, too; write another port", grpc))
 	}
-	return nil
+	if url := def.StoreURL(); url != "" && url != store.MemoryURL {
+		add("store", sqlstore.CheckURL(url))
+	}
+	if url := def.StoreListen().Reveal(); url != "" {
+		add("store_listen", sqlstore.CheckURL(url))
+	}
+	return faults
 }
 
 // checkAddress returns an error for a non-loopback address if the file has no authentication or no TLS.

@@ -128,8 +128,6 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		if err := s.checkCalls(in); err != nil {
 			return nil, err
 		}
-	}
-	if !stops[info.FullMethodName] {
 		if err := s.countRequest(in); err != nil {
 			return nil, err
 		}

@@ -122,13 +122,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		in.caller = &caller
 	}
 	if !open && !stopsWork(r) {
-		if err := s.checkCalls(in); err != nil {
-			s.fail(w, r, status.Convert(err))
-			return
+		err := s.checkCalls(in)
+		if err == nil {
+			err = s.countRequest(in)
 		}
-	}
-	if !stopsWork(r) {
-		if err := s.countRequest(in); err != nil {
+		if err != nil {
 			s.fail(w, r, status.Convert(err))
 			return
 		}

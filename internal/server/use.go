@@ -5,8 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,12 +28,13 @@ type Use interface {
 	Uploaded(owner string, n int64)
 }
 
-// checkCalls returns the status for a caller of a server that is working on too many calls.
+// checkCalls returns the status for a caller of a server that is working on too many calls. Operators are not
+// refused, so that they can find out and end what others do.
 func (s *Server) checkCalls(in *inbound) error {
-	if in.caller == nil {
+	if in.caller == nil || in.caller.May(a2a.PermissionAdmin) {
 		return nil
 	}
-	return s.calls.check(in.caller.Account)
+	return s.calls.check(*in.caller)
 }
 
 // countRequest counts a request. The error is the status for a caller that makes too many.
@@ -46,30 +48,33 @@ func (s *Server) countRequest(in *inbound) error {
 	return nil
 }
 
+// stopPath matches the paths of the methods in stops: tasks of A2A 1.0 and 0.3, with and without a tenant,
+// and those of the server's own services.
+var stopPath = regexp.MustCompile(`^(/[^/]+){0,2}/tasks/[^/]+:cancel$|^/team/v1/agents/[^/]+:cancel$|^/team/v1/collaborations/[^/]+:stop$|^/team/v1/halts(:resume)?$`)
+
 // stopsWork reports whether a request over REST ends work, as the methods in stops do. The path of a
 // request over JSON-RPC does not tell.
 func stopsWork(r *http.Request) bool {
-	path := r.URL.Path
-	return r.Method == http.MethodPost && (strings.HasSuffix(path, ":cancel") || strings.HasSuffix(path, ":stop") ||
-		path == "/team/v1/halts" || path == "/team/v1/halts:resume")
+	return r.Method == http.MethodPost && stopPath.MatchString(r.URL.Path)
 }
 
 const (
 	defaultCalls = 1024
-	// accountFactor is how many calls an account may have for each further one that is free, so that others
-	// find one: of 1024, one account gets 911 at most, two get 482 each.
-	accountFactor = 8
+	// shareFactor is how many calls an account may have for each further one that is free, and a principal
+	// for each further one that its account may have, so that others find one. Alone, an account gets
+	// 911 of 1024, and a principal 898.
+	shareFactor = 8
 )
 
-// calls counts the calls that are worked on, by account, so that a server with more than it can do refuses
+// calls counts the calls that are worked on, by account and principal, so that a server with more than it can do refuses
 // the rest at once and goes on with those that it has. It is safe for concurrent use.
 type calls struct {
 	most    int
 	refusal error
 
-	mu        sync.Mutex
-	all       int            // guarded by mu
-	byAccount map[string]int // guarded by mu
+	mu   sync.Mutex
+	all  int            // guarded by mu
+	open map[string]int // by account, and by owner; guarded by mu
 }
 
 func newCalls(most int) *calls {
@@ -77,43 +82,48 @@ func newCalls(most int) *calls {
 		"the server has no free call for this account; its limits.max_calls is %d; try again later", most)
 	e.Retry, e.RetryAfter = true, time.Second
 	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
-	return &calls{most: most, refusal: wire.Status(e).Err(), byAccount: map[string]int{}}
+	return &calls{most: most, refusal: wire.Status(e).Err(), open: map[string]int{}}
 }
 
-// check returns the refusal if an account may not have a further call. Most requests to an overloaded
-// server end here, before their bodies are read.
-func (c *calls) check(account string) error {
+// check returns the refusal if a caller may not have a further call. Most requests to an overloaded server
+// end here, before their bodies are read.
+func (c *calls) check(who a2a.Caller) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.checkLocked(account)
+	return c.checkLocked(who)
 }
 
-func (c *calls) checkLocked(account string) error {
-	if c.byAccount[account] >= accountFactor*(c.most-c.all) {
+func (c *calls) checkLocked(who a2a.Caller) error {
+	forAccount := shareFactor*(c.most-c.all) - c.open[who.Account]
+	if forAccount <= 0 || c.open[who.Owner()] >= shareFactor*forAccount {
 		return c.refusal
 	}
 	return nil
 }
 
 // enter counts a call, or returns the refusal. The caller must call leave if the error is nil.
-func (c *calls) enter(account string) error {
+func (c *calls) enter(who a2a.Caller) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.checkLocked(account); err != nil {
+	if err := c.checkLocked(who); err != nil {
 		return err
 	}
 	c.all++
-	c.byAccount[account]++
+	for _, name := range []string{who.Account, who.Owner()} {
+		c.open[name]++
+	}
 	return nil
 }
 
 // leave counts the end of a call.
-func (c *calls) leave(account string) {
+func (c *calls) leave(who a2a.Caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
-	if c.byAccount[account]--; c.byAccount[account] <= 0 {
-		delete(c.byAccount, account)
+	for _, name := range []string{who.Account, who.Owner()} {
+		if c.open[name]--; c.open[name] <= 0 {
+			delete(c.open, name)
+		}
 	}
 }
 

@@ -213,14 +213,14 @@ func TestA_10_UntrustedCardIsNotCalled(t *testing.T) {
 	}
 }
 
-// Secrets follow no redirect; the person is told where it leads.
-func TestA_21_RedirectsAreTold(t *testing.T) {
+// Secrets follow no redirect; the person is told where it leads, without the token that the server was sent.
+func TestA_21_T_42_RedirectsAreTold(t *testing.T) {
 	var calls []string
 	to := cardServer(t, offer(), &calls)
-	s := httptest.NewServer(http.RedirectHandler(to.URL+"/agent", http.StatusPermanentRedirect))
+	s := httptest.NewServer(http.RedirectHandler(to.URL+"/agent/secret-token", http.StatusPermanentRedirect))
 	defer s.Close()
-	_, err := Open(t.Context(), s.URL, Config{Token: secret.New("secret")})
-	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent; use that address"; err == nil || err.Error() != want {
+	_, err := Open(t.Context(), s.URL, Config{Token: secret.New("secret-token")})
+	if want := s.URL + wellKnown + " has moved to " + to.URL + "/agent/***; use that address"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 	if len(calls) != 0 {

@@ -21,6 +21,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // connectTime is the timeout for connecting without Config.Dial.
@@ -97,7 +98,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	w.rawHeader("<", resp.Header, "Content-Type", "Location", "Retry-After", "A2a-Extensions", "X-A2a-Extensions")
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		done(resp)
-		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), wire.Redacted(to.String())), kind: ErrMoved}
+		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), secret.Hide(wire.Redacted(to.String()), w.cfg.Token)), kind: ErrMoved}
 	}
 	return resp, nil
 }

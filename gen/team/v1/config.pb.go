@@ -7028,7 +7028,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xf3\x1c\n" +
+	"\x0f_strict_members\"\x94\x1d\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -7058,9 +7058,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
 	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xd0\x01\n" +
-	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\x8c\x01\xbaH\x88\x01\x9a\x01\x84\x01\"\x81\x01\xba\x01~\n" +
-	"\x10accounts.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12/\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xf1\x01\n" +
+	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\xad\x01\xbaH\xa9\x01\x9a\x01\xa5\x01\"\xa2\x01\xba\x01\x9e\x01\n" +
+	"\x10accounts.account\x12Sthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, but not - alone\x1a5this.matches('^[A-Za-z0-9_.-]{1,63}$') && this != '-'R\baccounts\x12/\n" +
 	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
 	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12$\n" +
 	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x12;\n" +
@@ -7233,13 +7233,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04PARK\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\f\n" +
-	"\bCONTINUE\x10\x03\"\xf9\r\n" +
+	"\bCONTINUE\x10\x03\"\xaa\x0e\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\xee\x01\n" +
-	"\x06issuer\x18\x02 \x01(\tB\xd5\x01\xbaH\xd1\x01\xba\x01\xcd\x01\n" +
+	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\x9f\x02\n" +
+	"\x06issuer\x18\x02 \x01(\tB\x86\x02\xbaH\x82\x02\xba\x01\xfe\x01\n" +
 	"\n" +
-	"jwt.issuer\x12^issuer must be the https address that the issuer's tokens name; for example https://id.example\x1a_this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri()R\x06issuer\x12\xda\x01\n" +
+	"jwt.issuer\x12\x86\x01issuer must be the https address that the issuer's tokens name, without a user, a query and a fragment; for example https://id.example\x1agthis.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))[^@?#]*$') && this.isUri()R\x06issuer\x12\xda\x01\n" +
 	"\taudiences\x18\x03 \x03(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
 	"\rjwt.audiences\x12ea token must be for this server; add audiences: [AUDIENCE], 1 to 16, as the issuer writes it into aud\x1a;size(this) >= 1 && size(this) <= 16 && this.all(a, a != '')R\taudiences\x12\x8e\x02\n" +
 	"\n" +

@@ -90,7 +90,10 @@ func (s *Store) unlock(ctx context.Context) error {
 		return err
 	}
 	s.keys.choose(known)
-	_ = s.adoptKey(ctx) // the background work tries again, and logs why it failed
+	var other errOtherValue
+	if err := s.adoptKey(ctx); errors.As(err, &other) { // the background work tries again after other errors, and logs them
+		return err
+	}
 	page, err := s.secret(ctx, pageKey)
 	if _, n := parseSealed(page); err == nil && n > 0 {
 		page, err = s.keys.open([]byte(pageKey), page)
@@ -149,8 +152,16 @@ func (s *Store) adoptKey(ctx context.Context) error {
 	return err
 }
 
+// errOtherValue says that a replica has a key with the same id and another value.
+type errOtherValue struct{ key, replica string }
+
+func (e errOtherValue) Error() string {
+	return fmt.Sprintf("the encryption key %q has another value on the server %q with the same store; write the same value on all servers "+
+		"(a server that was killed counts until its lease ends)", e.key, e.replica)
+}
+
 // behind returns the live replicas that do not have the first configured key, and whether all others
-// encrypt with it, too.
+// encrypt with it, too. The error is errOtherValue if one has a configured key with another value.
 func (s *Store) behind(ctx context.Context, q querier) (list []string, agreed bool, err error) {
 	if s.db.single() { // rows are of earlier processes
 		return nil, true, nil
@@ -160,11 +171,21 @@ func (s *Store) behind(ctx context.Context, q querier) (list []string, agreed bo
 		if err := r.Scan(&id, &keys); err != nil {
 			return err
 		}
-		has := strings.Fields(keys)
-		if !slices.Contains(has, s.keys.ids[0]) {
+		first, has := "", false
+		for i, key := range strings.Fields(keys) {
+			name, theirs, _ := strings.Cut(key, ":")
+			if mine := s.keys.prints[name]; mine != "" && mine != theirs {
+				return refusal{errOtherValue{name, id}}
+			}
+			has = has || name == s.keys.ids[0]
+			if i == 0 {
+				first = name
+			}
+		}
+		if !has {
 			list = append(list, id)
 		}
-		agreed = agreed && len(has) > 0 && has[0] == s.keys.ids[0]
+		agreed = agreed && first == s.keys.ids[0]
 		return nil
 	}, `SELECT id, keys FROM replica WHERE expires > $1 ORDER BY id`, s.now())
 	return list, agreed, err

@@ -273,12 +273,12 @@ func TestEncryption_WaitsForAllReplicas(t *testing.T) {
 	if err := third.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `"two" is not used yet, because these servers with the same store do not have it: second`) {
 		t.Errorf("a pass beside a replica without the next key: %v", err)
 	}
-	closed(t, second)
 	// One that has the keys in the other order reads both, and neither encrypts again what the other wrote.
 	fourth := opened(t, at, sqlstore.Config{Keys: []secret.Key{one, two}})
 	if err := fourth.Beat(t.Context(), "fourth"); err != nil {
 		t.Fatal(err)
 	}
+	closed(t, second)
 	for range 4 {
 		if err := third.EncryptionPass(t.Context()); err != nil {
 			t.Fatal(err)
@@ -425,4 +425,41 @@ func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 	closed(t, to)
 	private(filepath.Join(dir, "other"), 2)
 	private(filepath.Join(dir, "new"), 3)
+}
+
+// TestEncryption_AnotherValue: a server whose key has the id of a key that other servers wait to use, and
+// another value, is refused, and the others go on. A server that finds another value registered at the
+// last moment does not use its own.
+func TestEncryption_AnotherValue(t *testing.T) {
+	at := pgtest.URL(t)
+	a, b := keyOf("a", 1), keyOf("b", 2)
+	first := opened(t, at, under(a))
+	if err := first.Beat(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, first, "a")
+	webhook(t, first, "a", "x")
+	waiting := open(t, at, under(b, a))
+	if err := waiting.Beat(t.Context(), "waiting"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, at, under(keyOf("b", 3), a), `the encryption key "b" has another value on the server "waiting"`)
+	closed(t, first)
+	if err := waiting.EncryptionPass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	encrypted(t, waiting, "b", 1)
+	readable(t, waiting, "a", "x")
+
+	at = pgtest.URL(t)
+	old := opened(t, at, under())
+	if err := old.Beat(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	late := open(t, at, under(keyOf("b", 3)))
+	closed(t, old)
+	create(t, open(t, at, under(b)), "a") // it has no replica, and so nobody knows of it
+	if err := late.AdoptKey(t.Context()); err == nil || !strings.Contains(err.Error(), `the encryption key "b" does not have the value that encrypted the store`) {
+		t.Errorf("the key is used: %v", err)
+	}
 }

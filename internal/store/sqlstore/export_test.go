@@ -149,6 +149,9 @@ func (s *Store) Downgrade(ctx context.Context, t testing.TB, version int) {
 	}
 }
 
+// AdoptKey makes the first configured key encrypt, if it may.
+func (s *Store) AdoptKey(ctx context.Context) error { return s.adoptKey(ctx) }
+
 // EncryptionPass does once what the background work of a store does with its secrets.
 func (s *Store) EncryptionPass(ctx context.Context) error {
 	return (&encryption{s: s}).pass(ctx)

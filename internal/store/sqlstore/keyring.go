@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -40,6 +44,7 @@ type keyring struct {
 	stored cipher.AEAD            // the key in the store itself
 	byID   map[string]cipher.AEAD // the configured keys
 	ids    []string               // of the configured keys, as they are configured
+	prints map[string]string      // fingerprints of the configured keys by id
 	// current is the id of the key that encrypts, "" for the key in the store. It is a configured one
 	// only when all replicas have it.
 	current atomic.Pointer[string]
@@ -50,7 +55,7 @@ var validKeyID = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
 // newKeyring returns a keyring that encrypts with the key in the store, until use says otherwise.
 func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
-	r := &keyring{byID: map[string]cipher.AEAD{}}
+	r := &keyring{byID: map[string]cipher.AEAD{}, prints: map[string]string{}}
 	var err error
 	if r.stored, err = newCipher(stored); err != nil {
 		return nil, fmt.Errorf("%w: the key in the store is not one: %w", a2a.ErrDataLoss, err)
@@ -69,10 +74,26 @@ func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
 		if r.byID[k.ID], err = newCipher(value); err != nil {
 			return nil, err
 		}
-		r.ids = append(r.ids, k.ID)
+		r.ids, r.prints[k.ID] = append(r.ids, k.ID), fingerprint(value)
 	}
 	r.use("")
 	return r, nil
+}
+
+// fingerprint returns a text that differs for other keys and tells nothing about the key.
+func fingerprint(key []byte) string {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte("fingerprint of an encryption key")) // a Hash returns no error
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// list returns the configured keys as ID:FINGERPRINT, with spaces between them.
+func (r *keyring) list() string {
+	var all []string
+	for _, id := range r.ids {
+		all = append(all, id+":"+r.prints[id])
+	}
+	return strings.Join(all, " ")
 }
 
 // newCipher returns AES-GCM with a key, with a random nonce in front of its output.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,7 +33,7 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 	}
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.exec(ctx, `INSERT INTO replica (id, expires, keys) VALUES ($1, $2, $3)
-ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, keys = excluded.keys`, replica, s.now()+s.cfg.Lease.Milliseconds(), strings.Join(s.keys.ids, " "))
+ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, keys = excluded.keys`, replica, s.now()+s.cfg.Lease.Milliseconds(), s.keys.list())
 		return err
 	})
 	if err != nil {

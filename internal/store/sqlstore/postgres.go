@@ -55,12 +55,21 @@ type postgresDB struct {
 	patience time.Duration // how long a write is retried
 }
 
-// openPostgres connects, checks that acknowledged writes are durable, and listens. heard is called
-// with the changes of other replicas.
-func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint)) (_ *postgresDB, err error) {
+// parsePostgres returns the configuration of the connections to a store. The error has no password.
+func parsePostgres(url string) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL is not understood; use postgres://USER:PASSWORD@HOST:PORT/DATABASE: %w", scrub(err))
+	}
+	return pc, nil
+}
+
+// openPostgres connects, checks that acknowledged writes are durable, and listens. heard is called
+// with the changes of other replicas.
+func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint)) (_ *postgresDB, err error) {
+	pc, err := parsePostgres(url)
+	if err != nil {
+		return nil, err
 	}
 	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
 	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor

@@ -40,6 +40,21 @@ type sqliteDB struct {
 	checks    sync.WaitGroup // running checks of the file's structure
 }
 
+// checkName returns why a store cannot be a file with this name.
+func checkName(file string) error {
+	switch info, err := os.Stat(file); {
+	case file == "":
+		return errors.New("the store's URL names no file; use sqlite:FILE")
+	case file == ":memory:":
+		return errors.New("a SQLite store is a file; memory: is one that is gone with the process")
+	case strings.HasPrefix(file, "//"):
+		return errors.New("a SQLite store is sqlite:FILE, without // before the file's name")
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder; name a file in it", file)
+	}
+	return nil
+}
+
 // pragmas are the settings of each connection: a commit is on disk before it is acknowledged
 // (synchronous FULL), deleted data is overwritten, and only the writer makes checkpoints.
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
@@ -47,20 +62,11 @@ const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=sy
 
 // openSQLite opens a file, or a private copy of it if snapshot is true.
 func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger) (_ *sqliteDB, err error) {
-	if file == "" {
-		return nil, errors.New("the store's URL names no file; use sqlite:FILE")
-	}
-	if file == ":memory:" {
-		return nil, errors.New("a SQLite store is a file; memory: is one that is gone with the process")
+	if err := checkName(file); err != nil {
+		return nil, err
 	}
 	if name, err := filepath.EvalSymlinks(file); err == nil {
 		file = name // the lock file is beside the file itself, whatever the name it is opened by
-	}
-	if strings.HasPrefix(file, "//") {
-		return nil, errors.New("a SQLite store is sqlite:FILE, without // before the file's name")
-	}
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder; name a file in it", file)
 	}
 	if snapshot && !exists(file) {
 		return nil, fmt.Errorf("there is no file %s", file)

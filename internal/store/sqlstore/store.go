@@ -87,6 +87,16 @@ type Store struct {
 	work sync.WaitGroup
 }
 
+// CheckURL returns why no store can be opened with a URL, as far as that is known without opening it. The
+// error has no password.
+func CheckURL(url string) error {
+	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		return checkName(file)
+	}
+	_, err := parsePostgres(url)
+	return err
+}
+
 var _ store.Store = (*Store)(nil)
 
 // Open opens the store at a URL, sqlite:FILE or postgres://…, and updates its schema. Its errors

@@ -1,5 +1,5 @@
--- The ids of the encryption keys that a replica has, the one that it would encrypt with first, with spaces
--- between them. A store that is encrypted under one refuses programs that know only earlier schemas.
+-- The encryption keys that a replica has, each as ID:FINGERPRINT, the one that it would encrypt with first, with
+-- spaces between them. A store that is encrypted under one refuses programs that know only earlier schemas.
 -- Programs that know schema 17 or later may use the result.
 
 -- +goose Up

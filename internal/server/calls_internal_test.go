@@ -1,0 +1,59 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// TestP21_CallsAreShared: however many calls a principal and an account hold, another principal of the account
+// gets one, and so does another account. What ends makes room.
+func TestP21_CallsAreShared(t *testing.T) {
+	c := newCalls(1024)
+	ann, bob, eve := a2a.Caller{Account: "acme", Principal: "ann"}, a2a.Caller{Account: "acme", Principal: "bob"}, a2a.Caller{Account: "other", Principal: "eve"}
+	fill := func(who a2a.Caller) (n int) {
+		for c.enter(who) == nil {
+			n++
+		}
+		return n
+	}
+	if n := fill(ann); n != 898 {
+		t.Errorf("a principal alone gets %d calls", n)
+	}
+	if n := fill(bob); n == 0 || n > 13 {
+		t.Errorf("another principal of the account gets %d calls", n)
+	}
+	if n := fill(eve); n < 90 {
+		t.Errorf("another account gets %d calls", n)
+	}
+	for range 898 {
+		c.leave(ann)
+	}
+	if n := fill(bob); n < 500 {
+		t.Errorf("after the first has ended, the other principal gets %d calls", n)
+	}
+	s := &Server{calls: newCalls(1)}
+	_ = s.calls.enter(ann)
+	operator := a2a.Caller{Account: "acme", Principal: "root", Permissions: a2a.EveryPermission}
+	if s.checkCalls(&inbound{caller: &ann}) == nil || s.checkCalls(&inbound{caller: &operator}) != nil {
+		t.Error("the operator is refused, or others are not")
+	}
+}
+
+// TestP11_PathsThatStopWork: requests that stop work are known by their paths, and no others are.
+func TestP11_PathsThatStopWork(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/tasks/x:cancel": true, "/desk/tasks/x:cancel": true, "/v1/tasks/x:cancel": true, "/desk/v1/tasks/x:cancel": true,
+		"/team/v1/agents/x:cancel": true, "/team/v1/collaborations/x:stop": true, "/team/v1/halts": true, "/team/v1/halts:resume": true,
+		"/team/v1/teams/two/board/items/x:cancel": false, "/nope:cancel": false, "/message:send": false, "/x:stop": false, "/a/b/c/tasks/x:cancel": false,
+	} {
+		if got := stopsWork(&http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}}); got != want {
+			t.Errorf("%s stops work: %t", path, got)
+		}
+	}
+	if stopsWork(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/team/v1/halts"}}) {
+		t.Error("a list of halts stops work")
+	}
+}
