@@ -91,8 +91,9 @@ func (s *Store) unlock(ctx context.Context) error {
 	}
 	s.keys.choose(known)
 	var other errOtherValue
-	if err := s.adoptKey(ctx); errors.As(err, &other) { // the background work tries again after other errors, and logs them
-		return err
+	var wrong errWrongKey
+	if err := s.adoptKey(ctx); errors.As(err, &other) || errors.As(err, &wrong) {
+		return err // after other errors the background work tries again, and logs them
 	}
 	page, err := s.secret(ctx, pageKey)
 	if _, n := parseSealed(page); err == nil && n > 0 {

@@ -433,17 +433,17 @@ func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 func TestEncryption_AnotherValue(t *testing.T) {
 	at := pgtest.URL(t)
 	a, b := keyOf("a", 1), keyOf("b", 2)
-	first := opened(t, at, under(a))
+	first := opened(t, at, lasting(a))
 	if err := first.Beat(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	create(t, first, "a")
 	webhook(t, first, "a", "x")
-	waiting := open(t, at, under(b, a))
+	waiting := open(t, at, lasting(b, a))
 	if err := waiting.Beat(t.Context(), "waiting"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, at, under(keyOf("b", 3), a), `the encryption key "b" has another value on the server "waiting"`)
+	refused(t, at, lasting(keyOf("b", 3), a), `the encryption key "b" has another value on the server "waiting"`)
 	closed(t, first)
 	if err := waiting.EncryptionPass(t.Context()); err != nil {
 		t.Fatal(err)
@@ -452,14 +452,31 @@ func TestEncryption_AnotherValue(t *testing.T) {
 	readable(t, waiting, "a", "x")
 
 	at = pgtest.URL(t)
-	old := opened(t, at, under())
+	old := opened(t, at, lasting())
 	if err := old.Beat(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
-	late := open(t, at, under(keyOf("b", 3)))
+	late := opened(t, at, lasting(keyOf("b", 3)))
+	defer func() { _ = late.Close() }() // it may have failed
 	closed(t, old)
-	create(t, open(t, at, under(b)), "a") // it has no replica, and so nobody knows of it
-	if err := late.AdoptKey(t.Context()); err == nil || !strings.Contains(err.Error(), `the encryption key "b" does not have the value that encrypted the store`) {
-		t.Errorf("the key is used: %v", err)
+	// Now the background work of late and a new server both register a value. One of them has it.
+	create(t, late, "a")
+	const refusal = `the encryption key "b" does not have the value that encrypted the store`
+	soon, err := sqlstore.Open(t.Context(), at, lasting(b))
+	switch lost := late.AdoptKey(t.Context()); {
+	case err == nil && (lost == nil || !strings.Contains(lost.Error(), refusal)):
+		t.Errorf("both values are used, and the later server gets %v", lost)
+	case err != nil && (lost != nil || !strings.Contains(err.Error(), refusal)):
+		t.Errorf("the new server is refused with %v, and the other gets %v", err, lost)
 	}
+	if soon != nil {
+		closed(t, soon)
+	}
+}
+
+// lasting is like under, for replicas whose lease does not end during a test.
+func lasting(keys ...secret.Key) sqlstore.Config {
+	c := under(keys...)
+	c.Lease = time.Hour
+	return c
 }
