@@ -83,12 +83,11 @@ type count struct {
 // admits counts more if the count is below a limit, and reports whether it is. ok is false if the store
 // has to be asked.
 func (c *count) admits(limit, more int64, now time.Time, keep time.Duration) (admitted, ok bool) {
-	age := now.Sub(c.at)
 	switch {
-	case c.at.IsZero() || age < 0 || age >= keep:
+	case c.stale(now, keep):
 		return false, false
 	case c.n >= limit:
-		return false, age < keep/10
+		return false, now.Sub(c.at) < keep/10
 	case c.added < (limit-c.n+c.servers-1)/c.servers: // rounded up
 		c.added += more
 		return true, true
@@ -96,8 +95,15 @@ func (c *count) admits(limit, more int64, now time.Time, keep time.Duration) (ad
 	return false, false
 }
 
+// stale reports whether a count is too old to be used. One that took long is used for longer, so that the
+// store is not asked all the time.
+func (c *count) stale(now time.Time, keep time.Duration) bool {
+	age := now.Sub(c.at)
+	return c.at.IsZero() || age < 0 || age >= max(keep, 10*c.took)
+}
+
 // pause returns how long the store must not be asked yet, because it was asked shortly before. A count
-// that is too old to be used was not.
+// that is stale was not.
 func (c *count) pause(now time.Time) time.Duration {
 	if c.at.IsZero() || now.Before(c.at) {
 		return 0
@@ -289,7 +295,7 @@ func (a *Accounts) below(ctx context.Context, name string, of func(*use) *count,
 	}
 	u.mu.Lock()
 	admitted, ok = c.admits(limit, more, time.Now(), keep)
-	ok = ok || c.at != known // the store was asked while this call waited
+	ok = ok || c.at != known && !c.stale(time.Now(), keep) // the store was asked while this call waited
 	pause := c.pause(time.Now())
 	u.mu.Unlock()
 	if ok || pause > longestPause {

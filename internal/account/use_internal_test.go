@@ -441,3 +441,15 @@ func TestP11_OneServerDoesNotCount(t *testing.T) {
 		}
 	})
 }
+
+// TestP11_SlowCounts: a count that took long is used for longer, and refuses nothing that it has room for.
+func TestP11_SlowCounts(t *testing.T) {
+	now := time.Now()
+	c := &count{at: now.Add(-2 * time.Second), took: time.Second, n: 7, servers: 1}
+	if admitted, ok := c.admits(10, 1, now, time.Second); !admitted || !ok {
+		t.Errorf("admitted %t, known %t", admitted, ok)
+	}
+	if c.at = now.Add(-11 * time.Second); !c.stale(now, time.Second) || c.pause(now) > 0 {
+		t.Error("the store is not asked after ten times as long as it took")
+	}
+}
