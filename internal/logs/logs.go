@@ -71,9 +71,9 @@ func cut(text string) string {
 	return text[:end] + "…"
 }
 
-// clean returns an encoded entry with U+FFFD for control characters, for those that change the direction of
-// text or are not visible, and for line breaks before its end. It returns nil if there are none. JSON has
-// them only within texts.
+// clean replaces misleading characters of an encoded entry by U+FFFD, and keeps the newline at its end. It
+// returns nil if the entry has no such characters. The result of a JSON entry is valid JSON, because JSON
+// allows these characters only in strings.
 func clean(entry []byte) []byte {
 	text := bytes.TrimSuffix(entry, []byte("\n"))
 	if !bytes.ContainsFunc(text, misleads) {

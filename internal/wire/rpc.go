@@ -51,7 +51,8 @@ type RPCResponse struct {
 // the ID of the request is then the valid id that was found, or null. Batches are rejected.
 func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	req := RPCRequest{ID: json.RawMessage("null")}
-	if err := ScanJSON(b); err != nil {
+	sent, err := scanJSON(b)
+	if err != nil {
 		return req, rpcFault(RPCInvalidRequest, "", err.Error())
 	}
 	var members map[string]json.RawMessage
@@ -61,7 +62,7 @@ func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 		}
 		return req, rpcFault(RPCInvalidRequest, "", "must be one JSON object; batches are not supported")
 	}
-	if countMembers(b) != len(members) {
+	if sent != len(members) {
 		return req, rpcFault(RPCInvalidRequest, "", "has a key more than once; send each of jsonrpc, id, method and params once")
 	}
 	if id, ok := members["id"]; ok {

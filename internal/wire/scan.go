@@ -33,6 +33,13 @@ var (
 // ScanJSON checks the depth of nesting and the number of values of a JSON text, without
 // building anything in memory. It does not check the syntax.
 func ScanJSON(b []byte) error {
+	_, err := scanJSON(b)
+	return err
+}
+
+// scanJSON is like ScanJSON. If the text is a valid JSON object, it also returns the number of its members,
+// in which repeated keys count each time.
+func scanJSON(b []byte) (members int, err error) {
 	depth, nodes := 0, 1
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -45,36 +52,19 @@ func ScanJSON(b []byte) error {
 			depth--
 		case ',':
 			nodes++
-		}
-		if depth > scanDepth {
-			return errDeep
-		}
-		if nodes > scanNodes {
-			return errWide
-		}
-	}
-	return nil
-}
-
-// countMembers returns the number of members of a JSON object, the syntax of which is valid. Equal keys
-// count as often as they are there.
-func countMembers(b []byte) int {
-	depth, n := 0, 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = endOfString(b, i)
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
 		case ':':
 			if depth == 1 {
-				n++
+				members++
 			}
 		}
+		if depth > scanDepth {
+			return 0, errDeep
+		}
+		if nodes > scanNodes {
+			return 0, errWide
+		}
 	}
-	return n
+	return members, nil
 }
 
 // endOfString returns the index of the quote that ends the string that begins

@@ -224,8 +224,8 @@ func ParseRPCError(e *RPCError) *status.Status {
 // codeName returns the name of a code in REST.
 func codeName(c codes.Code) string { return code.Code(c).String() } //nolint:gosec // sixteen values
 
-// encodeDetails encodes the details of a status as an array of typed objects, without those
-// of unknown types; nil if there are none.
+// encodeDetails encodes the details of a status as an array of typed objects. Details of unknown types are
+// left out. It returns nil if no details remain.
 func encodeDetails(st *status.Status) json.RawMessage {
 	var list []json.RawMessage
 	for _, d := range st.Proto().GetDetails() {

@@ -21,7 +21,7 @@ func (h *Handler) Find(ctx context.Context, id string) (agent.Agent, error) {
 	return a, err
 }
 
-// lookup returns the agent with this id, whoever asks for it. Errors are those of Finder.Find, or of
+// lookup returns the agent with this id without checking access. Errors are those of Finder.Find, or of
 // Agents.Get if Agents does not implement Finder.
 func (h *Handler) lookup(ctx context.Context, id string) (agent.Agent, error) {
 	if f, ok := h.c.Agents.(Finder); ok {
@@ -48,8 +48,8 @@ func (h *Handler) hasPublicCard(id string) bool {
 	return !ok || a.HasPublicCard(id)
 }
 
-// usable returns the ids of the agents that the caller of ctx may use, sorted. Without a caller there
-// are none.
+// usable returns the sorted ids of the agents that the caller of ctx may use. It returns nil if ctx has no
+// caller.
 func (h *Handler) usable(ctx context.Context) []string {
 	who, ok := CallerOf(ctx)
 	if !ok {

@@ -100,7 +100,8 @@ type Config struct {
 	// Audit returns a context with which the store records an action in the audit log, in the transaction
 	// of the change that it makes. If it is nil, nothing is recorded.
 	Audit func(ctx context.Context, action, subject string, details map[string]string) context.Context
-	// Halts are the halts in force, which refuse messages with HALTED. Nil means that there are none.
+	// Halts has the halts in force. A message that one of them covers is refused with HALTED. If Halts is
+	// nil, no message is refused.
 	Halts *agent.Halts
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.

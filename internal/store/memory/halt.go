@@ -181,7 +181,7 @@ func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, 
 	}
 	h.mu.Unlock()
 	if by == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // EndHalt returns nil if no such halt is in force
 	}
 	s.wakeHalted()
 	h.wake()

@@ -147,8 +147,8 @@ func (s *Store) ReachRuns(ctx context.Context, h *teamv1.Halt) error {
 	}))
 }
 
-// reachRuns records which open runs a halt covers as a whole, and makes those due that are to be
-// canceled and that nobody drives.
+// reachRuns records the open runs that a halt covers as a whole. If the halt cancels runs, it makes those
+// due that no process has claimed.
 func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, version int64) error {
 	var covered string
 	name := h.GetName()

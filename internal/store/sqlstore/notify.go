@@ -160,7 +160,7 @@ func payloads(self string, changes map[change]struct{}) []string {
 }
 
 // hintOf parses the part of a notification after the sender. A notification without
-// tags is of an older version and concerns everybody.
+// tags was sent by an older version of the program; every reader must act on it.
 func hintOf(entries []string) hint {
 	h := hint{roots: []string{}}
 	for _, e := range entries {

@@ -230,7 +230,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err != nil {
 		return 0, false, s.unrecorded(err)
 	}
-	if j := s.journal(root); j != nil { // even if it existed: a lost attempt has woken nobody
+	if j := s.journal(root); j != nil { // also if the message existed: the attempt that wrote it may have failed before it woke the run
 		j.arrived()
 		store.Poke(j.wake)
 	}

@@ -297,7 +297,7 @@ func explainSQLite(file string, err error) error {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("the disk of %s is full, and what the store has to hold from the start is not in it; free space, and start again: %w", file, err)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("the disk of %s does not do what it is asked for, and nobody knows what is on it; check it, and start again: %w", file, err)
+		return fmt.Errorf("reading or writing %s failed; check the disk, restore a backup if the file is damaged, and start again: %w", file, err)
 	case sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%s is not a SQLite database, or its first page is damaged; name another file, or restore a backup: %w", file, err)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
