@@ -33,6 +33,8 @@ type Config struct {
 	// Replica names this process in its claims. It must differ from the name of every other
 	// process, including earlier ones.
 	Replica string
+	// Ended is called when the engine has ended a run that cannot be driven. It may be nil.
+	Ended func(ctx context.Context)
 	// Log receives panics and errors of drives; nil means no log.
 	Log *zap.Logger
 }

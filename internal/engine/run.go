@@ -119,8 +119,11 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	defer cancel()
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
 	err := c.Journal.Append(settle, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
-	if errors.Is(err, a2a.ErrTerminal) {
+	switch {
+	case errors.Is(err, a2a.ErrTerminal):
 		err = nil // the run ended before its drive failed
+	case err == nil && e.Ended != nil:
+		e.Ended(settle)
 	}
 	if err == nil {
 		err = c.Journal.Commit(settle)

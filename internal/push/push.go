@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -47,6 +48,8 @@ type Config struct {
 	Limits Limits
 	// Rand returns a random number from 0 to n-1, for jitter; the default is rand.Int64N.
 	Rand func(n int64) int64
+	// Metrics measures deliveries; nil measures nothing.
+	Metrics *metrics.Pushes
 	// Log receives failures, without secrets. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }

@@ -186,6 +186,7 @@ func (s *session) confirm(ctx context.Context) (bool, error) {
 
 // delivered records a delivery and reports whether the session continues.
 func (s *session) delivered(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
+	s.Metrics.Delivered(ctx)
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next}
 	if out.Ended() {
 		s.end(ctx)
@@ -203,6 +204,7 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 		st.Since = now
 	}
 	st.Error = r.err
+	s.Metrics.Failed(ctx, r.err)
 	log := s.Log.With(zap.String("task", s.claim.Task.ID), zap.String("config", s.claim.Config.GetId()), zap.String("notification", n.ID),
 		zap.String("receiver", s.claim.Origin()), zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
 	if !r.final && !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
@@ -212,6 +214,7 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 		return false
 	}
 	log.Info("dropped a notification")
+	s.Metrics.Dropped(ctx)
 	dead := &a2a.DeadPush{Config: s.claim.Config.GetId(), Seq: n.Event, Part: n.Part, Tries: st.Tries, Error: r.err, At: now}
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next, Failing: true, Error: r.err}
 	step := a2a.PushStep{PushState: s.state, Dead: dead, Then: a2a.PushHold, At: now.Add(s.Policy.Lease)}

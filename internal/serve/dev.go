@@ -68,15 +68,19 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	kept, err := openStore(ctx, cmp.Or(d.Store, store.MemoryURL), def, 0, d.Log)
+	measure, err := listenMetrics(ctx, settings, d.Log)
 	if err != nil {
 		return nil, err
 	}
+	kept, err := openStore(ctx, cmp.Or(d.Store, store.MemoryURL), def, 0, measure.meter(), d.Log)
+	if err != nil {
+		return nil, errors.Join(err, measure.close())
+	}
 	l, err := d.listeners(ctx, settings)
 	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	return startServer(ctx, def, kept, server.Config{Listeners: l, Log: d.Log})
+	return startServer(ctx, def, kept, measure, server.Config{Listeners: l, Log: d.Log})
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {

@@ -22,14 +22,19 @@ const Off = "off"
 
 // Listen listens on an address. If that fails, the error tells the user what to do.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	l, err := listenTCP(ctx, address)
 	if err == nil {
 		return l, nil
 	}
-	return nil, cannotListen(flag, address, err)
+	return nil, cannotListen("Use --"+flag+" 127.0.0.1:0", address, err)
 }
 
-func cannotListen(flag, address string, err error) error {
+func listenTCP(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+}
+
+// cannotListen returns the error of listening on an address. instead is what takes any free port.
+func cannotListen(instead, address string, err error) error {
 	var why string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -41,7 +46,7 @@ func cannotListen(flag, address string, err error) error {
 	default:
 		why = "not an address to listen on"
 	}
-	return listenError{fmt.Sprintf("cannot listen on %s: %s.  Use --%s 127.0.0.1:0 to take any free port", address, why, flag), err}
+	return listenError{fmt.Sprintf("cannot listen on %s: %s.  %s to take any free port", address, why, instead), err}
 }
 
 // listenError is the reason why listening failed. Its text leaves out the text of the cause.

@@ -29,6 +29,8 @@ import (
 type Running struct {
 	// HTTP and GRPC are the addresses it listens on, HOST:PORT. GRPC is Off if gRPC is disabled.
 	HTTP, GRPC string
+	// Metrics is the address at which it serves metrics, HOST:PORT, or Off.
+	Metrics string
 	// Live holds the agents that it serves.
 	Live *Live
 	// Teams manages the teams of Live.
@@ -55,27 +57,27 @@ func (r *Running) Stop() error {
 }
 
 // startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
-func startLive(ctx context.Context, live *Live, kept server.Store, c server.Config) (*Running, error) {
+func startLive(ctx context.Context, live *Live, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
 	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
 	if err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), live.Close(), kept.Close())
 	}
 	c.CardKeys = keys
 	file := live.Definition()
 	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Open: len(c.Keys)+len(c.Clients)+len(c.Issuers) == 0, Clock: kept.Now, Log: c.Log.Named("teams")})
 	if err := teams.Refresh(ctx, nil); err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), live.Close(), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), live.Close(), kept.Close())
 	}
 	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
 	if err != nil {
-		return nil, errors.Join(err, live.Close(), kept.Close())
+		return nil, errors.Join(err, measure.close(), live.Close(), kept.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
-		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC),
+		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: measure.address(),
 		Live: live, Teams: teams, file: file, cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
@@ -84,9 +86,15 @@ func startLive(ctx context.Context, live *Live, kept server.Store, c server.Conf
 		var following sync.WaitGroup
 		following.Go(func() { teams.Run(ctx) })
 		following.Go(func() { recordStart(ctx, kept, started(ctx, kept, file), c.Log) })
+		measuring, stopMeasuring := context.WithCancel(context.WithoutCancel(ctx)) // also while the server drains
+		defer stopMeasuring()
+		var scraped sync.WaitGroup
+		scraped.Go(func() { measure.serve(measuring, c.Log) })
 		err := s.Serve(ctx)
 		cancel()
 		following.Wait()
+		stopMeasuring()
+		scraped.Wait()
 		r.err = errors.Join(err, live.Close(), kept.Close())
 	}()
 	return r, nil
@@ -226,19 +234,23 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	}
 	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
 	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
-	kept, err := openStore(ctx, url, def, c.Lease, c.Log)
+	proxies, err := config.TrustedProxies(settings)
 	if err != nil {
 		return nil, err
 	}
+	measure, err := listenMetrics(ctx, settings, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := openStore(ctx, url, def, c.Lease, measure.meter(), c.Log)
+	if err != nil {
+		return nil, errors.Join(err, measure.close())
+	}
 	l, err := listenOn(ctx, http, grpc)
 	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	proxies, err := config.TrustedProxies(settings)
-	if err != nil {
-		return nil, errors.Join(err, closeListeners(l), kept.Close())
-	}
-	r, err := startServer(ctx, def, kept, server.Config{
+	r, err := startServer(ctx, def, kept, measure, server.Config{
 		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, EndedRights: endedRights(settings), TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
 		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
 	})
@@ -310,7 +322,17 @@ func Check(def *config.Config) (faults []error) {
 	if url := def.StoreListen().Reveal(); url != "" {
 		add("store_listen", sqlstore.CheckURL(url))
 	}
+	add("metrics", checkMetrics(settings))
 	return faults
+}
+
+// checkMetrics returns an error for an address of metrics beyond loopback that is not declared so.
+func checkMetrics(s *teamv1.ServerSettings) error {
+	if s.GetMetrics() == "" || s.GetMetricsBeyondLoopback() || Loopback(s.GetMetrics()) {
+		return nil
+	}
+	return fmt.Errorf("refusing to serve metrics on %s, because they need no authentication there; "+
+		"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true", s.GetMetrics())
 }
 
 // checkAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
@@ -329,10 +351,10 @@ func checkAddress(def *config.Config, address string) error {
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes the
 // listeners and the store.
-func startServer(ctx context.Context, def *config.Config, kept server.Store, c server.Config) (*Running, error) {
+func startServer(ctx context.Context, def *config.Config, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
 	live, err := NewLive(def, kept, kept, c.Log.Named("agents"))
 	if err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), kept.Close())
+		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), kept.Close())
 	}
 	for _, r := range def.Reordered() {
 		c.Log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
@@ -345,7 +367,8 @@ func startServer(ctx context.Context, def *config.Config, kept server.Store, c s
 	c.CardInterfaces, c.Accounts, c.Limits = settings.GetCard().GetInterfaces(), settings.GetAccounts(), settings.GetLimits()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
-	return startLive(ctx, live, kept, c)
+	c.Meter, c.NamedInMetrics = measure.meter(), live.inFile
+	return startLive(ctx, live, kept, measure, c)
 }
 
 // Local serves a configuration on free loopback ports with a store in memory. Commands use it
@@ -359,5 +382,5 @@ func Local(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, 
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	return startServer(ctx, def, kept, server.Config{Listeners: l, Log: log, Egress: egress.Loopback()})
+	return startServer(ctx, def, kept, nil, server.Config{Listeners: l, Log: log, Egress: egress.Loopback()})
 }

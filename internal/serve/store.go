@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -17,9 +18,9 @@ func inMemory(url string) bool { return url == store.MemoryURL }
 
 // openStore opens the store of a server with the settings of its configuration. lease is the value
 // of the flag; 0 means the default.
-func openStore(ctx context.Context, url string, def *config.Config, lease time.Duration, log *zap.Logger) (server.Store, error) {
+func openStore(ctx context.Context, url string, def *config.Config, lease time.Duration, meter metric.Meter, log *zap.Logger) (server.Store, error) {
 	s := def.Server.GetServer()
-	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, EncryptionKeys: def.EncryptionKeys(), Log: log.Named("store")}
+	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, EncryptionKeys: def.EncryptionKeys(), Meter: meter, Log: log.Named("store")}
 	c.Deduplicate, _ = deduplicate(s)
 	if url == def.StoreURL() {
 		c.Listen = def.StoreListen()

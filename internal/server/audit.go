@@ -36,15 +36,19 @@ func (s auditService) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditRe
 // recordSignIn records that the credentials of a call were refused. A call without credentials is not
 // recorded.
 func (s *Server) recordSignIn(in *inbound, err error) {
-	why := "unknown credentials"
-	var no *auth.Refusal
-	switch {
-	case len(in.authorization) == 0 && (in.tls == nil || len(in.tls.PeerCertificates) == 0), agent.AsError(err).Code != agent.CodeUnauthenticated:
+	if len(in.authorization) == 0 && (in.tls == nil || len(in.tls.PeerCertificates) == 0) || agent.AsError(err).Code != agent.CodeUnauthenticated {
 		return
-	case errors.As(err, &no):
-		why = no.Why
 	}
-	s.config.Refused.Add(audit.Refusal{Account: audit.ServerAccount, Action: "sign-in", Subject: why, Address: auth.Network(in.addr).String()})
+	s.config.Refused.Add(audit.Refusal{Account: audit.ServerAccount, Action: "sign-in", Subject: whyRefused(err), Address: auth.Network(in.addr).String()})
+}
+
+// whyRefused returns the reason for which credentials were refused, one of few texts.
+func whyRefused(err error) string {
+	var no *auth.Refusal
+	if errors.As(err, &no) {
+		return no.Why
+	}
+	return "unknown credentials"
 }
 
 // recordDenied records that a caller lacks the permission for a call.

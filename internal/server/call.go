@@ -85,6 +85,8 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 		return err
 	}
 	c.endCount()
+	s.config.Metrics.Streams(ctx, method, c.in.binding, 1)
+	defer s.config.Metrics.Streams(ctx, method, c.in.binding, -1)
 	begin()
 	for u, err := range updates {
 		if err != nil {
@@ -198,7 +200,9 @@ func (c *call) end(err *error) {
 	c.stop()
 	c.cancel(nil)
 	c.log(*err)
-	*err = wire.Status(*err).Err()
+	st := wire.Status(*err)
+	c.in.record.called(c.method, st)
+	*err = st.Err()
 }
 
 // isContext reports whether err is the error of a context, whose cause is more precise.

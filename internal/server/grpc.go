@@ -38,7 +38,7 @@ func (s *Server) newGRPC() *grpc.Server {
 	if s.config.TLS != nil { // ConnectionTimeout limits the handshake
 		creds = credentials.NewTLS(s.config.TLS("h2"))
 	}
-	g := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.InTapHandle(s.tap),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
@@ -49,14 +49,18 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.MaxSendMsgSize(wire.MaxEvent),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(10*time.Second),
+		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: time.Minute, Timeout: 10 * time.Second,
 			MaxConnectionIdle: 2 * time.Minute, MaxConnectionAge: 10 * time.Minute, MaxConnectionAgeGrace: 70 * time.Second,
 		}),
-	)
+	}
+	if s.records() {
+		options = append(options, grpc.StatsHandler(grpcRecorder{s}))
+	}
+	g := grpc.NewServer(options...)
 	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
 	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
 	if s.config.Teams != nil {
@@ -104,6 +108,7 @@ func unknownMethod(_ any, stream grpc.ServerStream) error {
 // lock of the connection, so it uses only what is in memory.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	in := newInbound(bindingGRPC, info.Header.Get)
+	in.record = s.newRecord()
 	if p, ok := peer.FromContext(ctx); ok {
 		in.addr = callerAddr(s.config.TrustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
@@ -118,18 +123,19 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		s.logRefusal(in, err)
 		s.recordSignIn(in, err)
-		return nil, wire.Status(err).Err()
+		s.signInRefused(ctx, err)
+		return nil, s.refuseGRPC(ctx, in, err)
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0
-		return nil, wire.Status(notAllowed(time.Until(until).Round(time.Hour).String())).Err()
+		return nil, s.refuseGRPC(ctx, in, notAllowed(time.Until(until).Round(time.Hour).String()))
 	}
 	own := !strings.HasPrefix(info.FullMethodName, "/grpc.") // brief limits the others
 	if own && !stops[info.FullMethodName] {
 		if err := s.checkCalls(in); err != nil {
-			return nil, err
+			return nil, s.refuseGRPC(ctx, in, err)
 		}
 		if err := s.countRequest(in); err != nil {
-			return nil, err
+			return nil, s.refuseGRPC(ctx, in, err)
 		}
 	}
 	if own {

@@ -77,6 +77,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer limitLinger(w)
 	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in.record = s.newRecord()
+	w, finish := s.recordHTTP(w, r, in)
+	defer finish()
 	if s.config.PublicURL == "" {
 		in.base = forwarded(s.config.TrustedProxies, r)
 	}
@@ -109,6 +112,8 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if err != nil && !open {
 		s.logRefusal(in, err)
 		s.recordSignIn(in, err)
+		s.signInRefused(r.Context(), err)
+		in.record.refused(wire.Status(err))
 		s.fail(w, r, wire.Status(err))
 		return
 	}
@@ -127,6 +132,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			err = s.countRequest(in)
 		}
 		if err != nil {
+			in.record.refused(status.Convert(err))
 			s.fail(w, r, status.Convert(err))
 			return
 		}

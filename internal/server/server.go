@@ -22,6 +22,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -116,6 +117,8 @@ type Config struct {
 	// MaxCalls is the maximum number of calls that are worked on at the same time; 0 means 1024. A stream
 	// counts until it is open.
 	MaxCalls int
+	// Metrics measures requests; nil measures nothing.
+	Metrics *metrics.Calls
 	// Log receives one line per call. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }

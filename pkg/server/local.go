@@ -40,6 +40,11 @@ func (l *Local) Serve(ctx context.Context) error {
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
+	unobserve, err := l.measure.observe(l.store)
+	if err != nil {
+		return err
+	}
+	defer unobserve()
 	runs, stop := context.WithCancel(ctx)
 	defer stop()
 	var guarding sync.WaitGroup
@@ -47,7 +52,7 @@ func (l *Local) Serve(ctx context.Context) error {
 	guarding.Go(func() { l.notifier.serve(runs) })
 	guarding.Go(func() { l.accounts.Serve(runs) })
 	guarding.Go(func() { l.keeper.Run(runs) })
-	err := l.engine.Serve(runs, l.runner.Drive)
+	err = l.engine.Serve(runs, l.measure.runs.Driving(l.runner.Drive))
 	stop()
 	guarding.Wait()
 	return errors.Join(err, failure(l.store))

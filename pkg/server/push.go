@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
@@ -25,7 +26,7 @@ type notifier struct {
 }
 
 // newNotifier returns nil if push notifications are turned off.
-func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string) (*notifier, error) {
+func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string, measure *metrics.Pushes) (*notifier, error) {
 	if c.NoPush {
 		return nil, nil //nolint:nilnil // no push notifications
 	}
@@ -36,7 +37,7 @@ func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard
 	config := push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
 		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
-		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Log: c.Log.Named("push"),
+		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Log: c.Log.Named("push"),
 	}
 	if sign != nil {
 		config.Sign = sign.SignNotification

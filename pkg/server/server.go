@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -216,6 +217,12 @@ type Config struct {
 	// StallTime is how long the reader of a stream may accept no data before the stream is
 	// ended; the default is 30 s.
 	StallTime time.Duration
+	// Meter measures what the server does, see docs/metrics.md; nil measures nothing. Set it in StoreConfig,
+	// too.
+	Meter metric.Meter
+	// NamedInMetrics reports whether metrics name an agent; nil means each. Others have the name "other", as
+	// have those beyond the first hundred. It must be safe for concurrent use.
+	NamedInMetrics func(agentID string) bool
 	// Log receives one line per call, and details of errors that callers must not see. If
 	// Log is nil, nothing is logged.
 	Log *zap.Logger
@@ -250,6 +257,7 @@ type core struct {
 	refused  *audit.Refusals
 	ender    *ender    // nil if every caller is accepted
 	notifier *notifier // nil without push notifications
+	measure  *instruments
 }
 
 // New returns a server that listens but answers calls only once Serve is called. The error
@@ -343,6 +351,10 @@ func (c *Config) certificates() (*auth.Certificates, error) {
 
 // newCore builds the handler, the engine and the notifier. at are the addresses in cards.
 func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
+	measure, err := newInstruments(c)
+	if err != nil {
+		return core{}, err
+	}
 	certificates, err := c.certificates()
 	if err != nil {
 		return core{}, err
@@ -357,7 +369,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 		Ledger: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
 		Clock: c.Store.Now, Log: c.Log.Named("accounts"), Changed: func() { e.Wake("") },
 	})
-	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Log: c.Log.Named("engine")})
+	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	config := a2a.Config{
 		Halts: halts, Audit: func(ctx context.Context, action, subject string, details map[string]string) context.Context {
@@ -387,9 +399,9 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, by, guard, sign, config.Interfaces.HTTP)
+	t, err := newNotifier(c, h, by, guard, sign, config.Interfaces.HTTP, measure.pushes)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, by), notifier: t}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, by), notifier: t, measure: measure}, err
 }
 
 // prepare reads the keys, and applies the halts in force, before anything can begin.
@@ -439,7 +451,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
 	config.MaxCalls = int(c.Limits.GetMaxCalls())
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
-	config.TLSByProxy = c.TLS.ByProxy
+	config.TLSByProxy, config.Metrics = c.TLS.ByProxy, k.measure.calls
 	if k.certs != nil {
 		config.TLS = k.certs.Config
 	}
@@ -499,11 +511,16 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
+	unobserve, err := s.measure.observe(s.store)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	defer unobserve()
 	var driving sync.WaitGroup
 	var driven error
 	driving.Go(func() {
 		defer cancel()
-		driven = s.engine.Serve(runs, s.runner.Drive)
+		driven = s.engine.Serve(runs, s.measure.runs.Driving(s.runner.Drive))
 	})
 	driving.Go(func() { guard(serving, s.store, cancel) })
 	driving.Go(func() { s.notifier.serve(runs) })
@@ -515,7 +532,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	if s.certs != nil {
 		driving.Go(func() { s.certs.Run(runs) })
 	}
-	err := s.server.Serve(serving, s.listeners)
+	err = s.server.Serve(serving, s.listeners)
 	cancel()
 	stop()
 	driving.Wait()

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -35,6 +37,9 @@ type StoreConfig struct {
 	// tokens. The first one encrypts, and all of them decrypt. Without keys the key that
 	// encrypts them is in the store itself. A store in memory ignores them.
 	EncryptionKeys []secret.Key
+	// Meter measures the groups of changes that are written; nil measures nothing. A store in memory
+	// ignores it.
+	Meter metric.Meter
 	// Log receives the details of errors that callers must not see. If Log is nil, nothing
 	// is logged.
 	Log *zap.Logger
@@ -55,7 +60,11 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if url == store.MemoryURL {
 		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Log: c.Log})
+	measure, err := metrics.NewStore(c.Meter)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Metrics: measure, Log: c.Log})
 	if err != nil {
 		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen.Reveal())
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}

@@ -4522,9 +4522,14 @@ type ServerSettings struct {
 	Tls *ServerTls `protobuf:"bytes,40,opt,name=tls,proto3" json:"tls,omitempty"`
 	// Keys that encrypt the secrets in the store. Unset keeps the key that encrypts them in the store
 	// itself.
-	Encryption    *EncryptionSettings `protobuf:"bytes,43,opt,name=encryption,proto3" json:"encryption,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Encryption *EncryptionSettings `protobuf:"bytes,43,opt,name=encryption,proto3" json:"encryption,omitempty"`
+	// Address at which Prometheus reads metrics, at /metrics, without authentication and TLS; unset serves
+	// none. Beyond loopback it needs metrics_beyond_loopback.
+	Metrics string `protobuf:"bytes,44,opt,name=metrics,proto3" json:"metrics,omitempty"`
+	// The network protects metrics, so that it may be an address that other machines reach; false.
+	MetricsBeyondLoopback bool `protobuf:"varint,45,opt,name=metrics_beyond_loopback,json=metricsBeyondLoopback,proto3" json:"metrics_beyond_loopback,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
@@ -4709,6 +4714,20 @@ func (x *ServerSettings) GetEncryption() *EncryptionSettings {
 		return x.Encryption
 	}
 	return nil
+}
+
+func (x *ServerSettings) GetMetrics() string {
+	if x != nil {
+		return x.Metrics
+	}
+	return ""
+}
+
+func (x *ServerSettings) GetMetricsBeyondLoopback() bool {
+	if x != nil {
+		return x.MetricsBeyondLoopback
+	}
+	return false
 }
 
 // EncryptionSettings has the keys that encrypt the secrets in the store: those of webhooks, and the key
@@ -7028,7 +7047,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\x94\x1d\n" +
+	"\x0f_strict_members\"\x88!\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -7066,14 +7085,18 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x12;\n" +
 	"\n" +
 	"encryption\x18+ \x01(\v2\x1b.team.v1.EncryptionSettingsR\n" +
-	"encryption\x1aS\n" +
+	"encryption\x12\x85\x02\n" +
+	"\ametrics\x18, \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
+	"\x0eserver.metrics\x12Mmetrics must be HOST:PORT with a port up to 65535; for example 127.0.0.1:9464\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\ametrics\x126\n" +
+	"\x17metrics_beyond_loopback\x18- \x01(\bR\x15metricsBeyondLoopback\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xc8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
 	"\x18server.store_listen_only\x12nstore_listen is only allowed with a PostgreSQL store; remove it, or write store: postgres://USER@HOST/DATABASE\x1a<this.store_listen == '' || this.store.startsWith('postgres')\x1a\xbb\x01\n" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
-	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\"\x8a\x02\n" +
+	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\x1a\xb1\x01\n" +
+	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
 	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xc5\x03\n" +

@@ -23,6 +23,7 @@ type claim struct {
 	owners  map[string][]any
 	left    map[string]int // how many more runs may be claimed of owners for which that is limited
 	taken   []*journal
+	over    int // how many of taken belonged to a replica whose lease has expired
 }
 
 // run claims the runs. A replica that has not applied the current halts claims none: it could begin
@@ -120,6 +121,8 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c
 		most[account] = unlimited // they count as running already
 	}
 	c.left = nil
+	before := len(c.taken)
+	defer func() { c.over = len(c.taken) - before }()
 	return c.share(ctx, owners, most, func(who []any, n int) error {
 		who = padded(who)
 		return c.take(ctx, of+` AND owner IN (`+numbered(4, len(who))+`) LIMIT $2`+c.s.db.skip(), n, append([]any{c.now}, who...)...)

@@ -158,6 +158,7 @@ func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, no
 		return nil, err
 	}
 	room.Waiting = c.room.Waiting
+	s.cfg.Metrics.TookOver(ctx, c.over)
 	for _, j := range c.taken {
 		claims = append(claims, s.adopt(j))
 	}

@@ -99,7 +99,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	}
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write}
+	d.writer = writer{ctx: sctx, write: d.write, metrics: cfg.Metrics}
 	d.bell, err = newBell(sctx, pc.ConnConfig, cfg, heard)
 	return d, err
 }

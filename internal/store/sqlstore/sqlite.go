@@ -20,6 +20,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -61,7 +62,7 @@ const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=sy
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
 // openSQLite opens a file, or a private copy of it if snapshot is true.
-func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger) (_ *sqliteDB, err error) {
+func openSQLite(ctx context.Context, file string, snapshot bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
 	if err := checkName(file); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func openSQLite(ctx context.Context, file string, snapshot bool, log *zap.Logger
 	}
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write}
+	d.writer = writer{ctx: sctx, write: d.write, metrics: measure}
 	if lost != nil {
 		d.health.freeze(lost.err(ctx, d.reads))
 	} else {

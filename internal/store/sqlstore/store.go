@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -54,6 +55,8 @@ type Config struct {
 	Keys []secret.Key
 	// Sealed opens the store without the keys of its secrets, which then can be copied, but not read.
 	Sealed bool
+	// Metrics measures groups of changes, and claims after the end of leases; nil measures nothing.
+	Metrics *metrics.Store
 	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
 }
@@ -119,7 +122,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.Log)
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.Metrics, cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:

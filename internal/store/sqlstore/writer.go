@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agentteams/team-server/internal/failpoint"
+	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -22,7 +23,8 @@ type writer struct {
 	ctx context.Context // context of the store
 	// write writes ops. It calls done of all ops except left, which were not written because of
 	// err.
-	write func(ctx context.Context, ops []*op) (left []*op, err error)
+	write   func(ctx context.Context, ops []*op) (left []*op, err error)
+	metrics *metrics.Store
 
 	mu     sync.Mutex
 	queue  []source // guarded by mu
@@ -100,7 +102,10 @@ func (w *writer) back(sources []source) {
 // cannot be written does not prevent the others.
 func (w *writer) commit(ops []*op) {
 	failpoint.Hit("store.before_commit")
+	w.metrics.Group(w.ctx, len(ops))
+	done := w.metrics.Time(w.ctx, "group")
 	left, err := w.write(w.ctx, ops)
+	done()
 	failpoint.Hit("store.after_commit")
 	for _, o := range left {
 		o.again = true

@@ -1,0 +1,119 @@
+package metrics
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+const (
+	// backlogFor is how long a reading of the backlog is used: several servers may scrape.
+	backlogFor = 5 * time.Second
+	// backlogTime is the timeout of a reading.
+	backlogTime = 3 * time.Second
+)
+
+// backlog observes what waits in the store.
+type backlog struct {
+	read func(context.Context) (a2a.Backlog, error)
+	now  func() time.Time
+	fail func(error)
+
+	mu   sync.Mutex
+	at   time.Time   // when last was read, by the clock of this process; guarded by mu
+	last a2a.Backlog // guarded by mu
+	err  error       // with which it could not be read; guarded by mu
+}
+
+// openStates are the states of tasks that have not ended, with their labels.
+var openStates = map[a2av1.TaskState]string{
+	a2av1.TaskState_TASK_STATE_SUBMITTED: "submitted", a2av1.TaskState_TASK_STATE_WORKING: "working",
+	a2av1.TaskState_TASK_STATE_INPUT_REQUIRED: "input_required", a2av1.TaskState_TASK_STATE_AUTH_REQUIRED: "auth_required",
+}
+
+// ObserveBacklog observes what waits in a store whenever m is read, at most every five seconds. read
+// reads it, now is the time of the store, and fail is called with errors of read, after which there are no values.
+// stop ends the observation. It does nothing if m is nil.
+func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, error), now func() time.Time, fail func(error)) (stop func(), err error) {
+	if m == nil {
+		return func() {}, nil
+	}
+	b := &backlog{read: read, now: now, fail: fail}
+	i := &instruments{Meter: m}
+	tasks := i.gauge("team_server.tasks.open", "{task}", "Tasks that have not ended, by state, of all replicas; 100,000 at most.")
+	since := i.age("team_server.tasks.open.oldest.age", "How long the status of the task has not changed for which that is longest, by state; for input_required, the age of its questions.")
+	due := i.gauge("team_server.queue.due", "{run}", "Runs that are due and wait for a slot, of all replicas; 100,000 at most.")
+	dueAge := i.age("team_server.queue.oldest.age", "For how long the run that is due longest has been due; 0 if none is.")
+	claimed := i.gauge("team_server.queue.claimed", "{run}", "Runs that a replica drives, of all replicas.")
+	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, of all replicas; 100,000 at most.")
+	pushAge := i.age("team_server.push.oldest.age", "For how long the notification that is due longest has been due; 0 if none is.")
+	if err := i.err(); err != nil {
+		return func() {}, err
+	}
+	r, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		now, last, err := b.current(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // fail has reported it, and other instruments have values
+		}
+		for state, label := range openStates {
+			of := metric.WithAttributes(attribute.String("state", label))
+			o.ObserveInt64(tasks, last.Open[state].Count, of)
+			o.ObserveFloat64(since, age(now, last.Open[state]), of)
+		}
+		o.ObserveInt64(due, last.Due.Count)
+		o.ObserveFloat64(dueAge, age(now, last.Due))
+		o.ObserveInt64(claimed, last.Claimed)
+		o.ObserveInt64(push, last.Push.Count)
+		o.ObserveFloat64(pushAge, age(now, last.Push))
+		return nil
+	}, tasks, since, due, dueAge, claimed, push, pushAge)
+	if err != nil {
+		return func() {}, err
+	}
+	return func() { _ = r.Unregister() }, nil
+}
+
+// age returns the age of the oldest in seconds, 0 if there is none.
+func age(now time.Time, w a2a.Waiting) float64 {
+	if w.Count == 0 || w.Oldest.IsZero() {
+		return 0
+	}
+	return max(now.Sub(w.Oldest), 0).Seconds()
+}
+
+// current returns the backlog, and the time of the store when it was read.
+func (b *backlog) current(ctx context.Context) (time.Time, a2a.Backlog, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at.IsZero() || time.Since(b.at) >= backlogFor {
+		ctx, cancel := context.WithTimeout(ctx, backlogTime)
+		defer cancel()
+		b.last, b.err = b.read(ctx)
+		b.at = time.Now()
+		if b.err != nil {
+			b.fail(b.err)
+		}
+	}
+	return b.now(), b.last, b.err
+}
+
+// ObserveBuild observes the version of the program. It does nothing if m is nil.
+func ObserveBuild(m metric.Meter, version string) error {
+	if m == nil {
+		return nil
+	}
+	of := metric.WithAttributes(attribute.String("version", version), attribute.String("go_version", runtime.Version()))
+	_, err := m.Int64ObservableGauge("team_server.build.info", metric.WithDescription("1; its labels name the version of the program."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(1, of)
+			return nil
+		}))
+	return err
+}

@@ -1,0 +1,233 @@
+package metrics_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/metrics/scrape"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// list is a journal in memory.
+type list struct {
+	a2a.Journal
+	events []*teamv1.Event
+}
+
+func (l *list) Load(context.Context) ([]*teamv1.Event, error) { return l.events, nil }
+func (l *list) Append(_ context.Context, e ...*teamv1.Event) error {
+	l.events = append(l.events, e...)
+	return nil
+}
+func (*list) Commit(context.Context) error { return nil }
+
+// run returns the events of a run with a step that is tried twice, a question that expires, and the limit of a
+// budget.
+func run() []*teamv1.Event {
+	limit := &teamv1.Error{Details: map[string]string{agent.DetailLimit: "max_cost"}}
+	return []*teamv1.Event{
+		{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
+		{Scope: "1", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1, Model: "m"}}},
+		{Scope: "1", Kind: &teamv1.Event_Retried{Retried: &teamv1.Retried{Spent: &teamv1.Spent{InputTokens: 2, OutputTokens: 3, CostMicros: 4, ModelCalls: 1}}}},
+		{Scope: "1", Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 2, Model: "m"}}},
+		{Scope: "1", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: limit, Spent: &teamv1.Spent{InputTokens: 7, OutputTokens: 3, CostMicros: 9, ModelCalls: 2}}}},
+		{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{}}},
+		{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: agent.LimitQuestion}}},
+		{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: limit, Spent: &teamv1.Spent{InputTokens: 7, OutputTokens: 3, CostMicros: 9, ModelCalls: 2, ToolCalls: 1}}}},
+	}
+}
+
+// measure uses all instruments, and returns what is scraped then.
+func measure(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scrape.New(l, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	m := s.Meter()
+	ok := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls, err := metrics.NewCalls(m)
+	ok(err)
+	calls.Ended(ctx, "SendMessage", "grpc", "OK", time.Second)
+	calls.Streams(ctx, "SubscribeToTask", "rest", 1)
+	calls.SignInRefused(ctx, "unknown key")
+	calls.LimitHit(ctx, "max_calls")
+	stored, err := metrics.NewStore(m)
+	ok(err)
+	stored.Group(ctx, 3)
+	stored.TookOver(ctx, 1)
+	runs, err := metrics.NewRuns(m, nil, stored)
+	ok(err)
+	accepted := &teamv1.Event{Agent: "desk", Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: "desk"}}}
+	_, err = runs.Driving(func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		if _, err := c.Journal.Load(ctx); err != nil {
+			return a2a.Park{}, err
+		}
+		for _, ev := range run() {
+			if err := c.Journal.Append(ctx, ev); err != nil {
+				return a2a.Park{}, err
+			}
+		}
+		return a2a.Park{Done: true}, c.Journal.Commit(ctx)
+	})(ctx, a2a.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}})
+	ok(err)
+	pushes, err := metrics.NewPushes(m)
+	ok(err)
+	pushes.Delivered(ctx)
+	pushes.Failed(ctx, "connection failed")
+	pushes.Dropped(ctx)
+	ok(metrics.ObserveBuild(m, "v1"))
+	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, time.Now, func(err error) { t.Error(err) })
+	ok(err)
+	defer unobserve()
+	return read(t, s.Addr())
+}
+
+func read(t *testing.T, address string) map[string]*dto.MetricFamily {
+	t.Helper()
+	code, body := get(t, address, address)
+	if code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := p.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// get reads the metrics at an address, with a Host header.
+func get(t *testing.T, address, host string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+scrape.Path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// row matches a row of the table of metrics: its name, type and labels.
+var row = regexp.MustCompile("(?m)^\\| `(team_server_[a-z_]+)` \\| (counter|gauge|histogram) \\|([^|]*)\\|")
+
+// TestT_44_Documented: docs/metrics.md lists all metrics, with their types and labels, and no others.
+func TestT_44_Documented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(string(doc), -1) {
+		listed[m[1]] = m[2] + " " + strings.NewReplacer("`", "", ",", "").Replace(strings.TrimSpace(m[3]))
+	}
+	found := map[string]string{}
+	for name, f := range measure(t) {
+		if !strings.HasPrefix(name, "team_server_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		slices.Sort(labels)
+		found[name] = strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, " ")
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help", name)
+		}
+	}
+	if diff := cmp.Diff(found, listed); diff != "" {
+		t.Errorf("docs/metrics.md (-exposed +listed):\n%s", diff)
+	}
+}
+
+// TestT_44_Spent: what the attempts of a step and the end of its run have spent is counted once.
+func TestT_44_Spent(t *testing.T) {
+	f := measure(t)
+	sum := func(name, label string) (sum float64) {
+		for _, m := range f[name].GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == label {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return sum
+	}
+	if in, out, calls := sum("team_server_tokens_total", "input"), sum("team_server_tokens_total", "output"), sum("team_server_model_calls_total", "m"); in != 7 || out != 3 || calls != 2 {
+		t.Errorf("%v input tokens, %v output tokens, %v calls; want 7, 3 and 2", in, out, calls)
+	}
+	if n := f["team_server_tool_calls_total"].GetMetric()[0].GetCounter().GetValue(); n != 1 {
+		t.Errorf("%v calls of tools, want 1", n)
+	}
+}
+
+// TestT_45_Host: a page cannot read the metrics through a name that leads to loopback.
+func TestT_45_Host(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scrape.New(l, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	for host, want := range map[string]int{"rebound.example": 403, "rebound.example:9464": 403, "localhost": 200, "127.0.0.1:1": 200, "[::1]:9464": 200} {
+		if code, _ := get(t, s.Addr(), host); code != want {
+			t.Errorf("%s: %d, want %d", host, code, want)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

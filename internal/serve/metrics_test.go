@@ -1,0 +1,55 @@
+package serve_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/serve"
+)
+
+// TestT_45_MetricsAddress: metrics are off by default, and are served beyond loopback only if the file
+// declares so. The error says what to do.
+func TestT_45_MetricsAddress(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct{ settings, address, want string }{
+		{"{}", "off", ""},
+		{`{metrics: "127.0.0.1:0"}`, "127.0.0.1:", ""},
+		{`{metrics: "localhost:0"}`, ":", ""},
+		{`{metrics: "0.0.0.0:0", metrics_beyond_loopback: true}`, "[::]:", ""},
+		{`{metrics: "0.0.0.0:0"}`, "", "server.metrics: refusing to serve metrics on 0.0.0.0:0, because they need no authentication there; " +
+			"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true"},
+		{`{metrics: ":0"}`, "", "server.metrics: refusing to serve metrics on :0,"},
+		{`{metrics: "team.example:9464"}`, "", "server.metrics: refusing to serve metrics on team.example:9464,"},
+		{`{metrics: "` + taken.Addr().String() + `"}`, "", "cannot listen on " + taken.Addr().String() + ": in use by another program.  Set server.metrics to 127.0.0.1:0 to take any free port"},
+	} {
+		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults := serve.Check(def)
+		if refused := strings.Contains(c.want, "refusing"); refused != (len(faults) == 1) || refused && !strings.HasPrefix(faults[0].Error(), c.want) {
+			t.Errorf("%s: Check: %v", c.settings, faults)
+		}
+		r, err := serve.Start(context.Background(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
+		switch {
+		case err != nil && (c.want == "" || !strings.HasPrefix(err.Error(), c.want)), err == nil && c.want != "":
+			t.Errorf("%s: %v", c.settings, err)
+		case err == nil && !strings.Contains(r.Metrics, c.address):
+			t.Errorf("%s: metrics are at %s", c.settings, r.Metrics)
+		}
+		if err == nil {
+			if err := r.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// Backlog counts what waits.
+func (s *Store) Backlog(context.Context) (a2a.Backlog, error) {
+	now := s.clock()
+	b := a2a.Backlog{Open: s.unfinished(), Due: s.due.backlog(now), Push: s.pushes.backlog(now)}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, r := range s.runs {
+		if r.driven.Load() {
+			b.Claimed++
+		}
+	}
+	return b, nil
+}
+
+// unfinished counts the runs that have not ended. It does not lock them while mu is held.
+func (s *Store) unfinished() map[a2av1.TaskState]a2a.Waiting {
+	s.mu.RLock()
+	runs := make([]*run, 0, len(s.runs))
+	for _, r := range s.runs {
+		if len(runs) < a2a.MaxBacklog && (r.entry == nil || !taskstate.Final(r.entry.state)) {
+			runs = append(runs, r)
+		}
+	}
+	s.mu.RUnlock()
+	open := map[a2av1.TaskState]a2a.Waiting{}
+	for _, r := range runs {
+		r.mu.Lock()
+		if !r.ended {
+			w := open[r.fold.State()]
+			w.Add(r.fold.StatusAt())
+			open[r.fold.State()] = w
+		}
+		r.mu.Unlock()
+	}
+	return open
+}
+
+// backlog counts the runs that are due.
+func (q *dueQueue) backlog(now time.Time) (w a2a.Waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, h := range q.all() {
+		for _, r := range *h {
+			if w.Count < a2a.MaxBacklog && !r.dueAt.After(now) {
+				w.Add(r.dueAt)
+			}
+		}
+	}
+	return w
+}
+
+// backlog counts the configurations that are due.
+func (s *pushes) backlog(now time.Time) (w a2a.Waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.due {
+		if w.Count < a2a.MaxBacklog && !p.due.After(now) {
+			w.Add(p.due)
+		}
+	}
+	return w
+}

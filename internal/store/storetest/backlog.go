@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+func backlogs(t *testing.T, open Open) {
+	t.Run("T-44 what waits is counted, of all owners, with the oldest", func(t *testing.T) {
+		r := newRig(t, open)
+		want := a2a.Backlog{Open: map[a2av1.TaskState]a2a.Waiting{}}
+		check := func(when string) {
+			t.Helper()
+			got, err := r.Backlog(r.ctx())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for state, w := range got.Open {
+				w.Oldest = w.Oldest.Truncate(time.Millisecond).UTC()
+				got.Open[state] = w
+			}
+			got.Due.Oldest, got.Push.Oldest = got.Due.Oldest.UTC(), got.Push.Oldest.UTC()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		check("without tasks")
+		since := func() time.Time { return r.clock.Now().Truncate(time.Millisecond).UTC() }
+
+		first := since()
+		foreign := task("foreign")
+		foreign.Owner = "globex/eve"
+		r.create(task("one"))
+		r.clock.Move(time.Second)
+		r.create(foreign)
+		want.Due = a2a.Waiting{Count: 2, Oldest: first}
+		want.Open[a2av1.TaskState_TASK_STATE_SUBMITTED] = a2a.Waiting{Count: 2, Oldest: first}
+		check("with two tasks that are due")
+
+		r.clock.Move(time.Second)
+		claims := map[string]a2a.Claim{}
+		for _, c := range r.claims() {
+			claims[c.Root] = c
+		}
+		want.Due, want.Claimed = a2a.Waiting{}, 2
+		check("with two claims")
+
+		asking := since()
+		r.append(claims["one"], started(""), asked("q", time.Time{}), waiting("q"))
+		r.park(claims["one"], a2a.Park{})
+		want.Claimed = 1
+		want.Open = map[a2av1.TaskState]a2a.Waiting{
+			a2av1.TaskState_TASK_STATE_SUBMITTED: {Count: 1, Oldest: first.Add(time.Second)}, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED: {Count: 1, Oldest: asking},
+		}
+		check("with a question")
+
+		r.clock.Move(time.Second)
+		want.Push = a2a.Waiting{Count: 1, Oldest: since()}
+		r.putPush("one", "hook", 0)
+		r.clock.Move(time.Second)
+		check("with a notification that is due")
+		r.claimPush("hook")
+		want.Push = a2a.Waiting{}
+		check("with a notification that is sent")
+
+		r.append(claims["foreign"], started(""), succeeded())
+		r.park(claims["foreign"], a2a.Park{Done: true})
+		delete(want.Open, a2av1.TaskState_TASK_STATE_SUBMITTED)
+		want.Claimed = 0
+		check("with an end")
+	})
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/store/metered"
+)
+
+// instruments measure a server. All of them are nil without a meter.
+type instruments struct {
+	meter  metric.Meter
+	log    *zap.Logger
+	calls  *metrics.Calls
+	runs   *metrics.Runs
+	pushes *metrics.Pushes
+}
+
+// newInstruments returns the instruments of a configuration, and measures its store.
+func newInstruments(c *Config) (*instruments, error) {
+	i := &instruments{meter: c.Meter, log: c.Log.Named("metrics")}
+	stored, err := metrics.NewStore(c.Meter)
+	errs := []error{err}
+	i.calls, err = metrics.NewCalls(c.Meter)
+	errs = append(errs, err)
+	i.runs, err = metrics.NewRuns(c.Meter, c.NamedInMetrics, stored)
+	errs = append(errs, err)
+	i.pushes, err = metrics.NewPushes(c.Meter)
+	errs = append(errs, err, metrics.ObserveBuild(c.Meter, c.Version))
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	c.Store = metered.New(c.Store, stored)
+	return i, nil
+}
+
+// observe observes what waits in the store until stop is called.
+func (i *instruments) observe(s Store) (stop func(), err error) {
+	return metrics.ObserveBacklog(i.meter, s.Backlog, s.Now, func(err error) {
+		i.log.Warn("what waits in the store cannot be counted", zap.Error(err))
+	})
+}
