@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -33,12 +31,11 @@ const (
 )
 
 // call is one call of any binding. It does what all calls have in common: recover from
-// panics, log, authenticate, check the version and the limits, and convert errors.
+// panics, record, authenticate, check the version and the limits, and convert errors.
 type call struct {
 	server *Server
 	method string
 	in     *inbound
-	start  time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stop   func() bool // stops waiting for the server to close
@@ -61,9 +58,11 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if bounded, err = c.check(bounded, req); err != nil {
 		return resp, err
 	}
+	c.in.record.about(req)
 	if resp, err = do(bounded, req); err != nil {
 		return resp, err
 	}
+	c.in.record.about(resp)
 	resp, _ = Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
 	return resp, wire.Fits(resp)
 }
@@ -80,6 +79,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
+	c.in.record.about(req)
 	updates, err := open(checked, req)
 	if err != nil {
 		return err
@@ -92,6 +92,9 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 		if err != nil {
 			return err
 		}
+		if c.in.record.lacksTask() {
+			c.in.record.about(u)
+		}
 		if err := send(u); err != nil {
 			return err
 		}
@@ -100,7 +103,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 }
 
 func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
-	c := &call{server: s, method: method, in: inboundOf(ctx), start: time.Now()}
+	c := &call{server: s, method: method, in: inboundOf(ctx)}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stop = func() bool { return true }
 	if lasts {
@@ -188,7 +191,7 @@ func isA2A(method string) bool {
 	return a2av1.File_lf_a2a_v1_a2a_proto.Services().ByName("A2AService").Methods().ByName(protoreflect.Name(method)) != nil
 }
 
-// end recovers from a panic, logs the call, and converts its error to a gRPC status.
+// end recovers from a panic, notes how the call has ended, and converts its error to a gRPC status.
 func (c *call) end(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -199,38 +202,14 @@ func (c *call) end(err *error) {
 	c.endCount()
 	c.stop()
 	c.cancel(nil)
-	c.log(*err)
 	st := wire.Status(*err)
-	c.in.record.called(c.method, st)
+	c.in.record.called(c.method, *err, st)
 	*err = st.Err()
 }
 
 // isContext reports whether err is the error of a context, whose cause is more precise.
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-func (c *call) log(err error) {
-	st := wire.Status(err)
-	level := zap.InfoLevel
-	if st.Code() == codes.Internal || st.Code() == codes.DataLoss {
-		level = zap.ErrorLevel
-	}
-	entry := c.server.log.Check(level, "call")
-	if entry == nil {
-		return
-	}
-	fields := []zap.Field{
-		zap.String("method", c.method), zap.String("binding", c.in.binding), zap.String("request_id", c.in.id),
-		zap.Stringer("code", st.Code()), zap.Duration("took", time.Since(c.start)),
-	}
-	if c.in.caller != nil {
-		fields = append(fields, zap.String("owner", c.in.caller.Owner()))
-	}
-	if err != nil {
-		fields = append(fields, zap.String("reason", wire.InfoOf(st).GetReason()), zap.Error(err))
-	}
-	entry.Write(fields...)
 }
 
 var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)

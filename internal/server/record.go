@@ -1,32 +1,42 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// record is what is measured of a request at its end. A nil *record records nothing.
+// record is what is logged and measured of a request at its end. A nil *record records nothing.
 type record struct {
 	start    time.Time
 	method   string         // the method that was called; "" if the request reached none
 	status   *status.Status // of the call, or of the refusal before it; nil if there was none
+	err      error          // of the call, with what its caller must not see
+	agent    string         // the agent that the request names
+	task     string         // the task that the request names, or that it has begun
 	received atomic.Int64   // bytes of the body
 	sent     atomic.Int64   // bytes of the answer, without headers
 }
 
-// records reports whether requests are measured.
-func (s *Server) records() bool { return s.config.Metrics != nil }
+// records reports whether requests are logged or measured.
+func (s *Server) records() bool {
+	return s.config.Metrics != nil || s.log.Core().Enabled(zap.ErrorLevel)
+}
 
-// newRecord returns the record of a request, nil if requests are not measured.
+// newRecord returns the record of a request, nil if requests are neither logged nor measured.
 func (s *Server) newRecord() *record {
 	if !s.records() {
 		return nil
@@ -35,9 +45,56 @@ func (s *Server) newRecord() *record {
 }
 
 // called notes how a call has ended.
-func (r *record) called(method string, st *status.Status) {
+func (r *record) called(method string, err error, st *status.Status) {
 	if r != nil {
-		r.method, r.status = method, st
+		r.method, r.err, r.status = method, err, st
+	}
+}
+
+// about notes which agent and task a request, a response or an update of a stream names.
+func (r *record) about(m any) {
+	if r == nil {
+		return
+	}
+	switch m := m.(type) {
+	case interface{ GetTenant() string }:
+		r.agent = cmp.Or(r.agent, m.GetTenant())
+	case interface{ GetAgentId() string }:
+		r.agent = cmp.Or(r.agent, m.GetAgentId())
+	}
+	r.task = cmp.Or(r.task, taskOf(m))
+}
+
+// lacksTask reports whether a task has not been noted yet.
+func (r *record) lacksTask() bool { return r != nil && r.task == "" }
+
+// taskOf returns the id of the task that a request, a response or an update names, or "".
+func taskOf(m any) string {
+	switch m := m.(type) {
+	case *a2av1.Task:
+		return m.GetId()
+	case *a2av1.SendMessageRequest:
+		return m.GetMessage().GetTaskId()
+	case *a2av1.SendMessageResponse:
+		return m.GetTask().GetId()
+	case *a2av1.GetTaskRequest:
+		return m.GetId()
+	case *a2av1.CancelTaskRequest:
+		return m.GetId()
+	case *a2av1.SubscribeToTaskRequest:
+		return m.GetId()
+	case feed.Update:
+		return cmp.Or(m.Response.GetTask().GetId(), m.Response.GetStatusUpdate().GetTaskId(), m.Response.GetArtifactUpdate().GetTaskId())
+	case interface{ GetTaskId() string }:
+		return m.GetTaskId()
+	}
+	return ""
+}
+
+// read notes the size of the body.
+func (r *record) read(n int) {
+	if r != nil {
+		r.received.Add(int64(n))
 	}
 }
 
@@ -48,16 +105,77 @@ func (r *record) refused(st *status.Status) {
 	}
 }
 
-// finish measures a request that has ended.
+// finish logs and measures a request that has ended.
 func (s *Server) finish(ctx context.Context, in *inbound) {
 	r := in.record
 	if r == nil {
 		return
 	}
+	s.logRequest(in, r)
 	s.config.Metrics.Ended(ctx, r.method, in.binding, r.status.Code().String(), time.Since(r.start))
 	if limit := wire.InfoOf(r.status).GetMetadata()[agent.DetailLimit]; limit != "" && r.status.Code() == codes.ResourceExhausted {
 		s.config.Metrics.LimitHit(ctx, limit)
 	}
+}
+
+const (
+	// logFirst is how many lines about requests with the same method and code are logged in a second. Of further
+	// ones each logEvery-th is logged. Failures of the server are always logged.
+	logFirst = 20
+	logEvery = 100
+)
+
+// sampledRequests returns the logger of requests.
+func sampledRequests(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, logFirst, logEvery)
+	}))
+}
+
+// logRequest logs a request that has ended. The line has no content of the request. What reaches no method and is
+// answered, such as pages and health checks, is logged at the level debug.
+func (s *Server) logRequest(in *inbound, r *record) {
+	code, log, level := r.status.Code(), s.requests, zap.InfoLevel
+	switch code {
+	case codes.Internal, codes.DataLoss, codes.Unknown:
+		log, level = s.log, zap.ErrorLevel
+	case codes.OK:
+		if r.method == "" {
+			level = zap.DebugLevel
+		}
+	default:
+	}
+	if !log.Core().Enabled(level) {
+		return
+	}
+	entry := log.Check(level, r.method+" "+code.String()) // the sampler counts by this text
+	if entry == nil {
+		return
+	}
+	entry.Message = "request"
+	fields := append(make([]zap.Field, 0, 14), zap.String("request_id", in.id), zap.String("binding", in.binding), zap.Stringer("code", code),
+		zap.Duration("duration", time.Since(r.start)), zap.Int64("bytes_in", r.received.Load()), zap.Int64("bytes_out", r.sent.Load()))
+	text := func(key, value string) {
+		if value != "" {
+			fields = append(fields, zap.String(key, value))
+		}
+	}
+	text("method", r.method)
+	if in.caller != nil {
+		text("account", in.caller.Account)
+		text("principal", in.caller.Principal)
+	}
+	switch code {
+	case codes.InvalidArgument, codes.NotFound, codes.Unauthenticated, codes.PermissionDenied: // what the caller has named may be any text
+	default:
+		text("agent", r.agent)
+		text("task", r.task)
+	}
+	text("reason", wire.InfoOf(r.status).GetReason())
+	if level == zap.ErrorLevel { // other errors may quote the request
+		fields = append(fields, zap.Error(r.err))
+	}
+	entry.Write(fields...)
 }
 
 // answer is a ResponseWriter that counts what is sent.
@@ -85,8 +203,8 @@ func (a *answer) Write(b []byte) (int, error) {
 // Unwrap returns the ResponseWriter below, for an http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// recordHTTP returns a ResponseWriter that counts what is sent, and a function that measures the request when
-// it has been answered.
+// recordHTTP returns a ResponseWriter that counts what is sent, and a function that logs and measures the request
+// when it has been answered.
 func (s *Server) recordHTTP(w http.ResponseWriter, r *http.Request, in *inbound) (http.ResponseWriter, func()) {
 	if in.record == nil {
 		return w, func() {}
@@ -119,7 +237,7 @@ func codeOf(httpStatus int) codes.Code {
 	return codes.Internal
 }
 
-// grpcRecorder measures calls over gRPC that tap has let in.
+// grpcRecorder logs and measures calls over gRPC that tap has let in.
 type grpcRecorder struct{ s *Server }
 
 // TagRPC implements stats.Handler.
@@ -148,7 +266,7 @@ func (grpcRecorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.C
 // HandleConn implements stats.Handler.
 func (grpcRecorder) HandleConn(context.Context, stats.ConnStats) {}
 
-// refuseGRPC measures a call that tap refuses, and returns the error for it.
+// refuseGRPC logs and measures a call that tap refuses, and returns the error for it.
 func (s *Server) refuseGRPC(ctx context.Context, in *inbound, err error) error {
 	st := wire.Status(err)
 	in.record.refused(st)

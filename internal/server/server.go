@@ -119,7 +119,8 @@ type Config struct {
 	MaxCalls int
 	// Metrics measures requests; nil measures nothing.
 	Metrics *metrics.Calls
-	// Log receives one line per call. If Log is nil, nothing is logged.
+	// Log receives a line about each request, some of those that are alike under load. If Log is nil, nothing
+	// is logged.
 	Log *zap.Logger
 }
 
@@ -139,6 +140,8 @@ type Server struct {
 	log    *zap.Logger
 	// refusals logs some of the callers that are refused.
 	refusals *zap.Logger
+	// requests logs some of the requests.
+	requests *zap.Logger
 	open     map[string]bool // paths that need no key
 	calls    *calls
 	rpc      map[string]grpc.MethodHandler
@@ -178,7 +181,7 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles(), calls: newCalls(cmp.Or(config.MaxCalls, defaultCalls))}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), requests: sampledRequests(config.Log), open: openFiles(), calls: newCalls(cmp.Or(config.MaxCalls, defaultCalls))}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()

@@ -223,8 +223,8 @@ type Config struct {
 	// NamedInMetrics reports whether metrics name an agent; nil means each. Others have the name "other", as
 	// have those beyond the first hundred. It must be safe for concurrent use.
 	NamedInMetrics func(agentID string) bool
-	// Log receives one line per call, and details of errors that callers must not see. If
-	// Log is nil, nothing is logged.
+	// Log receives a line about each request, some of those that are alike under load, and details of errors
+	// that callers must not see. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }
 

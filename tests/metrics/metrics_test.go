@@ -52,8 +52,8 @@ server:
 // families is what a scrape has read.
 type families map[string]*dto.MetricFamily
 
-// scrape reads the metrics of a server.
-func scrape(t testing.TB, address string) families {
+// scraped reads the metrics of a server.
+func scraped(t testing.TB, address string) families {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
@@ -122,7 +122,7 @@ func until(t testing.TB, address, what string, holds func(families) bool) famili
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		f := scrape(t, address)
+		f := scraped(t, address)
 		if holds(f) {
 			return f
 		}
@@ -165,15 +165,15 @@ func TestT_44_Counts(t *testing.T) {
 			})
 		}
 		scraping, stop := context.WithCancel(t.Context())
-		var scraped sync.WaitGroup
-		scraped.Go(func() {
+		var reading sync.WaitGroup
+		reading.Go(func() {
 			for scraping.Err() == nil {
-				scrape(t, s.Running.Metrics)
+				scraped(t, s.Running.Metrics)
 			}
 		})
 		sending.Wait()
 		stop()
-		scraped.Wait()
+		reading.Wait()
 		for _, id := range []string{"failing", "slipping"} {
 			if _, err := rig.NewREST(s.Target).Send(t.Context(), rig.Text(id, id, "x")); err != nil {
 				t.Fatal(err)
