@@ -113,6 +113,38 @@ night: ## Run the long tests, part by part, about two hours; what has passed for
 week: ## The same with more of what is random, about a day. PART=name runs one.
 	go run ./tools/night -parts tools/night/week.txt -dir bin/week $(PART)
 
+.PHONY: shell-files
+shell-files: build ## Write completions of the shells and man pages into bin/completions and bin/man.
+	rm -rf bin/completions bin/man
+	mkdir -p bin/completions
+	bin/team-server completion bash >bin/completions/team-server.bash
+	bin/team-server completion zsh >bin/completions/_team-server
+	bin/team-server completion fish >bin/completions/team-server.fish
+	bin/team-server completion powershell >bin/completions/team-server.ps1
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/team-server man bin/man
+
+.PHONY: snapshot
+snapshot: bin/goreleaser ## Build the archives of a release for all platforms into dist, without publishing anything.
+	bin/goreleaser check
+	bin/goreleaser release --snapshot --clean
+
+.PHONY: image
+image: bin/ko ## Build the container image into bin/image-amd64.tar and bin/image-arm64.tar, without publishing it.
+	cd tools/image && go build -o ../../bin/image .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/image -ko bin/ko -o bin
+
+.PHONY: sbom
+sbom: build ## Write the bill of materials of bin/team-server, bin/team-server.cdx.json.
+	cd tools/sbom && go run . -o ../../bin/team-server.cdx.json ../../bin/team-server
+
+.PHONY: double-build
+double-build: ## Build the program twice from clean clones, and fail unless both are the same, byte for byte.
+	tools/doublebuild
+
+.PHONY: deploy
+deploy: ## Test the Helm chart, the compose file and the systemd unit.
+	cd tests/deploy && go test -count=1 ./...
+
 .PHONY: vuln
 vuln: ## Check the program against the Go vulnerability database, which must be reachable.
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/... ./internal/... ./pkg/... || { echo "make vuln: either a vulnerability is listed above, or the database could not be reached; then nothing was checked" >&2; exit 1; }
@@ -151,4 +183,12 @@ bin/golangci-lint: tools/modules/lint.mod tools/modules/lint.sum
 
 bin/gremlins: tools/modules/mutation.mod tools/modules/mutation.sum
 	go build -modfile=tools/modules/mutation.mod -o bin/ tool
+	@touch $@
+
+bin/ko: tools/modules/release.mod tools/modules/release.sum
+	go build -modfile=tools/modules/release.mod -o bin/ github.com/google/ko
+	@touch $@
+
+bin/goreleaser: tools/modules/release.mod tools/modules/release.sum
+	go build -modfile=tools/modules/release.mod -o bin/ github.com/goreleaser/goreleaser/v2
 	@touch $@

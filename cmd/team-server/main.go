@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // authorities to trust on a system without any, such as an empty image
+
 	"github.com/agentteams/team-server/internal/cli"
 )
 

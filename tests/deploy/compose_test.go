@@ -1,0 +1,78 @@
+package deploy_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	compose "github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// project loads the compose file with the variables of a .env file.
+func project(t *testing.T, env types.Mapping) (*types.Project, error) {
+	t.Helper()
+	file, err := filepath.Abs("../../deploy/compose/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compose.LoadWithContext(context.Background(), types.ConfigDetails{
+		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: env,
+	})
+}
+
+func variables() types.Mapping {
+	return types.Mapping{"TEAM_IMAGE": "team-server:latest", "POSTGRES_PASSWORD": "p4ss", "TEAM_KEY_SHA256": strings.Repeat("0", 64)}
+}
+
+func TestCompose(t *testing.T) {
+	p, err := project(t, variables())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.GetService("team-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.ReadOnly || len(s.CapDrop) == 0 || s.Ports[0].HostIP != "127.0.0.1" || s.DependsOn["postgres"].Condition != types.ServiceConditionHealthy {
+		t.Errorf("%+v", s)
+	}
+	if url := s.Environment["TEAM_STORE"]; url == nil || *url != "postgres://team:p4ss@postgres/team?sslmode=disable" {
+		t.Errorf("the store is %v", url)
+	}
+	for _, s := range p.Services {
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			if _, err := os.Stat(v.Source); err != nil {
+				t.Errorf("%s mounts a file that does not exist: %v", s.Name, err)
+			}
+		}
+	}
+	file, err := os.ReadFile("../../deploy/compose/team.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, string(file))
+}
+
+// TestCompose_Variables: what has to be written into .env is asked for by name.
+func TestCompose_Variables(t *testing.T) {
+	for name := range variables() {
+		env := variables()
+		delete(env, name)
+		if _, err := project(t, env); err == nil || !strings.Contains(err.Error(), "write "+name+" into .env") {
+			t.Errorf("without %s: %v", name, err)
+		}
+		example, err := os.ReadFile("../../deploy/compose/.env.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(example), "\n"+name+"=\n") {
+			t.Errorf(".env.example has no line for %s", name)
+		}
+	}
+}
