@@ -134,8 +134,8 @@ image: bin/ko ## Build the container image into bin/image-amd64.tar and bin/imag
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/image -ko bin/ko -o bin
 
 .PHONY: sbom
-sbom: build ## Write the bill of materials of bin/team-server, bin/team-server.cdx.json.
-	cd tools/sbom && go run . -o ../../bin/team-server.cdx.json ../../bin/team-server
+sbom: build bin/sbom ## Write the bill of materials of bin/team-server, bin/team-server.cdx.json.
+	bin/sbom -o bin/team-server.cdx.json bin/team-server
 
 .PHONY: double-build
 double-build: ## Build the program twice from clean clones, and fail unless both are the same, byte for byte.
@@ -184,6 +184,10 @@ bin/golangci-lint: tools/modules/lint.mod tools/modules/lint.sum
 bin/gremlins: tools/modules/mutation.mod tools/modules/mutation.sum
 	go build -modfile=tools/modules/mutation.mod -o bin/ tool
 	@touch $@
+
+.PHONY: bin/sbom
+bin/sbom:
+	cd tools/sbom && go build -o ../../bin/sbom .
 
 bin/ko: tools/modules/release.mod tools/modules/release.sum
 	go build -modfile=tools/modules/release.mod -o bin/ github.com/google/ko

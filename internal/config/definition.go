@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/newer"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
@@ -117,13 +118,19 @@ func TeamOf(body []byte, id string) *teamv1.TeamConfig {
 	return d.GetConfig().GetTeams()[id]
 }
 
+// ErrNewer means that a later version of the program has stored a definition, with keys that this one does not know.
+var ErrNewer = errors.New("the definition has keys of a later version")
+
 // Restore returns the configuration of a stored definition. Its content is as stored; addresses,
 // keys and programs come from c. The error names everything that c no longer has and may be shown
-// to callers.
+// to callers, or is ErrNewer.
 func (c *Config) Restore(body []byte) (*Config, error) {
 	d := &teamv1.Definition{}
 	if err := proto.Unmarshal(body, d); err != nil {
 		return nil, fmt.Errorf("decoding the definition: %w", err)
+	}
+	if newer.Has(d) {
+		return nil, ErrNewer
 	}
 	r := &restorer{from: c, to: &Config{
 		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},

@@ -103,6 +103,7 @@ func TestEngine(t *testing.T) {
 		{"A-16 a run that says done without an end is no success", undone},
 		{"A-16 a run that another owner has is left alone", lost},
 		{"A-16 claims go on when the store works again", refused},
+		{"P19 a run of a later version is left to it", later},
 	} {
 		t.Run(s.name, func(t *testing.T) { synctest.Test(t, s.test) })
 	}
@@ -278,6 +279,30 @@ func undone(t *testing.T) {
 	pass(time.Hour)
 	if s := r.task("one").GetStatus().GetState(); s != a2av1.TaskState_TASK_STATE_FAILED {
 		t.Fatalf("task is %v", s)
+	}
+}
+
+// later: a run that this version cannot drive is neither ended nor parked, however often it is tried.
+func later(t *testing.T) {
+	start := time.Now()
+	var drives []time.Duration
+	r := serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		drives = append(drives, time.Since(start))
+		if len(drives) == 30 {
+			return end(ctx, c) // a replica of the later version
+		}
+		return a2a.Park{}, fmt.Errorf("event 2: %w", a2a.ErrNewer)
+	})
+	r.send("one")
+	pass(time.Hour)
+	if s := r.task("one").GetStatus().GetState(); s != a2av1.TaskState_TASK_STATE_COMPLETED {
+		t.Fatalf("task is %v", s)
+	}
+	if first, last := drives[1]-drives[0], drives[29]-drives[28]; first != time.Second || last != 30*time.Second {
+		t.Errorf("tried again after %v at first and %v at last", first, last)
+	}
+	if n := r.logs.FilterMessage("run is left to a later version of team-server").Len(); n < 1 || n > 5 {
+		t.Errorf("logged %d times", n)
 	}
 }
 

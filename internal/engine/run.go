@@ -50,6 +50,8 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 		e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		e.release(ctx, c, time.Time{})
+	case errors.Is(err, a2a.ErrNewer):
+		e.leave(ctx, c, err)
 	default:
 		e.failed(ctx, c, err)
 	}
@@ -66,6 +68,17 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 		return
 	}
 	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // the store refuses this if another owner has the run
+	e.signal()
+}
+
+// leave releases a run that only a later version of the program can drive. Replicas of that version claim it between the
+// attempts of this one, which become rarer.
+func (e *Engine) leave(ctx context.Context, c a2a.Claim, err error) {
+	n := e.countStop(c.Root, false)
+	e.rarely(c.Root+"newer", func(skipped int) {
+		e.Log.Warn("run is left to a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
+	})
+	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
 	e.signal()
 }
 

@@ -114,7 +114,10 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	}
 	served := l.current.Load()
 	def, err := served.def.Restore(body)
-	if err != nil {
+	switch {
+	case errors.Is(err, config.ErrNewer):
+		return nil, fmt.Errorf("definition of %q: %w", id, a2a.ErrNewer)
+	case err != nil:
 		return nil, interrupted(id, err)
 	}
 	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
@@ -23,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/transcript"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -282,6 +284,11 @@ func TestPins(t *testing.T) {
 	if _, err := l.Pins(t.Context(), "nobody"); agent.AsError(err).Reason != agent.ReasonAgentNotFound {
 		t.Errorf("error is %v", err)
 	}
+	later := append(bytes.Clone(n.bodies[pins.GetRevisions()["desk"]]), protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)...)
+	n.bodies[config.Revision(later)] = later
+	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, a2a.ErrNewer) {
+		t.Errorf("P19 with a key of a later version: %v", err)
+	}
 	n.err = errors.New("disk")
 	if _, err := l.Pins(t.Context(), "desk"); !errors.Is(err, n.err) {
 		t.Errorf("error is %v", err)
@@ -379,6 +386,11 @@ func TestPinnedFails(t *testing.T) {
 	n.bodies[pins.GetRevisions()["company"]] = []byte("damaged")
 	if got := reason(pins, "company"); got != agent.ReasonDataLoss {
 		t.Errorf("damaged: %s", got)
+	}
+	later := append(bytes.Clone(n.bodies[pins.GetRevisions()["desk"]]), protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)...)
+	n.bodies[config.Revision(later)] = later
+	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, a2a.ErrNewer) {
+		t.Errorf("P19 with a key of a later version: %v", err)
 	}
 	n.err = errors.New("disk")
 	if got := reason(pins, "company"); got != "none" {

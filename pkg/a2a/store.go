@@ -31,6 +31,8 @@ var (
 	ErrLimit = errors.New("journal limit reached")
 	// ErrDataLoss means that the record of a task is damaged. Other tasks are not affected.
 	ErrDataLoss = errors.New("the record is damaged")
+	// ErrNewer means that a later version of the program has written the record, which this one would misread.
+	ErrNewer = errors.New("written by a later version of team-server")
 	// ErrStorage means that the store cannot write at the moment. Nothing was recorded.
 	ErrStorage = errors.New("store cannot record")
 	// ErrAnswered means that the question has been answered before. The error is an

@@ -242,13 +242,14 @@ func TestLayersOfARun(t *testing.T) {
 		"pkg/agent":             nil,
 		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/nesting", "internal/project", "internal/taskstate"},
 		"internal/nesting":      nil,
+		"internal/newer":        nil,
 		"internal/feed":         {"pkg/agent", "internal/project", "internal/taskstate"},
 		"internal/taskstate":    nil,
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},
 		"internal/engine":       {"pkg/agent", "pkg/a2a"},
 		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit"},
-		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/journal", "internal/taskstate"},
+		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/journal", "internal/newer", "internal/taskstate"},
 	} {
 		for _, f := range production(t, dir) {
 			for _, imp := range f.Imports {

@@ -79,6 +79,7 @@ func (p *process) status() syscall.WaitStatus {
 
 // command is how a replica is started.
 type command struct {
+	binary string   // the program; "" means the one that is built from these sources
 	config string   // its file
 	store  string   // URL
 	args   []string // more flags
@@ -146,9 +147,11 @@ func (r *replica) notReady(line string) error {
 
 // spawn starts the program; said gets its first line, or "" where it says nothing.
 func (c command) spawn() (r *replica, said <-chan string, err error) {
-	path, err := program()
-	if err != nil {
-		return nil, nil, err
+	path := c.binary
+	if path == "" {
+		if path, err = program(); err != nil {
+			return nil, nil, err
+		}
 	}
 	log, err := os.CreateTemp(c.dir, "server-*.log")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/newer"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -47,7 +49,7 @@ type Runner struct {
 
 // Drive continues a claimed run from its recorded events until it ends, waits for people, or ctx
 // ends. In the last case it returns the cause of ctx (agent.ErrShutdown or agent.ErrFenced) and
-// records no end. Any other error means that the journal could not be read or written, or that the
+// records no end. a2a.ErrNewer means that only a later version of the program can drive the run. Any other error means that the journal could not be read or written, or that the
 // definition of the agent could not be read.
 func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	events, err := c.Journal.Load(ctx)
@@ -56,6 +58,9 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	if len(events) == 0 || events[0].GetAccepted() == nil {
 		return a2a.Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
+	}
+	if i := slices.IndexFunc(events, func(ev *teamv1.Event) bool { return ev.GetKind() == nil && newer.Has(ev) }); i >= 0 {
+		return a2a.Park{}, fmt.Errorf("event %d of %s: %w", events[i].GetSeq(), c.Root, a2a.ErrNewer)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
