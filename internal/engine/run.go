@@ -51,7 +51,7 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		e.release(ctx, c, time.Time{})
 	case errors.Is(err, a2a.ErrNewer):
-		e.leave(ctx, c, err)
+		e.releaseToNewer(ctx, c, err)
 	default:
 		e.failed(ctx, c, err)
 	}
@@ -71,9 +71,9 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 	e.signal()
 }
 
-// leave releases a run that only a later version of the program can drive. Replicas of that version claim it between the
+// releaseToNewer releases a run that only a later version of the program can drive. Replicas of that version claim it between the
 // attempts of this one, which become rarer.
-func (e *Engine) leave(ctx context.Context, c a2a.Claim, err error) {
+func (e *Engine) releaseToNewer(ctx context.Context, c a2a.Claim, err error) {
 	n := e.countStop(c.Root, false)
 	e.rarely(c.Root+"newer", func(skipped int) {
 		e.Log.Warn("run is left to a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
