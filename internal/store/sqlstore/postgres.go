@@ -109,16 +109,21 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 func (d *postgresDB) check(ctx context.Context) error {
 	var fsync string
 	if err := d.pool.QueryRow(ctx, `SHOW fsync`).Scan(&fsync); err != nil {
-		var pe *pgconn.PgError
-		if errors.As(err, &pe) {
-			return fmt.Errorf("the database refuses the connection: %s; check user, password and name of the database", pe.Message)
-		}
-		return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
+		return explainPostgres(err)
 	}
 	if fsync != "on" {
 		return errors.New("the database runs with fsync=off, so what it acknowledges can be lost; set fsync=on in its configuration")
 	}
 	return nil
+}
+
+// explainPostgres says what to do about an error of the first query.
+func explainPostgres(err error) error {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("the database refuses the connection: %s; check user, password and name of the database", pe.Message)
+	}
+	return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
 }
 
 // scrub returns an error without the URL, which may hold a password.
