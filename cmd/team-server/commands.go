@@ -181,6 +181,36 @@ func validateCommand(s *cli.Shell) *cobra.Command {
 	}
 }
 
+func doctorCommand(s *cli.Shell) *cobra.Command {
+	f, listen := cli.Doctor{}, &listenFlags{}
+	c := &cobra.Command{
+		Use:   "doctor [FILE|FOLDER]",
+		Short: "Checks whether a server can run with a file",
+		Long: "Checks a file as validate does, and then what a server with it needs: the store, free\n" +
+			"addresses, certificates, keys, issuers of tokens, models, remote agents and tools.\n" +
+			"Prints one line for each check, and what to do. Changes nothing, may run beside the\n" +
+			"server, and makes no call that costs tokens. Programs of MCP servers are started and\n" +
+			"stopped. Default: team.yaml. As with serve, .env is not read. Exits with 1 if a check\n" +
+			"failed, or with --strict if there are warnings, and with 3 if the file has faults.",
+		Example: "  team-server doctor team.yaml\n" +
+			"  team-server doctor --strict -o json team.yaml",
+		Args: usage(atMostOne("FILE or FOLDER")),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "team.yaml"
+			if len(args) > 0 {
+				path = args[0]
+			}
+			f.HTTP, f.GRPC = listen.http, listen.grpc
+			return s.Doctor(c.Context(), path, f)
+		},
+	}
+	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
+	c.Flags().BoolVar(&f.Strict, "strict", false, "exit with 1 if there are warnings")
+	c.Flags().DurationVar(&f.Timeout, "timeout", 15*time.Second, "time limit of each check")
+	listen.add(c)
+	return c
+}
+
 func runCommand(s *cli.Shell) *cobra.Command {
 	f := &cli.Run{}
 	c := &cobra.Command{

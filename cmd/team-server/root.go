@@ -45,7 +45,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate (TEAM_CLIENT_KEY)")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
-	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
+	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), restoreCommand(s), storeCommand(s), versionCommand(s))
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {

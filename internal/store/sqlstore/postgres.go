@@ -71,11 +71,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	if err != nil {
 		return nil, err
 	}
-	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
-	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor
-	pc.ConnConfig.RuntimeParams["application_name"] = "team-server"
-	pc.ConnConfig.ConnectTimeout = connectWait
-	pc.MaxConns = max(pc.MaxConns, 16)
+	configurePool(pc)
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", scrub(err))
@@ -116,6 +112,18 @@ func (d *postgresDB) check(ctx context.Context) error {
 	}
 	return nil
 }
+
+// configurePool sets how the connections of a server work.
+func configurePool(pc *pgxpool.Config) {
+	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
+	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor
+	pc.ConnConfig.RuntimeParams["application_name"] = applicationName
+	pc.ConnConfig.ConnectTimeout = connectWait
+	pc.MaxConns = max(pc.MaxConns, 16)
+}
+
+// applicationName is how the connections of servers are named in PostgreSQL.
+const applicationName = "team-server"
 
 // explainPostgres says what to do about an error of the first query.
 func explainPostgres(err error) error {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -26,8 +25,7 @@ type View struct {
 	// InUse reports whether another process has opened a SQLite store.
 	InUse bool
 
-	db   *sql.DB
-	conn *pgx.ConnConfig // of PostgreSQL
+	db *sql.DB
 }
 
 // ErrNoStore is wrapped by the error of OpenView if the file does not exist, or if no server has used the
@@ -115,9 +113,9 @@ func viewPostgres(ctx context.Context, raw string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	pc.ConnConfig.RuntimeParams["application_name"] = "team-server"
+	pc.ConnConfig.RuntimeParams["application_name"] = "team-server (reads)"
 	pc.ConnConfig.ConnectTimeout = connectWait
-	v := &View{conn: pc.ConnConfig, db: stdlib.OpenDB(*pc.ConnConfig)}
+	v := &View{db: stdlib.OpenDB(*pc.ConnConfig)}
 	v.db.SetMaxOpenConns(2)
 	var ours bool
 	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours)
@@ -143,11 +141,6 @@ func (v *View) Schema(ctx context.Context) (have, known int64, err error) {
 	}
 	err = v.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have)
 	return have, known, err
-}
-
-// CheckNewer returns an error unless this program may use the store, whose schema is newer.
-func (v *View) CheckNewer(ctx context.Context, have, known int64) error {
-	return checkNewer(ctx, v.db, have, known)
 }
 
 // checkSame returns an error unless the store has the schema of this program.
