@@ -196,6 +196,9 @@ func backupPostgres(ctx context.Context, raw, made string, log *zap.Logger) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := to.unsync(ctx); err != nil {
+		return err
+	}
 	tx, err := v.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return scrub(err)
@@ -205,6 +208,16 @@ func backupPostgres(ctx context.Context, raw, made string, log *zap.Logger) (err
 		return fmt.Errorf("read the database: %w", scrub(err))
 	}
 	return nil
+}
+
+// unsync makes the commits to a SQLite file faster. The caller syncs the file at the end, before it gets its name.
+func (s *Store) unsync(ctx context.Context) error {
+	d, ok := s.db.(*sqliteDB)
+	if !ok {
+		return nil
+	}
+	_, err := d.writes.exec(ctx, `PRAGMA synchronous = OFF`)
+	return err
 }
 
 // backupDB opens the file of a backup.
@@ -423,18 +436,23 @@ func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content,
 	defer func() { err = errors.Join(err, from.Close()) }()
 	target, ok := strings.CutPrefix(raw, store.SQLite)
 	if !ok || exists(target) {
-		return c, restoreInto(ctx, from, raw, log)
+		return c, restoreInto(ctx, from, raw, false, log)
 	}
 	return c, restoreFile(ctx, from, target, log)
 }
 
-// restoreInto copies a backup to a store.
-func restoreInto(ctx context.Context, from *Store, raw string, log *zap.Logger) (err error) {
+// restoreInto copies a backup to a store. With unsynced, the caller syncs its file afterwards.
+func restoreInto(ctx context.Context, from *Store, raw string, unsynced bool, log *zap.Logger) (err error) {
 	to, err := Open(ctx, raw, Config{Sealed: true, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
+	if unsynced {
+		if err := to.unsync(ctx); err != nil {
+			return err
+		}
+	}
 	_, err = Copy(ctx, from, to)
 	return err
 }
@@ -453,7 +471,7 @@ func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	made := filepath.Join(dir, "store.db")
-	if err := restoreInto(ctx, from, store.SQLite+made, log); err != nil {
+	if err := restoreInto(ctx, from, store.SQLite+made, true, log); err != nil {
 		return explainBackup(file, err)
 	}
 	if exists(made + "-wal") {

@@ -109,7 +109,7 @@ func (s *Store) deleteUnkept(ctx context.Context, now time.Time) error {
 	for more := true; more; {
 		var err error
 		if more, err = s.forgetThreads(ctx, now.Add(-s.cfg.Keep.Conversations).UnixMilli()); err != nil {
-			errs = append(errs, err)
+			errs, more = append(errs, err), false
 		}
 	}
 	if keep := s.cfg.Keep.Boards; keep > 0 {
