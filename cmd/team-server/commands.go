@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -93,6 +94,48 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
+const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE (TEAM_STORE)"
+
+func backupCommand(s *cli.Shell) *cobra.Command {
+	var url string
+	var force bool
+	c := &cobra.Command{
+		Use:   "backup FILE --store URL",
+		Short: "Writes a backup of a store to a file, while servers use it",
+		Long: "Writes all tasks and everything else in a store to FILE, as they are at one moment.\n" +
+			"Servers may use the store meanwhile. FILE is a SQLite store, also of a PostgreSQL\n" +
+			"database; it appears when it is complete and has mode 0600. Secrets in it stay\n" +
+			"encrypted: keep the keys of server.encryption elsewhere. Use the version of\n" +
+			"team-server that the servers have.",
+		Example: "  team-server backup team.backup --store sqlite:team.db\n" +
+			"  team-server backup team.backup --store postgres://ann@db.example/team",
+		Args: usage(named("FILE")),
+		RunE: func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0], force) },
+	}
+	c.Flags().StringVar(&url, "store", "", storedHelp)
+	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	return c
+}
+
+func restoreCommand(s *cli.Shell) *cobra.Command {
+	var url string
+	c := &cobra.Command{
+		Use:   "restore FILE --store URL",
+		Short: "Copies a backup to an empty store",
+		Long: "Verifies a backup and copies it to a store, which must be empty: a database without\n" +
+			"rows, or a file that does not exist. Start servers with the store afterwards: tasks\n" +
+			"that had not ended continue. What they did after the backup may be done again. Stop\n" +
+			"the servers with the old store first. FILE is copied to the directory for temporary\n" +
+			"files (TMPDIR), which must have enough space.",
+		Example: "  team-server restore team.backup --store sqlite:team.db\n" +
+			"  team-server restore team.backup --store postgres://ann@db.example/team",
+		Args: usage(named("FILE")),
+		RunE: func(c *cobra.Command, args []string) error { return s.Restore(c.Context(), args[0], url) },
+	}
+	c.Flags().StringVar(&url, "store", "", storedHelp)
+	return c
+}
+
 func storeCommand(s *cli.Shell) *cobra.Command {
 	var url, key string
 	forget := &cobra.Command{
@@ -106,9 +149,25 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 		Args:    usage(noArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.ForgetSecrets(c.Context(), url, key) },
 	}
-	forget.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE or postgres://USER@HOST/DATABASE")
+	forget.Flags().StringVar(&url, "store", "", storedHelp)
 	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
-	return group("store", "Deletes what a store can no longer read", "Deletes what a store can no longer read. No server may use the store.", forget)
+	var top int
+	var limit time.Duration
+	stats := &cobra.Command{
+		Use:   "stats --store URL",
+		Short: "Prints how much a store contains",
+		Long: "Prints the size of a store, its tasks by state, the numbers of its records, and the\n" +
+			"accounts with the most stored bytes. Changes nothing; servers may use the store.\n" +
+			"Numbers of large tables of PostgreSQL are estimates of the database, marked as such.",
+		Example: "  team-server store stats --store sqlite:team.db",
+		Args:    usage(noArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return s.StoreStats(c.Context(), url, top, limit) },
+	}
+	stats.Flags().StringVar(&url, "store", "", storedHelp)
+	stats.Flags().IntVar(&top, "top", 10, "number of accounts to print")
+	stats.Flags().DurationVar(&limit, "timeout", 30*time.Second, "time after which numbers are left out")
+	return group("store", "Shows how much a store contains, and deletes what it can no longer read",
+		"Shows how much a store contains, and deletes what it can no longer read.", stats, forget)
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {
@@ -120,6 +179,36 @@ func validateCommand(s *cli.Shell) *cobra.Command {
 			"with 3 if there are faults.",
 		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args) },
 	}
+}
+
+func doctorCommand(s *cli.Shell) *cobra.Command {
+	f, listen := cli.Doctor{}, &listenFlags{}
+	c := &cobra.Command{
+		Use:   "doctor [FILE|FOLDER]",
+		Short: "Checks whether a server can run with a file",
+		Long: "Checks a file as validate does, and then what a server with it needs: the store, free\n" +
+			"addresses, certificates, keys, issuers of tokens, models, remote agents and tools.\n" +
+			"Prints one line for each check, and what to do. Changes nothing, may run beside the\n" +
+			"server, and makes no call that costs tokens. Programs of MCP servers are started and\n" +
+			"stopped. Default: team.yaml. As with serve, .env is not read. Exits with 1 if a check\n" +
+			"failed, or with --strict if there are warnings, and with 3 if the file has faults.",
+		Example: "  team-server doctor team.yaml\n" +
+			"  team-server doctor --strict -o json team.yaml",
+		Args: usage(atMostOne("FILE or FOLDER")),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "team.yaml"
+			if len(args) > 0 {
+				path = args[0]
+			}
+			f.HTTP, f.GRPC = listen.http, listen.grpc
+			return s.Doctor(c.Context(), path, f)
+		},
+	}
+	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
+	c.Flags().BoolVar(&f.Strict, "strict", false, "exit with 1 if there are warnings")
+	c.Flags().DurationVar(&f.Timeout, "timeout", 15*time.Second, "time limit of each check")
+	listen.add(c)
+	return c
 }
 
 func runCommand(s *cli.Shell) *cobra.Command {

@@ -45,8 +45,8 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate (TEAM_CLIENT_KEY)")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
-	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
-		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), storeCommand(s), versionCommand(s), manCommand())
+	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
+		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), restoreCommand(s), storeCommand(s), versionCommand(s), manCommand())
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
@@ -130,7 +130,7 @@ func nameOf(c *cobra.Command) string {
 
 // kinds describes the valid values of flags, by flag type.
 var kinds = map[string]string{
-	"bool": "true or false", "duration": "a duration such as 30s", "int64": "a whole number", "number": "a whole number", "id": "an id",
+	"bool": "true or false", "duration": "a duration such as 30s", "int": "a whole number", "int64": "a whole number", "number": "a whole number", "id": "an id",
 }
 
 // wrongFlag rewrites the error for an invalid flag value so that it names what was expected.

@@ -78,34 +78,40 @@ func (s *Service) broken(err error) error {
 	return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "%s; compare it with a backup", err)
 }
 
-// Verify checks the chain of an account from its first stored record, and that it has the record seq with the
-// given hash unless seq is 0, or that of a record that is no longer stored. It returns the last entry. The error wraps ErrBroken, or is the store's.
+// Verify checks the chain of an account from its first stored record. If records before it were deleted, a
+// record must say so. The chain must have the record seq with the given hash, unless seq is 0 or that of a
+// record that was deleted. Verify returns the last entry. The error wraps ErrBroken, or is the store's.
 func Verify(ctx context.Context, s Store, account string, seq int64, hash string) (Entry, error) {
-	last, err := s.AuditDropped(ctx, account)
+	dropped, err := s.AuditDropped(ctx, account)
 	if err != nil {
 		return Entry{}, err
 	}
-	found := seq <= last.Seq
+	last, found, confirmed := dropped, seq <= dropped.Seq, dropped.Seq == 0
 	for {
 		entries, err := s.Audit(ctx, account, last.Seq, maxPage)
 		if err != nil {
 			return Entry{}, err
 		}
-		dropped, err := s.AuditDropped(ctx, account)
+		now, err := s.AuditDropped(ctx, account)
 		if err != nil {
 			return Entry{}, err
 		}
-		if dropped.Seq > last.Seq { // records were dropped before they were read
-			last, found = dropped, found || seq <= dropped.Seq
-			continue
+		if now.Seq > dropped.Seq { // records were deleted meanwhile, and the record about it is at the end
+			confirmed = false
+			if dropped = now; dropped.Seq > last.Seq { // before they were read
+				last, found = dropped, found || seq <= dropped.Seq
+				continue
+			}
 		}
 		if err := Check(last, entries); err != nil {
 			return Entry{}, err
 		}
 		for _, e := range entries {
-			if _, err := e.Record(); err != nil {
+			r, err := e.Record()
+			if err != nil {
 				return Entry{}, err
 			}
+			confirmed = confirmed || confirms(r, dropped)
 			if e.Seq == seq {
 				if hex.EncodeToString(e.Hash) != hash {
 					return Entry{}, fmt.Errorf("%w: record %d of account %q has another hash than the one that was noted", ErrBroken, seq, account)
@@ -117,8 +123,11 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 			last = entries[len(entries)-1]
 			continue
 		}
-		if !found {
+		switch {
+		case !found:
 			return Entry{}, fmt.Errorf("%w: account %q has %d records, and record %d was noted", ErrBroken, account, last.Seq, seq)
+		case !confirmed:
+			return Entry{}, errUnconfirmed(dropped)
 		}
 		return last, nil
 	}

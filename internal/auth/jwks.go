@@ -283,6 +283,18 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
+// CheckIssuer reads the keys of an issuer once, as a server does, and returns their number. Without an address for
+// the keys it reads the discovery document first.
+func CheckIssuer(ctx context.Context, i Issuer) (keys int, err error) {
+	k, err := newIssuerKeys(i, zap.NewNop())
+	if err != nil {
+		return 0, err
+	}
+	defer k.http.CloseIdleConnections()
+	list, err := k.fetch(ctx)
+	return len(list), err
+}
+
 // discover reads the discovery document of the issuer.
 func (k *issuerKeys) discover(ctx context.Context) (document json.RawMessage, err error) {
 	if err := k.get(ctx, strings.TrimSuffix(k.of.URL, "/")+"/.well-known/openid-configuration", &document); err != nil {

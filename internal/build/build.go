@@ -200,20 +200,25 @@ func (b *builder) dialer(id string) *egress.Dialer {
 }
 
 func (b *builder) grpc(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
-	tlsConfig, err := b.tls(a.GetGrpc().GetTls())
-	if err != nil {
-		return nil, err
-	}
-	r, err := remote.New(remote.Config{
-		ID: id, Address: strings.TrimPrefix(a.GetGrpc().GetAddress(), "dns:///"), AgentID: a.GetGrpc().GetAgentId(),
-		Token: b.Definition.Secret(a.GetGrpc().GetAuth().GetBearer()), TLS: tlsConfig, Egress: b.dialer(id), Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
-		IdleTimeout: a.GetGrpc().GetIdleTimeout().AsDuration(),
-	})
+	r, err := b.newGRPC(id, a)
 	if err != nil {
 		return nil, err
 	}
 	b.agents.closers = append(b.agents.closers, r)
 	return described(r, a), nil
+}
+
+// newGRPC returns an agent that implements the Agent service.
+func (b *builder) newGRPC(id string, a *teamv1.AgentConfig) (*remote.Agent, error) {
+	tlsConfig, err := b.tls(a.GetGrpc().GetTls())
+	if err != nil {
+		return nil, err
+	}
+	return remote.New(remote.Config{
+		ID: id, Address: strings.TrimPrefix(a.GetGrpc().GetAddress(), "dns:///"), AgentID: a.GetGrpc().GetAgentId(),
+		Token: b.Definition.Secret(a.GetGrpc().GetAuth().GetBearer()), TLS: tlsConfig, Egress: b.dialer(id), Log: b.Log, CostPerTask: a.GetGrpc().GetCostPerTask(),
+		IdleTimeout: a.GetGrpc().GetIdleTimeout().AsDuration(),
+	})
 }
 
 // bindings are the names of bindings on cards.
@@ -222,21 +227,26 @@ var bindings = map[teamv1.Binding_Value][]string{
 }
 
 func (b *builder) a2a(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
-	verifier, err := b.verifier(a.GetA2A())
-	if err != nil {
-		return nil, err
-	}
-	r, err := remote.NewA2A(remote.A2AConfig{
-		Verifier: verifier,
-		ID:       id, Card: a.GetA2A().GetCard(), Token: b.Definition.Secret(a.GetA2A().GetAuth().GetBearer()),
-		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.dialer(id), Others: b.Guarded, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
-		IdleTimeout: a.GetA2A().GetIdleTimeout().AsDuration(),
-	})
+	r, err := b.newA2A(id, a)
 	if err != nil {
 		return nil, err
 	}
 	b.agents.closers = append(b.agents.closers, r)
 	return described(r, a), nil
+}
+
+// newA2A returns an agent that speaks A2A.
+func (b *builder) newA2A(id string, a *teamv1.AgentConfig) (*remote.A2A, error) {
+	verifier, err := b.verifier(a.GetA2A())
+	if err != nil {
+		return nil, err
+	}
+	return remote.NewA2A(remote.A2AConfig{
+		Verifier: verifier,
+		ID:       id, Card: a.GetA2A().GetCard(), Token: b.Definition.Secret(a.GetA2A().GetAuth().GetBearer()),
+		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.dialer(id), Others: b.Guarded, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
+		IdleTimeout: a.GetA2A().GetIdleTimeout().AsDuration(),
+	})
 }
 
 // verifier returns the verifier for the card of an agent, or nil if any card is accepted.

@@ -284,17 +284,23 @@ func (s *Shell) CheckAgents(ctx context.Context) error {
 
 // table prints rows below a header, or one JSON message per line.
 func table[M proto.Message](s *Shell, list []M, head string, row func(M) []string) error {
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	if !s.JSON {
-		fmt.Fprintln(w, head)
+		return columns(s, list, head, row)
 	}
 	for _, m := range list {
-		cells := row(m)
-		if !s.JSON {
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
-		} else if err := s.print(m); err != nil {
+		if err := s.print(m); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// columns prints a list as text, one line for each entry.
+func columns[T any](s *Shell, list []T, head string, row func(T) []string) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, head)
+	for _, m := range list {
+		fmt.Fprintln(w, strings.Join(row(m), "\t"))
 	}
 	return w.Flush()
 }

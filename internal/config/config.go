@@ -37,6 +37,7 @@ type Config struct {
 	dir         string
 	scripts     map[string][]byte        // the sources of Scripts
 	schemas     map[string][]byte        // the sources of Schemas
+	secretFiles []string                 // paths of files that ${file:PATH} names for secrets
 	missingByID map[[2]string]string     // by section and id: what an unused entry needs but is not available
 	secrets     map[string]secret.Secret // those of Server, by what Server has in their place
 	read        func(string) ([]byte, error)
@@ -132,7 +133,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	}
 	c.document, c.standIns = d, d.standIn(l.StandIns)
 	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
-	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile})
+	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile, found: c.recordSecretFile})
 	server, err := d.decode()
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)

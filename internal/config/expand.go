@@ -67,7 +67,8 @@ func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 type lookup struct {
 	env    func(string) (string, bool)
 	file   func(string) ([]byte, error)
-	secret bool // the value is a secret
+	found  func(file string) // called for each file with a secret
+	secret bool              // the value is a secret
 }
 
 // maxSecret is the maximum size of a file with a secret, in bytes.
@@ -77,6 +78,9 @@ const maxSecret = 64 << 10
 // and what to do about it.
 func (l lookup) readReferenced(file string) (text, lack, hint string) {
 	data, err := l.file(file)
+	if l.secret && err == nil {
+		l.found(file)
+	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return "", "cannot be read", "allow the user of the server to read it"

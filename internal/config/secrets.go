@@ -116,5 +116,28 @@ func (c *Config) StoreListen() secret.Secret {
 	return c.Secret(c.Server.GetServer().GetStoreListen())
 }
 
+// recordSecretFile records a file that ${file:PATH} names for a secret.
+func (c *Config) recordSecretFile(name string) { c.secretFiles = append(c.secretFiles, c.Path(name)) }
+
+// SecretFiles returns the paths of the files with secrets that the configuration names: those of ${file:PATH} in
+// values that are secrets, and of private keys. Each is listed once.
+func (c *Config) SecretFiles() []string {
+	all := slices.Clone(c.secretFiles)
+	add := func(name string) {
+		if name != "" {
+			all = append(all, c.Path(name))
+		}
+	}
+	add(c.Server.GetServer().GetTls().GetKey())
+	for _, k := range c.Server.GetServer().GetSigning().GetKeys() {
+		add(k.GetFile())
+	}
+	for _, a := range c.Server.GetAgents() {
+		add(a.GetGrpc().GetTls().GetKey())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // String names the file only.
 func (c *Config) String() string { return "configuration " + c.File }

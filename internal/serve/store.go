@@ -22,6 +22,7 @@ func openStore(ctx context.Context, url string, def *config.Config, lease time.D
 	s := def.Server.GetServer()
 	c := server.StoreConfig{Retention: s.GetRetention().AsDuration(), Lease: lease, EncryptionKeys: def.EncryptionKeys(), Meter: meter, Log: log.Named("store")}
 	c.Deduplicate, _ = deduplicate(s)
+	c.KeepConversations, c.KeepBoards, c.KeepAudit = s.GetKeep().GetConversations().AsDuration(), s.GetKeep().GetBoards().AsDuration(), s.GetKeep().GetAudit().AsDuration()
 	if url == def.StoreURL() {
 		c.Listen = def.StoreListen()
 	}

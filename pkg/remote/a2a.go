@@ -175,6 +175,16 @@ func (a *A2A) HealthCheck(ctx context.Context) (*teamv1.Health, error) {
 	return agent.Healthy(), nil
 }
 
+// Interface reads the card and returns the interface of it that calls use: its protocol version, such as 1.0, and
+// its binding.
+func (a *A2A) Interface(ctx context.Context) (version, binding string, err error) {
+	l, err := a.connect(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return clip(l.at.GetProtocolVersion()), clip(l.at.GetProtocolBinding()), nil
+}
+
 // Process implements agent.Agent. When the call is canceled it cancels the task of the peer;
 // the Receipt of the error CANCELED names the task and reports whether the peer confirmed.
 func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {

@@ -22,6 +22,15 @@ type StoreConfig struct {
 	// Retention is how long a task is kept after its end; the default is 7 days. A store in
 	// memory ignores it and keeps the last 10,000 tasks.
 	Retention time.Duration
+	// KeepConversations is how long a conversation is kept after something was added to it last, unless a
+	// task of it has not ended; the default is Retention. A store in memory keeps a limited number by default.
+	KeepConversations time.Duration
+	// KeepBoards is how long events of boards are kept, and items after they have ended; 0 keeps them up to
+	// the limits of a board.
+	KeepBoards time.Duration
+	// KeepAudit is how long records of the audit log are kept; 0 keeps all, and in memory the last 100,000
+	// of an account.
+	KeepAudit time.Duration
 	// Deduplicate is how long the ID of a message is remembered; the default is 24 h. See
 	// Config.ForgetMessageIDs.
 	Deduplicate time.Duration
@@ -57,14 +66,15 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if err := store.CheckURL(url); err != nil {
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
 	}
+	keep := store.Keep{Conversations: c.KeepConversations, Boards: c.KeepBoards, Audit: c.KeepAudit}
 	if url == store.MemoryURL {
-		return memory.New(memory.Config{Deduplicate: c.Deduplicate}), nil
+		return memory.New(memory.Config{Deduplicate: c.Deduplicate, Keep: keep}), nil
 	}
 	measure, err := metrics.NewStore(c.Meter)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Metrics: measure, Log: c.Log})
+	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Keep: keep, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Metrics: measure, Log: c.Log})
 	if err != nil {
 		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen.Reveal())
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}

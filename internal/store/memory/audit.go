@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
@@ -47,17 +48,15 @@ func (s *Store) AppendAudit(_ context.Context, records ...*teamv1.AuditRecord) e
 		if c.ids[r.GetId()] {
 			continue
 		}
-		last := c.dropped
-		if len(c.entries) > 0 {
-			last = c.entries[len(c.entries)-1]
-		}
-		e, err := audit.Next(last, r)
+		e, err := audit.Next(c.last(), r)
 		if err != nil {
 			return err
 		}
 		c.entries, c.ids[r.GetId()] = append(c.entries, e), true
 		if len(c.entries) > maxAudit {
-			c.drop(maxAudit / 10)
+			if err := c.drop(maxAudit/10, s.clock()); err != nil {
+				return err
+			}
 		}
 		if s.audit.chains == nil {
 			s.audit.chains = map[string]*chain{}
@@ -67,8 +66,8 @@ func (s *Store) AppendAudit(_ context.Context, records ...*teamv1.AuditRecord) e
 	return nil
 }
 
-// drop removes the first n records.
-func (c *chain) drop(n int) {
+// drop removes the first n records, and appends a record about it.
+func (c *chain) drop(n int, now time.Time) error {
 	for _, e := range c.entries[:n] {
 		if r, err := e.Record(); err == nil {
 			delete(c.ids, r.GetId())
@@ -76,6 +75,42 @@ func (c *chain) drop(n int) {
 	}
 	c.dropped = c.entries[n-1]
 	c.entries = slices.Clone(c.entries[n:])
+	r := audit.Trimmed(c.dropped, now)
+	e, err := audit.Next(c.last(), r)
+	if err != nil {
+		return err
+	}
+	c.entries, c.ids[r.GetId()] = append(c.entries, e), true
+	return nil
+}
+
+// last returns the last record, also if it is no longer in entries.
+func (c *chain) last() audit.Entry {
+	if len(c.entries) > 0 {
+		return c.entries[len(c.entries)-1]
+	}
+	return c.dropped
+}
+
+// trimAudit deletes the records of all accounts that are older than keep.
+func (s *Store) trimAudit(now time.Time, keep time.Duration) error {
+	s.audit.mu.Lock()
+	defer s.audit.mu.Unlock()
+	for _, c := range s.audit.chains {
+		for {
+			last, _, ok, err := audit.Trim(c.entries, now, keep)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			if err := c.drop(int(last.Seq-c.dropped.Seq), now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // AuditDropped implements audit.Store.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sort"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -34,6 +35,7 @@ type conversation struct {
 	thread a2a.Thread
 	place  *list.Element // in conversations.used
 	last   int64         // number of the last entry
+	added  time.Time     // when something was added last
 	// tasks counts the entries of each task.
 	tasks map[string]int
 	paths map[string]*past
@@ -106,6 +108,7 @@ func (s *Store) Remember(_ context.Context, t a2a.Thread, e a2a.Exchange) error 
 	if v.tasks[e.Task] > 0 {
 		return nil
 	}
+	v.added = s.clock()
 	for _, by := range e.By {
 		c.entries += v.add(e.Task, by)
 	}

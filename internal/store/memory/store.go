@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -52,6 +53,8 @@ type Config struct {
 	MaxFinished int
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
+	// Keep says how long conversations, boards and audit records are kept.
+	Keep store.Keep
 	// Fold computes tasks; nil means project.New.
 	Fold FoldFunc
 }
@@ -62,6 +65,8 @@ type Store struct {
 	clock       func() time.Time
 	maxFinished int
 	deduplicate time.Duration
+	retained    store.Keep
+	swept       atomic.Int64 // time of the last sweep that a task has caused, in milliseconds
 	fold        FoldFunc
 	tokens      store.Sealer
 	due         dueQueue
@@ -116,7 +121,7 @@ func New(cfg Config) *Store {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return &Store{
-		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, fold: cfg.Fold, tokens: store.NewSealer(key),
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, retained: cfg.Keep, fold: cfg.Fold, tokens: store.NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]*run{},
 		sizes:         sharedSizes{seed: maphash.MakeSeed()},
@@ -127,12 +132,15 @@ func New(cfg Config) *Store {
 
 // Create creates a task with its first event, due to run. If the message was received before, it
 // returns the root that the message began, and existed is true.
-func (s *Store) Create(_ context.Context, n a2a.New) (root string, existed bool, err error) {
+func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
 	}
 	now := s.clock()
+	if err := s.sweepSoon(ctx, now); err != nil {
+		return "", false, err
+	}
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()

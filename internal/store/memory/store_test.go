@@ -26,6 +26,12 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+func TestKeep(t *testing.T) {
+	storetest.RunKeep(t, func(_ testing.TB, clock func() time.Time, keep store.Keep) storetest.Sweeper {
+		return memory.New(memory.Config{Clock: clock, Keep: keep})
+	})
+}
+
 const me = "acme/ann"
 
 func newTask(i int) a2a.New {

@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
@@ -85,9 +87,62 @@ func (s *Store) Audit(ctx context.Context, account string, after int64, limit in
 	return entries, err
 }
 
-// AuditDropped implements audit.Store. All records are kept.
-func (s *Store) AuditDropped(_ context.Context, account string) (audit.Entry, error) {
-	return audit.Entry{Account: account}, nil
+// AuditDropped implements audit.Store.
+func (s *Store) AuditDropped(ctx context.Context, account string) (audit.Entry, error) {
+	e := audit.Entry{Account: account}
+	err := s.db.reader().scan(ctx, []any{&e.Seq, &e.Hash}, `SELECT dropped, dropped_hash FROM audit_head WHERE account = $1`, account)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return e, err
+}
+
+// trimAudit deletes the records of all accounts that are older than keep.
+func (s *Store) trimAudit(ctx context.Context, now time.Time, keep time.Duration) error {
+	accounts, err := s.AuditAccounts(ctx)
+	for _, account := range accounts {
+		for more := true; more && err == nil; {
+			more, err = s.trimChain(ctx, account, now, keep)
+		}
+	}
+	return err
+}
+
+// trimChain deletes a batch of the oldest records of an account, and appends a record about it. more reports
+// whether there may be further ones. It reads outside of the transaction and deletes nothing if another
+// replica has deleted records meanwhile.
+func (s *Store) trimChain(ctx context.Context, account string, now time.Time, keep time.Duration) (more bool, err error) {
+	dropped, err := s.AuditDropped(ctx, account)
+	if err != nil {
+		return false, err
+	}
+	first, err := s.Audit(ctx, account, dropped.Seq, 2)
+	if err != nil {
+		return false, err
+	}
+	if _, _, ok, err := audit.Trim(first, now, keep); !ok || err != nil {
+		return false, err // in most cases, after having read only two records
+	}
+	entries, err := s.Audit(ctx, account, dropped.Seq, audit.MaxTrim+1)
+	if err != nil {
+		return false, err
+	}
+	last, record, ok, err := audit.Trim(entries, now, keep)
+	if err != nil || !ok {
+		return false, err
+	}
+	trimmed := false
+	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+		n, err := q.exec(ctx, `UPDATE audit_head SET dropped = $2, dropped_hash = $3 WHERE account = $1 AND dropped = $4`, account, last.Seq, last.Hash, dropped.Seq)
+		if trimmed = n > 0; err != nil || !trimmed {
+			return err
+		}
+		if _, err := q.exec(ctx, `DELETE FROM audit WHERE account = $1 AND seq <= $2`, account, last.Seq); err != nil {
+			return err
+		}
+		return s.appendAudit(ctx, q, record)
+	})
+	return trimmed && last.Seq-dropped.Seq == audit.MaxTrim, err
 }
 
 // AuditAccounts implements audit.Store.

@@ -186,8 +186,12 @@ func (w *exchange) trim(ctx context.Context, table, path string) error {
 // retainThreads is how many conversations are deleted in one transaction.
 const retainThreads = 16
 
-// forgetThreads deletes a batch of conversations to which nothing was added since a time. more
-// reports whether there may be further ones.
+// unusedThread is the condition for conversations to which nothing was added since a time, $1, and in which no
+// task is open.
+var unusedThread = `used < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.owner = conversation.owner AND task.context_id = conversation.context_id AND ` + openStates + `)`
+
+// forgetThreads deletes a batch of conversations to which nothing was added since a time, unless a task in them
+// is open. more reports whether there may be further ones.
 func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
 	var threads []a2a.Thread
 	err = each(ctx, s.db.reader(), func() { threads = nil }, func(r *sql.Rows) error {
@@ -195,7 +199,7 @@ func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err
 		err := r.Scan(&t.Owner, &t.ContextID)
 		threads = append(threads, t)
 		return err
-	}, `SELECT owner, context_id FROM conversation WHERE used < $1 ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
+	}, `SELECT owner, context_id FROM conversation WHERE `+unusedThread+` ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
 	if err != nil || len(threads) == 0 {
 		return false, err
 	}
@@ -210,9 +214,9 @@ func (s *Store) forgetThreads(ctx context.Context, before int64) (more bool, err
 	return len(threads) == retainThreads, err
 }
 
-// forgetThread deletes a conversation, unless something was added to it in the meantime.
+// forgetThread deletes a conversation, unless it was used in the meantime.
 func forgetThread(ctx context.Context, q querier, t a2a.Thread, before int64) error {
-	gone, err := q.exec(ctx, `DELETE FROM conversation WHERE owner = $1 AND context_id = $2 AND used < $3`, t.Owner, t.ContextID, before)
+	gone, err := q.exec(ctx, `DELETE FROM conversation WHERE owner = $2 AND context_id = $3 AND `+unusedThread, before, t.Owner, t.ContextID)
 	if err != nil || gone == 0 {
 		return err
 	}

@@ -34,7 +34,7 @@ var tables = []struct{ name, columns, key string }{
 	{"account_use", "root, day, account, epoch, held_tokens, held_micros, spent_tokens, spent_micros, before_tokens, before_micros", "root, day"},
 	{"account_day", "account, day, held_tokens, held_micros, spent_tokens, spent_micros", "account, day"},
 	{"audit", "account, seq, id, hash, body", "account, seq"},
-	{"audit_head", "account, seq, hash", "account"},
+	{"audit_head", "account, seq, hash, dropped, dropped_hash", "account"},
 	{"account_limits", "account, changed, changed_by, body", "account"},
 	{"request_rate", "owner, full_at", "owner"},
 	{"api_key", "id, hash, body", "id"},
@@ -61,23 +61,35 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return 0, err
 		}
 	}
-	for _, t := range tables {
-		var n int
-		if err := to.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS first`); err != nil {
-			return 0, err
-		}
-		if n > 0 {
-			return 0, errors.New("the store to copy to is not empty; name an empty file or database")
-		}
-	}
-	// Sweeps would delete what seems unused while it is only partly copied.
-	for _, s := range []*Store{from, to} {
-		s.sweeps.Lock()
-		defer s.sweeps.Unlock()
+	if err := to.checkEmpty(ctx); err != nil {
+		return 0, err
 	}
 	if err := from.unused(ctx); err != nil {
 		return 0, fmt.Errorf("the store to copy from: %w", err)
 	}
+	from.sweeps.Lock()
+	defer from.sweeps.Unlock()
+	return copyAll(ctx, from, to)
+}
+
+// checkEmpty returns an error if there is something in the store.
+func (s *Store) checkEmpty(ctx context.Context) error {
+	for _, t := range tables {
+		var n int
+		if err := s.db.reader().scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM `+t.name+` LIMIT 1) AS first`); err != nil {
+			return err
+		}
+		if n > 0 {
+			return errors.New("the store to copy to is not empty; name an empty file or database")
+		}
+	}
+	return nil
+}
+
+// copyAll copies everything to an empty store. Nothing in from may change meanwhile.
+func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
+	to.sweeps.Lock() // a sweep would delete what seems unused while it is only partly copied
+	defer to.sweeps.Unlock()
 	if err := to.takeKeys(ctx, from); err != nil {
 		return 0, err
 	}

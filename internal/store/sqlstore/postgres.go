@@ -71,11 +71,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	if err != nil {
 		return nil, err
 	}
-	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
-	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor
-	pc.ConnConfig.RuntimeParams["application_name"] = "team-server"
-	pc.ConnConfig.ConnectTimeout = connectWait
-	pc.MaxConns = max(pc.MaxConns, 16)
+	configurePool(pc)
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", scrub(err))
@@ -109,16 +105,33 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 func (d *postgresDB) check(ctx context.Context) error {
 	var fsync string
 	if err := d.pool.QueryRow(ctx, `SHOW fsync`).Scan(&fsync); err != nil {
-		var pe *pgconn.PgError
-		if errors.As(err, &pe) {
-			return fmt.Errorf("the database refuses the connection: %s; check user, password and name of the database", pe.Message)
-		}
-		return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
+		return explainPostgres(err)
 	}
 	if fsync != "on" {
 		return errors.New("the database runs with fsync=off, so what it acknowledges can be lost; set fsync=on in its configuration")
 	}
 	return nil
+}
+
+// configurePool sets how the connections of a server work.
+func configurePool(pc *pgxpool.Config) {
+	pc.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
+	pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = idleFor
+	pc.ConnConfig.RuntimeParams["application_name"] = applicationName
+	pc.ConnConfig.ConnectTimeout = connectWait
+	pc.MaxConns = max(pc.MaxConns, 16)
+}
+
+// applicationName is how the connections of servers are named in PostgreSQL.
+const applicationName = "team-server"
+
+// explainPostgres says what to do about an error of the first query.
+func explainPostgres(err error) error {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("the database refuses the connection: %s; check user, password and name of the database", pe.Message)
+	}
+	return fmt.Errorf("the database is not reached; check that it runs and that the URL is right: %w", scrub(err))
 }
 
 // scrub returns an error without the URL, which may hold a password.

@@ -48,8 +48,8 @@ func (s *Store) retain(ctx context.Context) {
 }
 
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
-// that belongs to them; conversations to which nothing was added for as long; streamed text of runs
-// that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
+// that belongs to them; conversations, events and ended items of boards, and audit records that are older than
+// Config.Keep says; streamed text of runs that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
 // accounts and costs for days long past. It adds up the costs of ended runs; if that fails, the rest is
 // done all the same. It also releases what ended runs still hold of their accounts, before these runs
 // are deleted.
@@ -60,7 +60,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	now := s.Now()
-	return errors.Join(s.deleteOld(ctx, now), s.sumCosts(ctx, now))
+	return errors.Join(s.deleteOld(ctx, now), s.deleteUnkept(ctx, now), s.sumCosts(ctx, now))
 }
 
 // deleteOld deletes what Sweep deletes, except costs.
@@ -87,12 +87,6 @@ func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 			}
 		}
 	}
-	for more := true; more; {
-		var err error
-		if more, err = s.forgetThreads(ctx, now.Add(-s.cfg.Retention).UnixMilli()); err != nil {
-			return err
-		}
-	}
 	return s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `DELETE FROM account_day WHERE day <> '' AND day < $1`, now.Add(-daysKept).UTC().Format(time.DateOnly)); err != nil {
 			return err
@@ -107,6 +101,24 @@ func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 			now.Add(-definitionLife).UnixMilli())
 		return err
 	})
+}
+
+// deleteUnkept deletes conversations, parts of boards and audit records as Config.Keep says.
+func (s *Store) deleteUnkept(ctx context.Context, now time.Time) error {
+	var errs []error
+	for more := true; more; {
+		var err error
+		if more, err = s.forgetThreads(ctx, now.Add(-s.cfg.Keep.Conversations).UnixMilli()); err != nil {
+			errs, more = append(errs, err), false
+		}
+	}
+	if keep := s.cfg.Keep.Boards; keep > 0 {
+		errs = append(errs, s.trimBoards(ctx, now.Add(-keep)))
+	}
+	if keep := s.cfg.Keep.Audit; keep > 0 {
+		errs = append(errs, s.trimAudit(ctx, now, keep))
+	}
+	return errors.Join(errs...)
 }
 
 // sweep deletes a batch of runs, or a part of their data. more reports whether there may be further

@@ -261,7 +261,7 @@ func noRoom(err error) bool {
 // never ends: the lock is released when the process exits for any reason. Nothing is
 // written, so that a full disk does not prevent reading.
 func (d *sqliteDB) take(ctx context.Context, file string) error {
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?_pragma=journal_mode(MEMORY)")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?_pragma=busy_timeout(200)&_pragma=journal_mode(MEMORY)") // locked reads it for a moment
 	if err != nil {
 		return err
 	}

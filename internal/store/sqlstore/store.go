@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -42,6 +43,8 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long finished runs are kept; 0 means DefaultRetention.
 	Retention time.Duration
+	// Keep says how long conversations, boards and audit records are kept.
+	Keep store.Keep
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
 	// Snapshot opens a private copy of a SQLite file, which Close removes: nothing of the
@@ -85,6 +88,7 @@ type Store struct {
 
 	claiming sync.Mutex // held from a claim until its runs are adopted; acquired before mu
 	sweeps   sync.Mutex // held while old data is deleted, and while it must not be deleted
+	swept    board.Key  // the board from which the last sweep has deleted; guarded by sweeps
 
 	stop context.CancelFunc // ends the background work
 	work sync.WaitGroup
@@ -111,6 +115,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	if cfg.Retention <= 0 {
 		cfg.Retention = DefaultRetention
+	}
+	if cfg.Keep.Conversations <= 0 {
+		cfg.Keep.Conversations = cfg.Retention
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

@@ -73,6 +73,16 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
+func TestKeep(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunKeep(t, func(t testing.TB, clock func() time.Time, keep store.Keep) storetest.Sweeper {
+				return open(t, url(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever, Keep: keep})
+			})
+		})
+	}
+}
+
 func TestPostgres(t *testing.T) {
 	pgtest.URL(t)
 	storetest.Run(t, func(t testing.TB, clock func() time.Time) store.Store {

@@ -1,0 +1,324 @@
+package doctor_test
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/doctor"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/fakeagent"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/testcerts"
+)
+
+// A library that Gemini's library brings starts a goroutine with the program.
+func TestMain(m *testing.M) {
+	pgtest.Main(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
+
+// setup is a folder with a configuration file, which a test breaks.
+type setup struct {
+	*testing.T
+	dir string
+	// server, agents, models and tools are the sections of the file, in flow style.
+	server, agents, models, tools string
+	flags                         cli.Doctor
+}
+
+func newSetup(t *testing.T) *setup {
+	s := &setup{T: t, dir: t.TempDir()}
+	s.server, s.agents = `store: "sqlite:`+filepath.Join(s.dir, "team.db")+`"`, `echo: {scripted: {steps: [{echo: true}]}}`
+	return s
+}
+
+// write writes a file into the folder.
+func (s *setup) write(name, text string) string {
+	s.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	return path
+}
+
+// run runs the command and returns what it prints, and its exit code.
+func (s *setup) run(json bool) (string, int) {
+	s.Helper()
+	server := s.server
+	for _, key := range []string{"http", "grpc"} {
+		if !strings.Contains(server, key+": ") {
+			server += ", " + key + ": 127.0.0.1:0"
+		}
+	}
+	file := fmt.Sprintf("version: v2\nserver: {%s}\nagents: {%s}\nmodels: {%s}\ntools: {%s}\n", server, s.agents, s.models, s.tools)
+	var out bytes.Buffer
+	shell := &cli.Shell{Out: &out, Talk: &out, JSON: json}
+	code := shell.Exit(shell.Doctor(s.Context(), s.write("team.yaml", file), s.flags))
+	return out.String(), code
+}
+
+// refuse is a server that answers every request with a status and a body.
+func refuse(t *testing.T, status int, body string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// lists is a model endpoint that accepts one key.
+func lists(t *testing.T, key string, models ...string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("X-Api-Key") + r.Header.Get("X-Goog-Api-Key")
+		if r.Method != http.MethodGet || given != key {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		var data []map[string]string
+		for _, m := range models {
+			data = append(data, map[string]string{"id": m})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// closedAddress is an address at which nothing listens.
+func closedAddress(t *testing.T) string {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+const hush = "hush-hush-key-0123456789"
+
+// Each case breaks one thing of a set-up that works. want is the line that says so, and the other checks are made
+// all the same.
+func TestBroken(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		code       int
+		do         func(s *setup)
+	}{
+		{"nothing", "ok       file: ", 0, func(*setup) {}},
+		{"the file has a fault", "failed   file: it has faults: 1; correct the file", 3, func(s *setup) { s.agents = `echo: {nothing: 1}` }},
+		{"T-42 wrong key for a model", `failed   model fast: the endpoint of model "m" refused the key (HTTP 401); check the model's api_key`, 1, func(s *setup) {
+			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, "right", "m") + `", api_key: ` + hush + `}, ` +
+				`other: {provider: anthropic, name: c, base_url: "` + lists(s.T, hush, "c") + `", api_key: ` + hush + `}`
+		}},
+		{"model unreachable", `failed   model fast: the endpoint of model "m" could not be reached; check base_url and the network (dial tcp 127.0.0.1:`, 1, func(s *setup) {
+			s.models = `fast: {provider: openai, name: m, base_url: "http://` + closedAddress(s.T) + `", api_key: ` + hush + `}`
+		}},
+		{"model not listed", `warning  model fast: its endpoint accepts the key, but does not list the model "m"`, 0, func(s *setup) {
+			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, hush, "other") + `", api_key: ` + hush + `}`
+		}},
+		{"key of Gemini refused", `failed   model fast: the endpoint of model "m" refused the key (HTTP 401)`, 1, func(s *setup) {
+			s.models = `fast: {provider: gemini, name: m, base_url: "` + refuse(s.T, 400, `{"error":{"details":[{"reason":"API_KEY_INVALID"}]}}`) + `", api_key: ` + hush + `}`
+		}},
+		{"card 404", `failed   agent legal: agent "legal" does not serve a card (HTTP status 404); check its address`, 1, func(s *setup) {
+			s.agents += `, legal: {a2a: {card: "` + refuse(s.T, 404, "") + `"}}`
+		}},
+		{"the member speaks only 0.3", `failed   agent legal: agent "legal": card read, but it offers only protocol 0.3`, 1, func(s *setup) {
+			s.agents += `, legal: {a2a: {card: "` + fakeagent.New(s.T, fakeagent.Config{Old: true}).URL() + `", version: "1.0"}}`
+		}},
+		{"the member speaks 1.0", `ok       agent legal: its card can be read; calls use A2A 1.0 over GRPC`, 0, func(s *setup) {
+			s.agents += `, legal: {a2a: {card: "` + fakeagent.New(s.T, fakeagent.Config{}).URL() + `"}}`
+		}},
+		{"gRPC agent down, another up", `failed   agent down: agent "down" cannot be reached: connection refused`, 1, func(s *setup) {
+			s.agents += `, down: {grpc: {address: "` + closedAddress(s.T) + `"}}, up: {grpc: {address: "` + fakeagent.New(s.T, fakeagent.Config{}).GRPC() + `"}}`
+		}},
+		{"program of MCP missing", `failed   tool shop: `, 1, func(s *setup) {
+			s.tools = `shop: {mcp: {command: [./no-such-program]}}`
+			s.agents += `, clerk: {model: fast, instructions: sell, tools: [shop]}`
+			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, "", "m") + `"}`
+		}},
+		{"certificate expired", `failed   server.tls.cert: `, 1, func(s *setup) { tlsFiles(s, time.Now().Add(-time.Minute), false) }},
+		{"certificate expires soon", `warning  server.tls.cert: `, 0, func(s *setup) { tlsFiles(s, time.Now().Add(time.Hour), false) }},
+		{"certificate of another key", `tls.cert and tls.key are no certificate with its key`, 3, func(s *setup) { tlsFiles(s, time.Now().Add(90*24*time.Hour), true) }},
+		{"SQLite file in a file", `failed   store folder: `, 1, func(s *setup) { s.server = `store: "sqlite:` + s.write("plain", "x") + `/team.db"` }},
+		{"not a database", `is not a SQLite database`, 1, func(s *setup) { s.server = `store: "sqlite:` + s.write("text.db", strings.Repeat("x", 200)) + `"` }},
+		{"P19 store of a newer schema", `failed   store schema: the schema is 99999, and this version knows `, 1, func(s *setup) {
+			openStore(s.T, "sqlite:"+filepath.Join(s.dir, "team.db"), true)
+		}},
+		{"PostgreSQL down", `failed   store: the database is not reached`, 1, func(s *setup) {
+			s.server = `store: "postgres://ann:` + hush + `@` + closedAddress(s.T) + `/team"`
+		}},
+		{"port taken", ` is in use by another program; stop the other program, or write another address`, 1, func(s *setup) {
+			s.server += `, http: "` + strings.TrimPrefix(refuse(s.T, 404, ""), "http://") + `"`
+		}},
+		{"issuer unreachable", `failed   issuer corp: its keys cannot be read, so its tokens are refused: dial tcp 127.0.0.1:`, 1, func(s *setup) {
+			s.server += `, auth: {jwt: [{name: corp, issuer: "http://` + closedAddress(s.T) + `", audiences: [team]}]}`
+		}},
+		{"T-42 secret file that all can read", `it has mode 0644: every user of this machine can open it; chmod o= it`, 0, func(s *setup) {
+			if err := os.Chmod(s.write("key", hush), 0o644); err != nil {
+				s.Fatal(err)
+			}
+			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, hush, "m") + `", api_key: "${file:key}"}`
+		}},
+		{"the same with --strict", `1 warnings, 0 failed`, 1, func(s *setup) {
+			if err := os.Chmod(s.write("key", hush), 0o644); err != nil {
+				s.Fatal(err)
+			}
+			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, hush, "m") + `", api_key: "${file:key}"}`
+			s.flags.Strict = true
+		}},
+		{"P16 clock off", `failed   clock: the clock of this machine is 1h0m0s off that of the database`, 1, func(s *setup) {
+			s.server = `store: "` + pgtest.URL(s.T) + `"`
+			s.flags.Clock = func() time.Time { return time.Now().Add(time.Hour) }
+		}},
+		{"P13 disk nearly full", `failed   disk space: 7 MiB are free on the disk of `, 1, func(s *setup) {
+			s.flags.Disk = func(string) (uint64, string, error) { return 7 << 20, "", nil }
+		}},
+		{"file on a network", `warning  disk: `, 0, func(s *setup) {
+			s.flags.Disk = func(string) (uint64, string, error) { return 7 << 40, "nfs", nil }
+		}},
+		{"API key expired", `failed   API key ann: it expired at 2020-01-31T00:00:00Z`, 1, func(s *setup) {
+			s.server += `, auth: {api_keys: [{name: ann, sha256: ` + strings.Repeat("ab", 32) + `, expires: "2020-01-31T00:00:00Z"}]}`
+		}},
+		{"another encryption key", `failed   encryption keys: the encryption key "k" does not have the value that encrypted the store`, 1, func(s *setup) {
+			openStore(s.T, "sqlite:"+filepath.Join(s.dir, "team.db"), false)
+			s.server += `, encryption: {keys: [{id: k, value: "` + strings.Repeat("cd", 32) + `"}]}`
+		}},
+		{"PostgreSQL", `ok       store notifications: LISTEN receives what the store sends`, 0, func(s *setup) {
+			url := pgtest.URL(s.T)
+			openStore(s.T, url, false)
+			s.server = `store: "` + url + `", encryption: {keys: [{id: k, value: "` + strings.Repeat("ab", 32) + `"}]}`
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSetup(t)
+			c.do(s)
+			out, code := s.run(false)
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, want %d, and a line with %q:\n%s", code, c.code, c.want, out)
+			}
+			if strings.Contains(out, hush) {
+				t.Errorf("T-42 the key is shown:\n%s", out)
+			}
+			if code != 3 && !strings.Contains(out, "address http: ") {
+				t.Errorf("other checks are missing:\n%s", out)
+			}
+			t.Log("\n" + out)
+		})
+	}
+}
+
+// tlsFiles writes the certificate of the listeners, and its key or another one.
+func tlsFiles(s *setup, until time.Time, otherKey bool) {
+	ca := testcerts.New(s.T, "ca")
+	cert, key := ca.Issue(until, "127.0.0.1")
+	if otherKey {
+		_, key = ca.Issue(until, "127.0.0.1")
+	}
+	testcerts.Write(s.T, s.dir, "cert.pem", cert)
+	testcerts.Write(s.T, s.dir, "key.pem", key)
+	s.server += `, tls: {cert: cert.pem, key: key.pem}`
+}
+
+// openStore makes a store that is encrypted under the key k; newer gives it a schema that no program has.
+func openStore(t *testing.T, url string, newer bool) {
+	t.Helper()
+	store, err := sqlstore.Open(t.Context(), url, sqlstore.Config{Keys: keysOf("k", strings.Repeat("ab", 32))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !newer {
+		return
+	}
+	db, err := sql.Open("sqlite", strings.Replace(url, "sqlite:", "file:", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, text := range []string{`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)`, `UPDATE setting SET value = '99999' WHERE name = 'oldest_schema'`} {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The JSON output has the same results, and nothing in the folder has changed.
+func TestJSON(t *testing.T) {
+	s := newSetup(t)
+	openStore(t, "sqlite:"+filepath.Join(s.dir, "team.db"), false)
+	s.server += `, encryption: {keys: [{id: k, value: "` + strings.Repeat("ab", 32) + `"}]}`
+	before, err := os.ReadFile(filepath.Join(s.dir, "team.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, code := s.run(true)
+	var out struct {
+		OK, Warnings, Failed int
+		Checks               []doctor.Check
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil || code != 0 || out.Failed+out.Warnings > 0 || out.OK != len(out.Checks) || out.OK < 9 {
+		t.Errorf("exit code %d, %v:\n%s", code, err, text)
+	}
+	after, err := os.ReadFile(filepath.Join(s.dir, "team.db"))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the store has changed, %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(s.dir, "team.db*")); err != nil || len(left) != 2 { // and the lock file
+		t.Errorf("beside the store: %v, %v", left, err)
+	}
+}
+
+// A server that runs with the file is no fault: its addresses and its store are in use by it.
+func TestBesideAServer(t *testing.T) {
+	s := newSetup(t)
+	url := "sqlite:" + filepath.Join(s.dir, "team.db")
+	r := startServer(t, url)
+	s.server += `, http: "` + r.HTTP + `", grpc: "` + r.GRPC + `"`
+	out, code := s.run(false)
+	for _, want := range []string{"a server uses it", "address http: a team-server serves " + r.HTTP, "address grpc: a team-server serves " + r.GRPC} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A member that never answers costs its time limit only once, and hides no other.
+func TestSilentMembers(t *testing.T) {
+	s := newSetup(t)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts and answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 8 {
+		s.agents += fmt.Sprintf(`, silent%d: {a2a: {card: "http://%s/%d"}}`, i, l.Addr(), i)
+	}
+	s.agents += `, up: {a2a: {card: "` + fakeagent.New(t, fakeagent.Config{}).URL() + `"}}`
+	s.flags.Timeout = 300 * time.Millisecond
+	start := time.Now()
+	out, code := s.run(false)
+	if code != 1 || strings.Count(out, "failed   agent silent") != 8 || !strings.Contains(out, "ok       agent up: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	t.Logf("took %s", time.Since(start))
+}

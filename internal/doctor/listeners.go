@@ -1,0 +1,211 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/remote"
+	"github.com/agentteams/team-server/pkg/server"
+)
+
+// addresses checks that the addresses to listen on are free, or that a team-server listens there.
+func (r *run) addresses() (jobs []job) {
+	s := r.Definition.Server.GetServer()
+	add := func(name, flag, address string, ours func(context.Context, string, *tls.Config) bool) {
+		if address != "" && address != serve.Off {
+			jobs = append(jobs, job{name, func(ctx context.Context) []Check { return r.address(ctx, name, flag, address, ours) }})
+		}
+	}
+	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp(), serve.DefaultHTTP), answersHealthz)
+	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc(), serve.DefaultGRPC), answersAgents)
+	add("address metrics", "metrics", s.GetMetrics(), answersMetrics)
+	return jobs
+}
+
+// address checks an address. ours reports whether a team-server serves it.
+func (r *run) address(ctx context.Context, name, flag, address string, ours func(context.Context, string, *tls.Config) bool) []Check {
+	l, err := serve.Listen(ctx, flag, address)
+	if err == nil {
+		_ = l.Close()
+		return ok(name, "%s is free", address)
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return failed(name, "write another address", "%s", err)
+	}
+	var secure *tls.Config
+	if t := serve.TLSOf(r.Definition); t.CertFile != "" {
+		secure = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // nothing is sent but a request for the health
+	}
+	if ours(ctx, address, secure) {
+		return ok(name, "a team-server serves %s", address)
+	}
+	return failed(name, "stop the other program, or write another address", "%s is in use by another program", address)
+}
+
+// get reads a page of a server on this machine.
+func get(ctx context.Context, address, path string, secure *tls.Config) (status int, body string) {
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	t := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+reachable(address)+path, http.NoBody)
+	if err != nil {
+		return 0, ""
+	}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, string(b)
+}
+
+// reachable returns an address at which a listener on this machine is reached.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("localhost", port)
+	}
+	return address
+}
+
+func answersHealthz(ctx context.Context, address string, secure *tls.Config) bool {
+	if status, _ := get(ctx, address, "/healthz", secure); status != http.StatusOK {
+		return false
+	}
+	status, body := get(ctx, address, "/openapi.json", secure)
+	return status == http.StatusOK && strings.Contains(body, `"AuditService"`)
+}
+
+func answersMetrics(ctx context.Context, address string, _ *tls.Config) bool {
+	status, body := get(ctx, address, "/metrics", nil)
+	return status == http.StatusOK && strings.Contains(body, "team_")
+}
+
+// answersAgents reports whether the Agent service answers, if only that it needs a key.
+func answersAgents(ctx context.Context, address string, secure *tls.Config) bool {
+	a, err := remote.New(remote.Config{Address: reachable(address), TLS: secure})
+	if err != nil {
+		return false
+	}
+	defer a.Close() //nolint:errcheck // it was only asked
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err = a.HealthCheck(ctx)
+	var e *agent.Error
+	return err == nil || errors.As(err, &e) && e.Code != agent.CodeUnavailable
+}
+
+// certificates checks the certificates that the file names: those of the listeners, and those of connections to
+// agents and issuers.
+func (r *run) certificates() (jobs []job) {
+	t := serve.TLSOf(r.Definition)
+	if t.CertFile != "" {
+		jobs = append(jobs, job{"server.tls", func(context.Context) []Check { return r.listenerTLS(t) }})
+	}
+	files := map[string]string{}
+	add := func(key, file string) {
+		if file != "" {
+			files[key] = r.Definition.Path(file)
+		}
+	}
+	add("server.tls.client_ca", r.Definition.Server.GetServer().GetTls().GetClientCa())
+	for id, a := range r.Definition.Server.GetAgents() {
+		if r.Definition.Used[id] {
+			add("agents."+id+".grpc.tls.cert", a.GetGrpc().GetTls().GetCert())
+			add("agents."+id+".grpc.tls.ca", a.GetGrpc().GetTls().GetCa())
+			if pair := a.GetGrpc().GetTls(); pair.GetCert() != "" {
+				jobs = append(jobs, job{"agents." + id + ".grpc.tls", func(context.Context) []Check {
+					name := "agents." + id + ".grpc.tls"
+					if _, err := tls.LoadX509KeyPair(r.Definition.Path(pair.GetCert()), r.Definition.Path(pair.GetKey())); err != nil {
+						return failed(name, "name a certificate and its key in PEM", "%s", err)
+					}
+					return nil
+				}})
+			}
+		}
+	}
+	for _, i := range serve.Issuers(r.Definition) {
+		add("issuer "+i.Name+" ca", i.CAFile)
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		jobs = append(jobs, job{key, func(context.Context) []Check { return r.expiry(key, files[key]) }})
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(a.name, b.name) })
+	return jobs
+}
+
+// listenerTLS checks the certificate of the listeners, its key, its expiry and its names.
+func (r *run) listenerTLS(t server.TLS) []Check {
+	const name = "server.tls"
+	if _, err := auth.ReadCertificates(auth.CertificateFiles{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile, RequireClient: t.RequireClient}, nil); err != nil {
+		return failed(name, "name a certificate, followed by its intermediates, and its key in PEM", "%s", err)
+	}
+	all := r.expiry(name+".cert", t.CertFile)
+	certs := certificatesIn(t.CertFile)
+	for _, public := range []string{r.Definition.Server.GetServer().GetPublicUrl(), "//" + r.Definition.Server.GetServer().GetPublicGrpc()} {
+		u, err := url.Parse(public)
+		if err != nil || u.Hostname() == "" || len(certs) == 0 {
+			continue
+		}
+		if err := certs[0].VerifyHostname(u.Hostname()); err != nil {
+			all = append(all, warning(name+".cert", "use a certificate with this name", "it is not for %s, the public name of the server", u.Hostname())...)
+		}
+	}
+	return all
+}
+
+// expiry checks the time of the certificates in a file.
+func (r *run) expiry(name, file string) []Check {
+	certs := certificatesIn(file)
+	if len(certs) == 0 {
+		return failed(name, "name a file with certificates in PEM", "%s cannot be read or has no certificate", file)
+	}
+	first := slices.MinFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	latest := slices.MaxFunc(certs, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) })
+	now, until := r.Clock(), first.NotAfter.UTC().Format(time.RFC3339)
+	switch {
+	case now.After(first.NotAfter):
+		return failed(name, "renew it", "%s: a certificate expired at %s", file, until)
+	case now.Before(latest.NotBefore):
+		return failed(name, "check the clock of this machine", "%s: a certificate is valid from %s", file, latest.NotBefore.UTC().Format(time.RFC3339))
+	case first.NotAfter.Sub(now) < expiresSoon:
+		return warning(name, "renew it", "%s: a certificate expires at %s", file, until)
+	}
+	return ok(name, "%s: valid until %s", file, until)
+}
+
+// certificatesIn returns the certificates in a file, without those that cannot be parsed.
+func certificatesIn(file string) (certs []*x509.Certificate) {
+	data, err := os.ReadFile(file) //nolint:gosec // the configuration names it
+	if err != nil {
+		return nil
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			certs = append(certs, c)
+		}
+	}
+	return certs
+}

@@ -1,0 +1,484 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/store"
+)
+
+// backupSetting is the name of the setting with the manifest of a backup. A backup is a SQLite store with it.
+const backupSetting = "backup"
+
+// manifest describes a backup.
+type manifest struct {
+	At     time.Time       `json:"at"`
+	Schema int64           `json:"schema"`
+	Tables []tableManifest `json:"tables"`
+}
+
+// tableManifest describes a table of a backup as it was when the backup was made, with the columns that it had.
+type tableManifest struct {
+	Name    string `json:"name"`
+	Columns string `json:"columns"`
+	Key     string `json:"key"`
+	Rows    int64  `json:"rows"`
+	SHA256  string `json:"sha256"` // of all rows in the order of their keys
+}
+
+// Content says what a backup contains.
+type Content struct {
+	// At is the time at which the backup began. Everything that was acknowledged before is in it.
+	At time.Time `json:"at"`
+	// Schema is the version of its schema.
+	Schema int64 `json:"schema"`
+	// Rows is the number of rows of all tables, and Bytes the size of the file.
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+	// Tasks and Unfinished are the numbers of root tasks, and of those that had not ended.
+	Tasks      int64 `json:"tasks"`
+	Unfinished int64 `json:"unfinished"`
+	// Accounts is the number of accounts with tasks.
+	Accounts int64 `json:"accounts"`
+	// The numbers of conversations, boards, teams and agents that were made by the API, API keys, webhooks
+	// and records of the audit log.
+	Conversations int64 `json:"conversations"`
+	Boards        int64 `json:"boards"`
+	Catalog       int64 `json:"catalog"`
+	Keys          int64 `json:"keys"`
+	Webhooks      int64 `json:"webhooks"`
+	Audit         int64 `json:"audit"`
+	// EncryptionKeys are the ids of the keys of server.encryption without which its secrets cannot be read.
+	EncryptionKeys []string `json:"encryption_keys,omitempty"`
+}
+
+// Backup writes a copy of a store to a new file, as the store is at one moment. Servers may use the store
+// meanwhile. The file is complete and synced before it gets its name; without force it must not exist. log
+// receives warnings.
+func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) (c Content, err error) {
+	if err := checkTarget(file, force); err != nil {
+		return Content{}, err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".team-server-backup-")
+	if err != nil {
+		return Content{}, fmt.Errorf("make a folder beside %s for the backup: %w", file, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	made := filepath.Join(dir, "store.db")
+	at := time.Now()
+	if source, ok := strings.CutPrefix(raw, store.SQLite); ok {
+		err = backupSQLite(ctx, source, made, log)
+	} else {
+		err = backupPostgres(ctx, raw, made, log)
+	}
+	if err == nil {
+		err = seal(ctx, made, at)
+	}
+	if err == nil {
+		c, err = verifyBackup(ctx, made)
+	}
+	if err == nil {
+		err = errors.Join(syncFile(made), checkTarget(file, force))
+	}
+	if err == nil {
+		err = os.Rename(made, file)
+	}
+	if err == nil {
+		err = syncFolder(file)
+	}
+	return c, explainBackup(file, err)
+}
+
+// checkTarget returns an error if a backup must not be written to a file.
+func checkTarget(file string, force bool) error {
+	info, err := os.Lstat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file; name another file", file)
+	case !force:
+		return fmt.Errorf("%s exists already; name another file, or replace it with --force", file)
+	}
+	return nil
+}
+
+// explainBackup says what to do about an error of a backup.
+func explainBackup(file string, err error) error {
+	if noRoom(err) {
+		return fmt.Errorf("the disk of %s is full; free space, or name a file on another disk: %w", file, err)
+	}
+	return err
+}
+
+// backupSQLite copies a SQLite store to a new file. A store that is not in use is opened as migrate opens it,
+// which finds a damaged log.
+func backupSQLite(ctx context.Context, source, made string, log *zap.Logger) (err error) {
+	v, err := viewSQLite(ctx, source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	if err := v.checkSame(ctx); err != nil {
+		return err
+	}
+	if v.InUse {
+		return vacuumInto(ctx, v.db, made)
+	}
+	s, err := Open(ctx, store.SQLite+source, Config{Snapshot: true, Sealed: true, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Ready(); err != nil {
+		return fmt.Errorf("the store is damaged, so a backup would be, too: %w", err)
+	}
+	d, _ := s.db.(*sqliteDB)
+	pool, _ := d.reads.on.(*sql.DB)
+	return vacuumInto(ctx, pool, made)
+}
+
+// vacuumInto copies a database, as it is at the start of the copy, to a file that only its owner can read.
+func vacuumInto(ctx context.Context, db *sql.DB, made string) error {
+	f, err := os.OpenFile(made, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // in a folder of our own
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // the statement has ended
+	for _, text := range []string{`PRAGMA query_only = 0`, `VACUUM INTO ` + quoted(made), `PRAGMA query_only = 1`} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quoted returns a text as a literal of SQL.
+func quoted(s string) string { return `'` + strings.ReplaceAll(s, `'`, `''`) + `'` }
+
+// backupPostgres copies a database to a new SQLite store, in one transaction that sees the database as it is at
+// its start.
+func backupPostgres(ctx context.Context, raw, made string, log *zap.Logger) (err error) {
+	v, err := OpenView(ctx, raw)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	if err := v.checkSame(ctx); err != nil {
+		return err
+	}
+	to, err := Open(ctx, store.SQLite+made, Config{Sealed: true, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := to.unsync(ctx); err != nil {
+		return err
+	}
+	tx, err := v.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return scrub(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it has only read
+	if _, err = copyAll(ctx, v.store(pgQuerier{tx}), to); err != nil {
+		return fmt.Errorf("read the database: %w", scrub(err))
+	}
+	return nil
+}
+
+// unsync makes the commits to a SQLite file faster. The caller syncs the file at the end, before it gets its name.
+func (s *Store) unsync(ctx context.Context) error {
+	d, ok := s.db.(*sqliteDB)
+	if !ok {
+		return nil
+	}
+	_, err := d.writes.exec(ctx, `PRAGMA synchronous = OFF`)
+	return err
+}
+
+// backupDB opens the file of a backup.
+func backupDB(file, options string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?_pragma=busy_timeout(5000)"+options)
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
+}
+
+// sealedTables returns the tables that are in the manifest of a backup.
+func sealedTables() []tableManifest {
+	all := []tableManifest{
+		{Name: "setting", Columns: "name, value", Key: "name"}, {Name: "halt_version", Columns: "one, version", Key: "one"},
+		{Name: "catalog_version", Columns: "one, version, change", Key: "one"},
+	}
+	for _, t := range tables {
+		all = append(all, tableManifest{Name: t.name, Columns: t.columns, Key: t.key})
+	}
+	return all
+}
+
+// seal makes a copy of a store a backup: one file that has its manifest.
+func seal(ctx context.Context, file string, at time.Time) (err error) {
+	db, err := backupDB(file, "&_pragma=synchronous(FULL)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var mode string
+	if err := db.QueryRowContext(ctx, `PRAGMA journal_mode = DELETE`).Scan(&mode); err != nil { // no files beside it
+		return err
+	}
+	if _, err := db.ExecContext(ctx, `DELETE FROM setting WHERE name = $1`, backupSetting); err != nil { // of a backup that is served
+		return err
+	}
+	m := manifest{At: at, Tables: sealedTables()}
+	if err := db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&m.Schema); err != nil {
+		return err
+	}
+	for i := range m.Tables {
+		if err := m.Tables[i].measure(ctx, db); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2)`, backupSetting, text)
+	return err
+}
+
+// identifier is a name of a table or column, or a list of columns.
+func identifier(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_, ") == "" && !strings.Contains(s, "--")
+}
+
+// measure sets the number of rows and the sum of a table.
+func (t *tableManifest) measure(ctx context.Context, db *sql.DB) error {
+	if !identifier(t.Name) || !identifier(t.Columns) || !identifier(t.Key) {
+		return errors.New("its manifest is damaged")
+	}
+	rows, err := db.QueryContext(ctx, `SELECT `+t.Columns+` FROM `+t.Name+` ORDER BY `+t.Key) //nolint:gosec // identifier has checked the names
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // Err reports it
+	n := strings.Count(t.Columns, ",") + 1
+	row, dest := make([]any, n), make([]any, n)
+	for i := range row {
+		dest[i] = &row[i]
+	}
+	sum := sha256.New()
+	t.Rows = 0
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if t.Name == "setting" && fmt.Sprint(row[0]) == backupSetting {
+			continue
+		}
+		for _, value := range row {
+			addValue(sum, value)
+		}
+		t.Rows++
+	}
+	t.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return rows.Err()
+}
+
+// addValue adds a value of a row to a sum, with its kind and length.
+func addValue(sum hash.Hash, value any) {
+	var kind byte
+	var b []byte
+	switch v := value.(type) {
+	case nil:
+	case []byte:
+		kind, b = 'b', v
+	case string:
+		kind, b = 't', []byte(v)
+	default:
+		kind, b = 'n', fmt.Append(nil, v)
+	}
+	sum.Write(binary.BigEndian.AppendUint64([]byte{kind}, uint64(len(b))))
+	sum.Write(b)
+}
+
+// ErrNoBackup is wrapped by the error for a file that is not a backup, or is damaged.
+var ErrNoBackup = errors.New("it is not a complete backup")
+
+// verifyBackup checks each row of a backup against its manifest, and the structure of the file.
+func verifyBackup(ctx context.Context, file string) (c Content, err error) {
+	db, err := backupDB(file, "&mode=ro&immutable=1")
+	if err != nil {
+		return Content{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var text []byte
+	err = db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = $1`, backupSetting).Scan(&text)
+	var m manifest
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Content{}, fmt.Errorf("%w: it has no manifest; a store that no server uses is copied with migrate --from sqlite:FILE", ErrNoBackup)
+	case err != nil && ctx.Err() == nil:
+		return Content{}, fmt.Errorf("%w: %w", ErrNoBackup, err)
+	case err != nil:
+		return Content{}, err
+	case json.Unmarshal(text, &m) != nil || len(m.Tables) == 0:
+		return Content{}, fmt.Errorf("%w: its manifest is damaged", ErrNoBackup)
+	}
+	known, err := knownSchema()
+	if err != nil {
+		return Content{}, err
+	}
+	if m.Schema > known {
+		return Content{}, newerSchema(m.Schema, known)
+	}
+	found, err := findings(ctx, db, fmt.Sprintf("PRAGMA integrity_check(%d)", maxFindings))
+	if err != nil {
+		return Content{}, err
+	}
+	if len(found) > 0 {
+		return Content{}, fmt.Errorf("%w: it is damaged: %s", ErrNoBackup, strings.Join(found, "; "))
+	}
+	c = Content{At: m.At, Schema: m.Schema}
+	for _, t := range m.Tables {
+		is := t
+		if err := is.measure(ctx, db); err != nil {
+			return Content{}, fmt.Errorf("%w: table %s cannot be read: %w", ErrNoBackup, t.Name, err)
+		}
+		if is != t {
+			return Content{}, fmt.Errorf("%w: table %s is not what was written: it has %d rows of %d, or a changed one; use another backup", ErrNoBackup, t.Name, is.Rows, t.Rows)
+		}
+		c.Rows += t.Rows
+	}
+	return c, c.count(ctx, db, file, m)
+}
+
+// count sets the numbers of a backup.
+func (c *Content) count(ctx context.Context, db *sql.DB, file string, m manifest) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	c.Bytes = info.Size()
+	for _, t := range m.Tables {
+		for name, into := range map[string]*int64{
+			"run": &c.Tasks, "conversation": &c.Conversations, "board": &c.Boards, "catalog": &c.Catalog, "api_key": &c.Keys, "push_config": &c.Webhooks, "audit": &c.Audit,
+		} {
+			if t.Name == name {
+				*into = t.Rows
+			}
+		}
+	}
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM run WHERE ended IS NULL`).Scan(&c.Unfinished); err != nil {
+		return err
+	}
+	owners, err := column(ctx, db, `SELECT DISTINCT owner FROM run`)
+	accounts := map[string]bool{}
+	for _, owner := range owners {
+		account, _, _ := strings.Cut(owner, "/")
+		accounts[account] = true
+	}
+	c.Accounts = int64(len(accounts))
+	if err == nil {
+		c.EncryptionKeys, err = column(ctx, db, `SELECT substr(name, `+fmt.Sprint(len(keySetting)+1)+`) FROM setting WHERE substr(name, 1, `+fmt.Sprint(len(keySetting))+`) = '`+keySetting+`' ORDER BY name`)
+	}
+	return err
+}
+
+// Restore verifies a backup and copies it to an empty store: a database without rows, or a file that does not
+// exist or is an empty store. Runs that had not ended at the backup continue when a server opens the store. If
+// it fails, a file that did not exist does not exist, and a database must be emptied before the next try.
+func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content, err error) {
+	if err := CheckURL(raw); err != nil {
+		return Content{}, err
+	}
+	dir, err := os.MkdirTemp("", "team-server-")
+	if err != nil {
+		return Content{}, fmt.Errorf("make a folder for a copy of %s: %w", file, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	copied := filepath.Join(dir, "store.db") // the file itself may be on a medium that cannot be written
+	if err := copyFile(ctx, file, copied); err != nil {
+		return Content{}, fmt.Errorf("copy %s to a temporary folder, which must have room for it (TMPDIR names another one): %w", file, err)
+	}
+	if c, err = verifyBackup(ctx, copied); err != nil {
+		return Content{}, err
+	}
+	from, err := Open(ctx, store.SQLite+copied, Config{Sealed: true, Log: log})
+	if err != nil {
+		return Content{}, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	target, ok := strings.CutPrefix(raw, store.SQLite)
+	if !ok || exists(target) {
+		return c, restoreInto(ctx, from, raw, false, log)
+	}
+	return c, restoreFile(ctx, from, target, log)
+}
+
+// restoreInto copies a backup to a store. With unsynced, the caller syncs its file afterwards.
+func restoreInto(ctx context.Context, from *Store, raw string, unsynced bool, log *zap.Logger) (err error) {
+	to, err := Open(ctx, raw, Config{Sealed: true, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if unsynced {
+		if err := to.unsync(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = Copy(ctx, from, to)
+	return err
+}
+
+// restoreFile copies a backup to a file that does not exist, and which gets its name when it is complete.
+func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger) (err error) {
+	if err := checkName(file); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("make the folder of the store: %w", err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".team-server-restore-")
+	if err != nil {
+		return fmt.Errorf("make a folder beside %s: %w", file, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	made := filepath.Join(dir, "store.db")
+	if err := restoreInto(ctx, from, store.SQLite+made, true, log); err != nil {
+		return explainBackup(file, err)
+	}
+	if exists(made + "-wal") {
+		return errors.New("the log of the restored store was not written back; check the disk, and try again")
+	}
+	if err := errors.Join(syncFile(made), checkTarget(file, false)); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(made, file), syncFolder(file))
+}

@@ -1,0 +1,198 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/agentteams/team-server/internal/store"
+)
+
+// View is a store that is only read. Servers may use the store meanwhile. Its schema is not updated, and no file
+// is changed. A View is safe for concurrent use.
+type View struct {
+	// File is the file of a SQLite store; "" for PostgreSQL.
+	File string
+	// InUse reports whether another process has opened a SQLite store.
+	InUse bool
+
+	db *sql.DB
+}
+
+// ErrNoStore is wrapped by the error of OpenView if the file does not exist, or if no server has used the
+// database yet.
+var ErrNoStore = errors.New("there is no store yet")
+
+// OpenView opens the store at a URL to read it. Its errors have no passwords.
+func OpenView(ctx context.Context, raw string) (v *View, err error) {
+	if err := CheckURL(raw); err != nil {
+		return nil, err
+	}
+	if file, ok := strings.CutPrefix(raw, store.SQLite); ok {
+		v, err = viewSQLite(ctx, file)
+	} else {
+		v, err = viewPostgres(ctx, raw)
+	}
+	if err != nil {
+		return nil, viewError{strings.Join(strings.Fields(store.Conceal(err.Error(), raw)), " "), err}
+	}
+	return v, nil
+}
+
+// viewError is an error on one line and without passwords.
+type viewError struct {
+	text  string
+	cause error
+}
+
+func (e viewError) Error() string { return e.text }
+func (e viewError) Unwrap() error { return e.cause }
+
+// viewSQLite opens a SQLite file. A file that no process uses and that has no log is opened as one that does
+// not change, so that SQLite makes no files beside it.
+func viewSQLite(ctx context.Context, file string) (*View, error) {
+	if name, err := filepath.EvalSymlinks(file); err == nil {
+		file = name
+	}
+	if !exists(file) {
+		return nil, fmt.Errorf("%w: the file %s does not exist; check the path", ErrNoStore, file)
+	}
+	v := &View{File: file}
+	var err error
+	if v.InUse, err = locked(ctx, file); err != nil {
+		return nil, explainSQLite(file, err)
+	}
+	options := "?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)"
+	if !v.InUse && !exists(file+"-wal") {
+		options += "&immutable=1"
+	}
+	if v.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+options); err != nil {
+		return nil, err
+	}
+	v.db.SetMaxOpenConns(2)
+	tables, err := foreign(ctx, v.db, file)
+	if err == nil && tables == 0 {
+		err = fmt.Errorf("%w: %s is empty, because no server has used it", ErrNoStore, file)
+	}
+	if err != nil {
+		return nil, errors.Join(explainSQLite(file, err), v.db.Close())
+	}
+	return v, nil
+}
+
+// locked reports whether another process, or this one, has opened a SQLite store.
+func locked(ctx context.Context, file string) (bool, error) {
+	if !exists(file + ".lock") {
+		return false, nil
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?mode=ro")
+	if err != nil {
+		return false, err
+	}
+	defer db.Close() //nolint:errcheck // only read
+	var n int
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&n)
+	if code(err)&0xff == sqlite3.SQLITE_BUSY {
+		return true, nil
+	}
+	return false, err
+}
+
+// viewPostgres connects to a database.
+func viewPostgres(ctx context.Context, raw string) (*View, error) {
+	pc, err := parsePostgres(raw)
+	if err != nil {
+		return nil, err
+	}
+	pc.ConnConfig.RuntimeParams["application_name"] = "team-server (reads)"
+	pc.ConnConfig.ConnectTimeout = connectWait
+	v := &View{db: stdlib.OpenDB(*pc.ConnConfig)}
+	v.db.SetMaxOpenConns(2)
+	var ours bool
+	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours)
+	if err != nil {
+		return nil, errors.Join(explainPostgres(err), v.db.Close())
+	}
+	if !ours {
+		return nil, errors.Join(errEmptyDatabase, v.db.Close())
+	}
+	return v, nil
+}
+
+// errEmptyDatabase is the error for a database without the tables of a store.
+var errEmptyDatabase = fmt.Errorf("%w: the database is empty, because no server has used it", ErrNoStore)
+
+// Close closes the connections.
+func (v *View) Close() error { return v.db.Close() }
+
+// Schema returns the version of the store's schema, and the version that this program knows.
+func (v *View) Schema(ctx context.Context) (have, known int64, err error) {
+	if known, err = knownSchema(); err != nil {
+		return 0, 0, err
+	}
+	err = v.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have)
+	return have, known, err
+}
+
+// checkSame returns an error unless the store has the schema of this program.
+func (v *View) checkSame(ctx context.Context) error {
+	have, known, err := v.Schema(ctx)
+	switch {
+	case err != nil:
+		return err
+	case have > known:
+		return newerSchema(have, known)
+	case have < known:
+		return fmt.Errorf("the schema of the store is %d, and this version of team-server needs %d; use the version that the servers have, or start this one with the store first", have, known)
+	}
+	return nil
+}
+
+// Now returns the time of the store.
+func (v *View) Now(ctx context.Context) (t time.Time, err error) {
+	if v.File != "" {
+		return time.Now(), nil
+	}
+	err = v.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&t)
+	return t, err
+}
+
+// store returns a Store whose reads use q, and which cannot be written.
+func (v *View) store(q querier) *Store { return &Store{db: viewDB{q: q, one: v.File != ""}} }
+
+// viewDB is a database that is only read.
+type viewDB struct {
+	q   querier
+	one bool
+}
+
+var errView = errors.New("the store was opened to be read only")
+
+func (d viewDB) single() bool                                                   { return d.one }
+func (d viewDB) reader() querier                                                { return d.q }
+func (d viewDB) add(source) error                                               { return errView }
+func (d viewDB) now(context.Context) (time.Time, error)                         { return time.Now(), nil }
+func (d viewDB) lock() string                                                   { return "" }
+func (d viewDB) skip() string                                                   { return "" }
+func (d viewDB) tell(_, _ string)                                               {}
+func (d viewDB) state() *health                                                 { return newHealth() }
+func (d viewDB) close() error                                                   { return nil }
+func (d viewDB) do(context.Context, func(context.Context, querier) error) error { return errView }
+
+// syncFile syncs a file.
+func syncFile(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0) //nolint:gosec // a file of the caller
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
