@@ -49,23 +49,27 @@ func devCommand(s *cli.Shell) *cobra.Command {
 func serveCommand(s *cli.Shell) *cobra.Command {
 	f, listen := serve.Config{}, &listenFlags{}
 	var file string
+	var watch bool
 	c := &cobra.Command{
 		Use:   "serve -c FILE",
 		Short: "Serves the teams of a file",
 		Long: "Serves the teams of a file. Listens beyond loopback only with API keys (server.auth),\n" +
 			"and never on other ports than those given. Tasks are stored where --store or\n" +
 			"server.store says; several servers with the same postgres:// store share the work.\n" +
-			"Pass a password in TEAM_STORE, or as ${NAME} in the file, rather than in a flag.",
+			"Pass a password in TEAM_STORE, or as ${NAME} in the file, rather than in a flag.\n" +
+			"SIGHUP reloads the file, with all files that it names. A file with faults is not\n" +
+			"applied; the log has the faults.",
 		Args: usage(byFlag("-c")),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
 			}
 			f.HTTP, f.GRPC = listen.http, listen.grpc
-			return s.Serve(c.Context(), file, f)
+			return s.Serve(c.Context(), file, watch, f)
 		},
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration file, or a folder with a team.yaml")
+	c.Flags().BoolVar(&watch, "watch", false, "also reload when a file that was read has changed")
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().DurationVar(&f.Lease, "lease", 0, "time after which a replica that stops responding loses its runs; default 15s")
 	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process, recorded with the runs that it executes")

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,8 +36,8 @@ type Config struct {
 	// Shared says that other replicas may use the store, so that requests are counted in it. It needs
 	// Counts.
 	Shared bool
-	// Changed is called when limits that were set by the API have been read
-	// after a notification, because they may allow more tasks to run; nil means no call.
+	// Changed is called when limits have changed, because they may allow more tasks to run: after a
+	// notification of the ledger, and after Reload. Nil means no call.
 	Changed func()
 	// Clock returns the time of the store; nil means time.Now.
 	Clock func() time.Time
@@ -46,7 +47,8 @@ type Config struct {
 
 // Accounts knows the limits of all accounts. It is safe for concurrent use.
 type Accounts struct {
-	c Config
+	c        Config
+	settings atomic.Pointer[settings]
 
 	uploads atomic.Int64  // bytes of all accounts
 	wake    chan struct{} // holds one signal: something is marked
@@ -61,6 +63,27 @@ type Accounts struct {
 	uses   map[string]*use   // by account or owner; guarded by mu
 }
 
+// settings are the part of a Config that Reload replaces. They are not modified.
+type settings struct {
+	file        map[string]*teamv1.AccountLimits
+	every       *teamv1.AccountLimits
+	totalUpload int64
+}
+
+// settings returns the settings of a configuration.
+func (c *Config) settings() *settings {
+	return &settings{file: c.File, every: c.Every, totalUpload: cmp.Or(c.TotalUpload, DefaultTotalUpload)}
+}
+
+// Reload replaces File, Every and TotalUpload by those of c. The other fields of c have no effect. What is in use
+// beyond a new limit is not taken back: the limit refuses only more.
+func (a *Accounts) Reload(c Config) {
+	a.settings.Store(c.settings())
+	if a.c.Changed != nil {
+		a.c.Changed()
+	}
+}
+
 // New returns the accounts of a store.
 func New(c Config) *Accounts {
 	if c.Clock == nil {
@@ -69,7 +92,9 @@ func New(c Config) *Accounts {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &Accounts{c: c, wake: make(chan struct{}, 1), lines: map[string]*line{}, uses: map[string]*use{}}
+	a := &Accounts{c: c, wake: make(chan struct{}, 1), lines: map[string]*line{}, uses: map[string]*use{}}
+	a.settings.Store(c.settings())
+	return a
 }
 
 // Serve reads limits that are set by other replicas, and counts requests with them, until ctx ends.
@@ -124,7 +149,7 @@ func (a *Accounts) refresh(ctx context.Context) error {
 // limits returns the limits on what the tasks of an account spend, and false if it has none. The store
 // is read only if it has not been read since the start; the error is then the store's.
 func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, error) {
-	if l, ok := a.c.File[account]; ok {
+	if l, ok := a.settings.Load().file[account]; ok {
 		return LimitsOf(l), LimitsSpending(l), nil
 	}
 	a.mu.Lock()
@@ -254,7 +279,7 @@ func (a *Accounts) names() []string {
 	for name := range a.stored {
 		list = append(list, name)
 	}
-	for name := range a.c.File {
+	for name := range a.settings.Load().file {
 		list = append(list, name)
 	}
 	slices.Sort(list)

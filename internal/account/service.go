@@ -133,7 +133,7 @@ func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsReq
 }
 
 func (a *Accounts) inFile(name string) bool {
-	_, ok := a.c.File[name]
+	_, ok := a.settings.Load().file[name]
 	return ok
 }
 
@@ -153,8 +153,7 @@ func (a *Accounts) account(ctx context.Context, name string) (*teamv1.Account, e
 		got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
 		got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)
 	}
-	if got.InFile = a.inFile(name); got.GetInFile() {
-		got.Limits = a.c.File[name]
+	if got.Limits, got.InFile = a.settings.Load().file[name]; got.GetInFile() {
 		return got, nil
 	}
 	a.mu.Lock()

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -141,8 +140,9 @@ func (a *Accounts) forget() {
 
 // limitsOf returns the limits that are set for an account, and those for every account. Both may be nil.
 func (a *Accounts) limitsOf(account string) (own, every *teamv1.AccountLimits) {
-	every = a.c.Every
-	if l, ok := a.c.File[account]; ok {
+	now := a.settings.Load()
+	every = now.every
+	if l, ok := now.file[account]; ok {
 		return l, every
 	}
 	a.mu.Lock()
@@ -194,10 +194,11 @@ func (a *Accounts) LimitsRunning() bool {
 	limits := func(l *teamv1.AccountLimits) bool {
 		return l.GetMaxRunning() > 0 || l.GetPerPrincipal().GetMaxRunning() > 0
 	}
-	if limits(a.c.Every) {
+	now := a.settings.Load()
+	if limits(now.every) {
 		return true
 	}
-	for _, l := range a.c.File {
+	for _, l := range now.file {
 		if limits(l) {
 			return true
 		}
@@ -332,7 +333,7 @@ func (a *Accounts) Upload(owner string, n int64) error {
 	own, every := a.limitsOf(account)
 	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, DefaultUpload)
 	each := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return eachOf(l).MaxUploadBytes }, math.MaxInt64)
-	total := cmp.Or(a.c.TotalUpload, DefaultTotalUpload)
+	total := a.settings.Load().totalUpload
 	if all := a.uploads.Add(n); all > total {
 		a.uploads.Add(-n)
 		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,54 +97,6 @@ func bearer(r Request) (string, error) {
 	return strings.TrimSpace(token), nil
 }
 
-// chain asks several authenticators, and slows down callers that guess.
-type chain struct {
-	of      []Authenticator
-	needs   string // what to send, for callers without credentials
-	guesses guesses
-}
-
-// Authenticate implements Authenticator: the first one that checks the credentials of the request
-// decides.
-func (c *chain) Authenticate(r Request) (a2a.Caller, error) {
-	if len(r.Authorization) > 1 {
-		return a2a.Caller{}, refuse(WhyMalformed, "two headers", "more than one authorization header; send one")
-	}
-	for _, a := range c.of {
-		who, err := a.Authenticate(r)
-		if !errors.Is(err, ErrNone) {
-			return who, c.pace(r, who, err)
-		}
-	}
-	return a2a.Caller{}, refuse(WhyMissing, "", c.needs)
-}
-
-// pace returns err, or the error for an address that sent too many unknown keys.
-func (c *chain) pace(r Request, who a2a.Caller, err error) error {
-	owner := ""
-	var no *Refusal
-	switch {
-	case r.Again || errors.As(err, &no) && !no.Guess:
-		return err
-	case err == nil:
-		owner = who.Owner()
-	}
-	if wait := c.guesses.admit(r.From, owner); wait != nil {
-		return &Refusal{Why: WhyUnknown, Guess: true, err: agent.AsError(wait)}
-	}
-	return err
-}
-
-// Holds implements Authenticator.
-func (c *chain) Holds(owner string) bool {
-	for _, a := range c.of {
-		if a.Holds(owner) {
-			return true
-		}
-	}
-	return false
-}
-
 // Config configures the authentication of a server.
 type Config struct {
 	// Keys are the API keys of the configuration.
@@ -160,57 +114,157 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Server authenticates the callers of a server.
+// Server authenticates the callers of a server, and slows down those that guess.
 type Server struct {
-	chain
+	c        Config // Keys, Clients and Issuers are those of New
+	guesses  guesses
+	now      atomic.Pointer[accepted] // stored under mu
+	reloaded chan struct{}            // holds one signal: now has changed
+	busy     chan struct{}            // holds a value while Refresh runs
+	read     atomic.Int64             // when the keys of the store were last read, in Unix milliseconds
+
+	mu     sync.Mutex
+	stored map[hash]entry // the keys of the store; guarded by mu
+}
+
+// accepted is what a server accepts, by its configuration.
+type accepted struct {
+	of     []Authenticator // the first one that checks the credentials of a request decides
+	needs  string          // what to send, for callers without credentials
 	keys   *Keys
 	tokens *tokens // nil without issuers
-	store  Store   // may be nil
-	log    *zap.Logger
-	busy   chan struct{} // holds a value while Refresh runs
-	read   atomic.Int64  // when the keys of the store were last read, in Unix milliseconds
 }
 
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
 // is wrong with the configuration.
 func New(c Config) (*Server, error) {
-	if len(c.Keys) == 0 && len(c.Clients) == 0 && len(c.Issuers) == 0 {
+	if !c.authenticates() {
 		return nil, nil //nolint:nilnil // every caller is accepted
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{store: c.Store, log: c.Log, busy: make(chan struct{}, 1)}
+	s := &Server{c: c, reloaded: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
 	s.guesses.log = c.Log
-	var err error
-	var needs []string
-	if s.keys, err = NewKeys(c.Keys); err != nil {
+	apply, err := s.Prepare(c)
+	if err != nil {
 		return nil, err
 	}
-	if c.Clock != nil {
-		s.keys.clock = c.Clock
+	apply()
+	return s, nil
+}
+
+// authenticates reports whether c has anything by which callers are known.
+func (c *Config) authenticates() bool { return len(c.Keys)+len(c.Clients)+len(c.Issuers) > 0 }
+
+// errBegins is the error for a configuration that would make a running server begin to authenticate its callers, or
+// cease to.
+var errBegins = errors.New("a running server can neither begin nor cease to authenticate its callers; to add the first entry of server.auth or remove the last one, restart it")
+
+// Prepare returns the function that replaces Keys, Clients and Issuers by those of c, which the next request
+// meets. The other fields of c have no effect. Keys of issuers that are in both configurations need not be fetched
+// again. Server may be nil.
+func (s *Server) Prepare(c Config) (apply func(), err error) {
+	if (s != nil) != c.authenticates() {
+		return nil, errBegins
+	}
+	if s == nil {
+		return func() {}, nil
+	}
+	next, err := s.accept(&c)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		next.keys.set(s.stored)
+		s.now.Store(next)
+		select {
+		case s.reloaded <- struct{}{}:
+		default:
+		}
+	}, nil
+}
+
+// accept returns what a configuration accepts.
+func (s *Server) accept(c *Config) (*accepted, error) {
+	a := &accepted{}
+	var err error
+	var needs []string
+	if a.keys, err = NewKeys(c.Keys); err != nil {
+		return nil, err
+	}
+	if s.c.Clock != nil {
+		a.keys.clock = s.c.Clock
 	}
 	if len(c.Issuers) > 0 { // first, because Keys refuses every bearer token that it does not know
-		s.tokens, err = newTokens(c.Issuers, func(i Issuer) (*issuerKeys, error) { return newIssuerKeys(i, c.Log) })
-		if err != nil {
+		if a.tokens, err = newTokens(c.Issuers, s.keysOf); err != nil {
 			return nil, err
 		}
-		s.tokens.waits = s.guesses.waits
-		s.of, needs = append(s.of, s.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
+		a.tokens.waits = s.guesses.waits
+		a.of, needs = append(a.of, a.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
-	s.of = append(s.of, s.keys)
+	a.of = append(a.of, a.keys)
 	if len(c.Keys) > 0 {
 		needs = append(needs, "an API key; send the header authorization: Bearer KEY")
 	}
 	if len(c.Clients) > 0 {
-		m, err := newMTLS(c.Clients, c.Certificates)
+		m, err := newMTLS(c.Clients, s.c.Certificates)
 		if err != nil {
 			return nil, err
 		}
-		s.of, needs = append(s.of, m), append(needs, "a client certificate; connect with one")
+		a.of, needs = append(a.of, m), append(needs, "a client certificate; connect with one")
 	}
-	s.needs = "this server requires " + strings.Join(needs, ", or ")
-	return s, nil
+	a.needs = "this server requires " + strings.Join(needs, ", or ")
+	return a, nil
+}
+
+// keysOf returns the keys of an issuer: those that are in use if it is fetched in the same way.
+func (s *Server) keysOf(i Issuer) (*issuerKeys, error) {
+	k, err := newIssuerKeys(i, s.c.Log)
+	if now := s.now.Load(); err == nil && now != nil && now.tokens != nil {
+		if old := now.tokens.issuers[i.URL]; old != nil && old.keys.sameSource(k) {
+			return old.keys, nil
+		}
+	}
+	return k, err
+}
+
+// Authenticate implements Authenticator.
+func (s *Server) Authenticate(r Request) (a2a.Caller, error) {
+	if len(r.Authorization) > 1 {
+		return a2a.Caller{}, refuse(WhyMalformed, "two headers", "more than one authorization header; send one")
+	}
+	now := s.now.Load()
+	for _, a := range now.of {
+		who, err := a.Authenticate(r)
+		if !errors.Is(err, ErrNone) {
+			return who, s.pace(r, who, err)
+		}
+	}
+	return a2a.Caller{}, refuse(WhyMissing, "", now.needs)
+}
+
+// pace returns err, or the error for an address that sent too many unknown keys.
+func (s *Server) pace(r Request, who a2a.Caller, err error) error {
+	owner := ""
+	var no *Refusal
+	switch {
+	case r.Again || errors.As(err, &no) && !no.Guess:
+		return err
+	case err == nil:
+		owner = who.Owner()
+	}
+	if wait := s.guesses.admit(r.From, owner); wait != nil {
+		return &Refusal{Why: WhyUnknown, Guess: true, err: agent.AsError(wait)}
+	}
+	return err
+}
+
+// Holds implements Authenticator.
+func (s *Server) Holds(owner string) bool {
+	return slices.ContainsFunc(s.now.Load().of, func(a Authenticator) bool { return a.Holds(owner) })
 }
 
 // staleAfter is how long the keys of the store are known well enough to end rights.
@@ -224,10 +278,10 @@ func (s *Server) Ended() (owners map[string]bool, fresh bool) {
 	if s == nil {
 		return nil, false
 	}
-	if s.store != nil && time.Since(time.UnixMilli(s.read.Load())) > staleAfter {
+	if s.c.Store != nil && time.Since(time.UnixMilli(s.read.Load())) > staleAfter {
 		return nil, false
 	}
-	owners = s.keys.ended()
+	owners = s.now.Load().keys.ended()
 	maps.DeleteFunc(owners, func(owner string, _ bool) bool { return s.Holds(owner) })
 	return owners, true
 }

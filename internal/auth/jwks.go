@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -54,6 +56,13 @@ type issuerKeys struct {
 	pageFails bool                      // endpoints could not be read last; only run uses it
 	every     time.Duration
 	again     time.Duration
+	ca        []byte // the content of CAFile
+}
+
+// sameSource reports whether other is fetched from the same addresses, with the same authorities, for the same page.
+func (k *issuerKeys) sameSource(other *issuerKeys) bool {
+	a, b := k.of, other.of
+	return a.Name == b.Name && a.URL == b.URL && a.JWKSURL == b.JWKSURL && bytes.Equal(k.ca, other.ca) && reflect.DeepEqual(a.Page, b.Page)
 }
 
 // keySet are keys of an issuer. It is not modified.
@@ -88,11 +97,17 @@ func newIssuerKeys(i Issuer, log *zap.Logger) (*issuerKeys, error) {
 	if err != nil {
 		return nil, err
 	}
+	var ca []byte
+	if i.CAFile != "" {
+		if ca, err = os.ReadFile(i.CAFile); err != nil {
+			return nil, fmt.Errorf("reading CA file: %w", err)
+		}
+	}
 	out := &http.Client{
 		Transport:     egress.NewRoute(egress.RouteConfig{Addresses: addresses(i), Own: own, Others: others, Refused: refused}).Transport(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &issuerKeys{of: i, http: out, log: log.With(zap.String("issuer", i.Name)), wake: make(chan struct{}, 1), every: fetchEvery, again: fetchAgain}, nil
+	return &issuerKeys{of: i, http: out, log: log.With(zap.String("issuer", i.Name)), wake: make(chan struct{}, 1), every: fetchEvery, again: fetchAgain, ca: ca}, nil
 }
 
 // addresses returns HOST:PORT of the addresses that the operator wrote for an issuer. The discovery

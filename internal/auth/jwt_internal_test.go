@@ -152,7 +152,7 @@ func tokensOf(t *testing.T, every time.Duration, list ...Issuer) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range s.tokens.issuers {
+	for _, i := range s.now.Load().tokens.issuers {
 		i.keys.every, i.keys.again = every, min(every, time.Millisecond)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -165,7 +165,7 @@ func tokensOf(t *testing.T, every time.Duration, list ...Issuer) *Server {
 		cancel()
 		<-done
 	})
-	for _, i := range s.tokens.issuers {
+	for _, i := range s.now.Load().tokens.issuers {
 		await(t, "no keys were fetched", func() bool { return i.keys.known.Load() != nil })
 	}
 	return s

@@ -108,7 +108,7 @@ func TestT_10_GuessesAreNotVerified(t *testing.T) {
 	s.guesses.mu.Lock()
 	s.guesses.from[Network(from)].until = time.Now().Add(time.Hour) // so that it does not end while the test runs
 	s.guesses.mu.Unlock()
-	_, err := s.tokens.Authenticate(Request{Authorization: []string{"Bearer " + bad}, From: from})
+	_, err := s.now.Load().tokens.Authenticate(Request{Authorization: []string{"Bearer " + bad}, From: from})
 	if no := (*Refusal)(nil); !errors.As(err, &no) || no.Why != WhyUnknown || no.err.Retry != true {
 		t.Errorf("verified: %v", err)
 	}

@@ -42,11 +42,12 @@ type SignIn struct {
 // configuration.
 func (s *Server) SignIns() []SignIn {
 	var all []SignIn
-	if s.tokens == nil {
+	tokens := s.now.Load().tokens
+	if tokens == nil {
 		return all
 	}
-	for _, url := range s.tokens.order {
-		i := s.tokens.issuers[url]
+	for _, url := range tokens.order {
+		i := tokens.issuers[url]
 		if i.Page == nil {
 			continue
 		}

@@ -37,7 +37,7 @@ const pollInterval = 5 * time.Second
 // Refresh reads the keys of the store. When it returns nil, those that were stored before it was called
 // are in use. Server may be nil.
 func (s *Server) Refresh(ctx context.Context) error {
-	if s == nil || s.store == nil {
+	if s == nil || s.c.Store == nil {
 		return nil
 	}
 	select { // one at a time, so that older keys do not replace newer ones
@@ -47,7 +47,7 @@ func (s *Server) Refresh(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	began := time.Now()
-	list, err := s.store.Keys(ctx)
+	list, err := s.c.Store.Keys(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the API keys: %w", err)
 	}
@@ -57,7 +57,10 @@ func (s *Server) Refresh(ctx context.Context) error {
 			stored[hash(k.Hash)] = entry{id: k.Key.GetId(), caller: callerOf(k.Key), revoked: k.Key.GetRevoked() != nil}
 		}
 	}
-	s.keys.set(stored)
+	s.mu.Lock()
+	s.stored = stored
+	s.now.Load().keys.set(stored)
+	s.mu.Unlock()
 	s.read.Store(began.UnixMilli())
 	return nil
 }
@@ -79,19 +82,51 @@ func (s *Server) Serve(ctx context.Context) {
 	}
 	var work sync.WaitGroup
 	defer work.Wait()
-	if s.tokens != nil {
-		for _, i := range s.tokens.issuers {
-			work.Go(func() { i.keys.run(ctx) })
-		}
-	}
-	if s.store != nil {
+	work.Go(func() { s.fetchKeys(ctx) })
+	if s.c.Store != nil {
 		s.follow(ctx)
+	}
+}
+
+// fetchKeys fetches the keys of the issuers that are accepted until ctx ends.
+func (s *Server) fetchKeys(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	running := map[*issuerKeys]context.CancelFunc{}
+	for {
+		accepted := map[*issuerKeys]bool{}
+		if t := s.now.Load().tokens; t != nil {
+			for _, i := range t.issuers {
+				accepted[i.keys] = true
+			}
+		}
+		for k, stop := range running {
+			if !accepted[k] {
+				stop()
+				delete(running, k)
+			}
+		}
+		for k := range accepted {
+			if running[k] == nil {
+				fetching, stop := context.WithCancel(ctx)
+				running[k] = stop
+				work.Go(func() { k.run(fetching) })
+			}
+		}
+		select {
+		case <-s.reloaded:
+		case <-ctx.Done():
+			for _, stop := range running {
+				stop()
+			}
+			return
+		}
 	}
 }
 
 // follow reads keys that other replicas have changed until ctx ends.
 func (s *Server) follow(ctx context.Context) {
-	wake, stop := s.store.WatchKeys()
+	wake, stop := s.c.Store.WatchKeys()
 	defer stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -99,7 +134,7 @@ func (s *Server) follow(ctx context.Context) {
 	for {
 		err := s.Refresh(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			s.log.Warn("API keys cannot be read; those that are known are used", zap.Error(err))
+			s.c.Log.Warn("API keys cannot be read; those that are known are used", zap.Error(err))
 		}
 		failing = err != nil
 		select {

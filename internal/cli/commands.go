@@ -12,10 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-
-	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/store"
 )
@@ -88,7 +84,8 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 	}
-	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Log: s.log(zapcore.InfoLevel), Say: s.sayf}
+	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Say: s.sayf}
+	d.Log, d.Level = s.serverLog(false)
 	running, err := d.Start(ctx)
 	if err != nil {
 		return err
@@ -102,20 +99,23 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	return d.Run(ctx, running)
 }
 
-// Serve serves a file until ctx ends.
-func (s *Shell) Serve(ctx context.Context, file string, c serve.Config) error {
+// Serve serves a file until ctx ends. It reloads the file on SIGHUP, and with watch when it changes.
+func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Config) error {
 	if err := checkStore("store", c.Store); err != nil {
 		return err
 	}
 	if err := checkAddresses(ctx, c.HTTP, c.GRPC); err != nil {
 		return err
 	}
-	def, err := config.Loader{}.Load(file)
+	source := &serve.Source{Path: file}
+	def, err := source.Load()
 	if err != nil {
 		return err
 	}
-	c.Log = s.log(zapcore.InfoLevel)
-	defer ignoreHangups(c.Log)()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	c.Log, c.Level = s.serverLog(def.Server.GetServer().GetLog().GetFormat() == "json")
 	running, err := serve.Start(ctx, def, c)
 	if err != nil {
 		return err
@@ -123,24 +123,7 @@ func (s *Shell) Serve(ctx context.Context, file string, c serve.Config) error {
 	if err := s.ready(running); err != nil {
 		return errors.Join(err, running.Stop())
 	}
-	return running.Wait()
-}
-
-// ignoreHangups logs SIGHUP instead of ending the process. stop restores the default.
-func ignoreHangups(log *zap.Logger) (stop func()) {
-	hangups, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer close(done)
-		for range hangups {
-			log.Warn("SIGHUP ignored: the configuration is read only at start; restart the server to apply changes")
-		}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
-		<-done
-	}
+	return running.Run(ctx, serve.Reloads{Source: source, Signal: hangups, Watch: watch})
 }
 
 // Version prints the version.

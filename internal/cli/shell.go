@@ -106,6 +106,15 @@ func (s *Shell) log(level zapcore.Level) *zap.Logger {
 	return logs.New(s.Talk, level, s.JSON)
 }
 
+// serverLog returns the log of a server, and its level, which is nil if the command line names the level.
+func (s *Shell) serverLog(json bool) (*zap.Logger, *zap.AtomicLevel) {
+	if s.Level != nil {
+		return logs.New(s.Talk, *s.Level, s.JSON || json), nil
+	}
+	level := zap.NewAtomicLevel()
+	return logs.New(s.Talk, level, s.JSON || json), &level
+}
+
 func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
 
 // text returns the writer for data in text form.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -51,11 +52,33 @@ func (c *Config) Same(other *Config) bool {
 		maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) && maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
 }
 
-// SameSettings reports whether c and other have the same settings of the server.
-func (c *Config) SameSettings(other *Config) bool {
-	mine, theirs := c.Server.GetServer(), other.Server.GetServer()
-	same := proto.Equal(mine, theirs) && c.StoreURL() == other.StoreURL() && c.StoreListen().Equal(other.StoreListen())
-	return same && slices.EqualFunc(c.EncryptionKeys(), other.EncryptionKeys(), func(a, b secret.Key) bool { return a.ID == b.ID && a.Value.Equal(b.Value) })
+// SameSetting reports whether a key of server: has the same value in c and other, including the secrets in it. Dots
+// separate the names of the levels, as in log.format.
+func (c *Config) SameSetting(other *Config, key string) bool {
+	return c.setting(key).Equal(other.setting(key)) && maps.EqualFunc(c.secretsOf(key), other.secretsOf(key), secret.Secret.Equal)
+}
+
+// setting returns the value of a key of server:, which must be defined.
+func (c *Config) setting(key string) (v protoreflect.Value) {
+	at := c.Server.GetServer().ProtoReflect()
+	for name := range strings.SplitSeq(key, ".") {
+		f := at.Descriptor().Fields().ByTextName(name)
+		if v = at.Get(f); f.Message() != nil && !f.IsList() && !f.IsMap() {
+			at = v.Message()
+		}
+	}
+	return v
+}
+
+// secretsOf returns the secrets in a key of server:, by what Server has in their place.
+func (c *Config) secretsOf(key string) map[string]secret.Secret {
+	in := map[string]secret.Secret{}
+	for shown, s := range c.secrets {
+		if rest, ok := strings.CutPrefix(shown, secret.Hidden+".server."+key); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			in[shown] = s
+		}
+	}
+	return in
 }
 
 // isSecret reports whether the definition marks a field as a secret.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"code.dny.dev/ssrf"
 )
@@ -20,7 +21,7 @@ var ErrNotAllowed = errors.New("address not allowed")
 
 // Guard decides which addresses that callers or cards have named may be connected to: public
 // addresses, and those that the operator allows. It is safe for concurrent use.
-type Guard struct{ allow []rule }
+type Guard struct{ allow atomic.Pointer[[]rule] }
 
 // rule allows the addresses of a prefix, or those of a host by its name.
 type rule struct {
@@ -39,16 +40,20 @@ func Loopback() []string { return []string{"127.0.0.0/8", "::1"} }
 // CIDR, an IP address or a host name, each with or without a port. The error says what is wrong with
 // an entry and what to write instead.
 func NewGuard(allow ...string) (*Guard, error) {
-	g := &Guard{}
+	g, rules := &Guard{}, []rule{}
 	for _, entry := range allow {
 		r, err := parseRule(entry)
 		if err != nil {
 			return nil, fmt.Errorf("%q %w", entry, err)
 		}
-		g.allow = append(g.allow, r)
+		rules = append(rules, r)
 	}
+	g.allow.Store(&rules)
 	return g, nil
 }
+
+// Replace makes g allow what other allows, also for connections of dialers that have g.
+func (g *Guard) Replace(other *Guard) { g.allow.Store(other.allow.Load()) }
 
 // NewGuarded returns a Dialer with the Guard of the entries.
 func NewGuarded(allow ...string) (*Dialer, error) {
@@ -181,7 +186,7 @@ func translated(ip netip.Addr) (netip.Addr, bool) {
 // lists reports whether the operator allows an address of a host. addr may be the zero address for
 // a host whose address is not known yet.
 func (g *Guard) lists(host string, addr netip.AddrPort) bool {
-	return slices.ContainsFunc(g.allow, func(r rule) bool {
+	return slices.ContainsFunc(*g.allow.Load(), func(r rule) bool {
 		if r.port != 0 && r.port != addr.Port() {
 			return false
 		}

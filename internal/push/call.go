@@ -154,6 +154,8 @@ func (s *session) sign(h http.Header, id, url string, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("signing a notification: %w", err)
 	}
-	h.Set(HeaderSignature, strings.Join(signatures, " "))
+	if len(signatures) > 0 {
+		h.Set(HeaderSignature, strings.Join(signatures, " "))
+	}
 	return nil
 }

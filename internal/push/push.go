@@ -35,7 +35,7 @@ type Config struct {
 	Old func(ctx context.Context, p a2a.Push) (body []byte, mediaType string, err error)
 	// Sign returns the signatures of a payload for the receiver with a URL, each as a detached JWS. The
 	// payload is the ID of the notification, the time and the body, with dots between them. If Sign is
-	// nil, notifications are not signed.
+	// nil or returns none, notifications are not signed.
 	Sign func(payload []byte, url string) ([]string, error)
 	// Allowed reports whether an owner may still receive notifications. It is called before
 	// each call. If Allowed is nil, every owner may.

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -33,12 +33,16 @@ type Dev struct {
 	Store string
 	// Log is the log of the server. It must not be nil.
 	Log *zap.Logger
+	// Level is the level of Log, which follows server.log.level of the file; nil if it does not.
+	Level *zap.AtomicLevel
 	// Say prints a line for the user. It must not be nil.
 	Say func(format string, args ...any)
 
-	read   *readings // the files that the last load read
-	faults string    // the faults that prevent a reload, as printed; "" means none
+	source *Source
+	faults string // why the file is not reloaded, as printed; "" means that it is
 }
+
+var _ reporter = (*Dev)(nil)
 
 // Demo returns the configuration that is served without a file.
 func Demo() (*config.Config, error) {
@@ -49,16 +53,8 @@ func (d *Dev) load() (*config.Config, error) {
 	if d.Path == "" {
 		return Demo()
 	}
-	d.read = &readings{}
-	env := Env{}
-	if d.DotEnv != "" {
-		d.read.record(d.DotEnv)
-		var err error
-		if env, err = ReadDotEnv(d.DotEnv); err != nil {
-			return nil, err
-		}
-	}
-	return config.Loader{Env: env.Lookup, Files: d.read, Loopback: true}.Load(d.Path)
+	d.source = &Source{Path: d.Path, DotEnv: d.DotEnv, Loopback: true}
+	return d.source.Load()
 }
 
 // Start starts the server, which runs until ctx ends.
@@ -67,8 +63,12 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings := def.Server.GetServer()
-	measure, err := listenMetrics(ctx, settings, d.Log)
+	setLevel(d.Level, def)
+	c, err := settings(def)
+	if err != nil {
+		return nil, err
+	}
+	measure, err := listenMetrics(ctx, def.Server.GetServer(), d.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,12 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, errors.Join(err, measure.close())
 	}
-	l, err := d.listeners(ctx, settings)
+	l, err := d.listeners(ctx, def.Server.GetServer())
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	return startServer(ctx, def, kept, measure, server.Config{Listeners: l, Log: d.Log})
+	c.Listeners, c.Log = l, d.Log
+	return startServer(ctx, def, resources{l, kept, measure, settings, d.Level}, c)
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {
@@ -117,60 +118,34 @@ func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (n
 
 // Run reloads the file when it changes. It returns when the server has stopped.
 func (d *Dev) Run(ctx context.Context, r *Running) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	if d.Path != "" {
-		wg.Go(func() {
-			file := r.file
-			load := func() *readings {
-				file = d.reload(ctx, r, file)
-				return d.read
-			}
-			if err := watch(ctx, d.read, load, d.Say); err != nil {
-				d.Say("file changes are not detected: %v", err)
-			}
-		})
+	if d.source == nil {
+		return r.Wait()
 	}
-	err := r.Wait()
-	cancel()
-	wg.Wait()
-	return err
+	return r.Run(ctx, Reloads{Source: d.source, Watch: true, report: d})
 }
 
-// reload loads the file and serves it unless it has faults. It returns the configuration that is
-// served afterwards.
-func (d *Dev) reload(ctx context.Context, r *Running, before *config.Config) *config.Config {
-	def, err := d.load()
-	switch {
-	case err != nil:
-		d.refuse("not reloaded; the running agents are unchanged:\n" + err.Error())
-		return before
-	case def.Same(before):
-		if d.faults != "" {
-			d.faults = ""
-			d.Say("the faults are fixed; the running agents are unchanged")
-		}
-		return before
-	}
-	if err := r.Teams.Refresh(ctx, def); err != nil {
-		d.refuse("not reloaded; the running agents are unchanged: " + err.Error())
-		return before
-	}
-	d.faults = ""
-	d.Say("reloaded %s: %s", def.File, strings.Join(r.Live.IDs(), ", "))
-	if !def.SameSettings(before) {
-		d.Say("changes under server: take effect at the next start")
-	}
-	return def
-}
-
-// refuse prints why the file is not reloaded, unless that was already printed.
-func (d *Dev) refuse(faults string) {
-	if faults != d.faults {
+// refused prints why the file is not reloaded, unless that was already printed.
+func (d *Dev) refused(err error, _ []string) {
+	if faults := err.Error(); faults != d.faults {
 		d.faults = faults
-		d.Say("%s", faults)
+		d.Say("not reloaded; the running agents are unchanged:\n%s", faults)
 	}
 }
+
+func (d *Dev) applied(to reloaded) {
+	d.faults = ""
+	switch {
+	case !to.same:
+		d.Say("reloaded %s: %s", to.file.File, strings.Join(slices.Sorted(maps.Keys(to.file.Used)), ", "))
+	case to.fixed:
+		d.Say("the faults are fixed; the running agents are unchanged")
+	}
+	if !to.same && len(to.pending) > 0 {
+		d.Say("takes effect at the next start: %s", strings.Join(to.pending, ", "))
+	}
+}
+
+func (d *Dev) unwatched(text string) { d.Say("%s", text) }
 
 // Banner returns the text that dev prints at start: teams, addresses, and a command to try.
 func (d *Dev) Banner(r *Running) string {

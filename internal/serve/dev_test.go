@@ -114,9 +114,10 @@ func TestDevSaysTheSameFaultsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Stop() }()
+	l := &reloader{Reloads: Reloads{Source: d.source, report: d}, r: r, file: r.file, known: map[string]bool{}}
 	for _, text := range []string{"version: v1\nteems: {}\n", "version: v1\nteems: {}\n# a comment\n", "version: v1\nteems: {}\n\n"} {
 		put(t, file, text)
-		if d.reload(t.Context(), r, r.file) != r.file {
+		if l.reload(t.Context()); l.file != r.file {
 			t.Error("takes a file with faults")
 		}
 	}
@@ -147,7 +148,7 @@ func TestWatch(t *testing.T) {
 	before := load()
 	put(t, files[0], "1") // before it is watched
 	busy(t, filepath.Join(dir, "dev.log"))
-	go func() { ended <- watch(ctx, before, load, t.Errorf) }()
+	go func() { ended <- watch(ctx, watching{read: before, load: load, files: true, say: t.Errorf}) }()
 	<-loads
 	for _, change := range []func(){
 		func() {},

@@ -31,6 +31,7 @@ type Live struct {
 	log         *zap.Logger
 	egress      *egress.Dialer  // makes the connections whose address the file names
 	guarded     *egress.Dialer  // makes all other connections
+	guard       *egress.Guard   // of guarded, with the addresses that the file allows
 	calls       *upstream.Guard // shared by all definitions, so that a reload does not reset circuit breakers
 	definitions store.Definitions
 	boards      board.Store
@@ -54,11 +55,15 @@ func NewLive(def *config.Config, definitions store.Definitions, boards board.Sto
 	if err != nil {
 		return nil, err
 	}
-	guarded, err := egress.NewGuarded(def.EgressAllow()...)
+	guard, err := guardOf(def)
 	if err != nil {
-		return nil, fmt.Errorf("server.egress.allow: %w", err)
+		return nil, err
 	}
-	l := &Live{log: log, egress: out, guarded: guarded, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, boards: boards, clock: time.Now, restoring: make(chan struct{}, 1)}
+	guarded, err := egress.New(egress.Config{Allow: guard.Allow})
+	if err != nil {
+		return nil, err
+	}
+	l := &Live{log: log, egress: out, guarded: guarded, guard: guard, calls: upstream.New(upstream.Config{Log: log}), definitions: definitions, boards: boards, clock: time.Now, restoring: make(chan struct{}, 1)}
 	if err := l.Swap(def); err != nil {
 		out.Close()
 		guarded.Close()
@@ -116,30 +121,28 @@ func (l *Live) served() *config.Config {
 	return nil
 }
 
-// Default returns the agent that handles calls without a tenant: the configured one, else the only
-// team of the configuration file. It returns "" if there is no such agent.
-func (l *Live) Default() string {
-	def := l.Definition()
-	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
-		return id
-	}
-	if ids := slices.DeleteFunc(l.Teams(), func(id string) bool { return def.Addition(id) != "" }); len(ids) == 1 {
-		return ids[0]
-	}
-	return ""
-}
+// Default returns the agent that handles calls without a tenant, or "".
+func (l *Live) Default() string { return defaultAgent(l.Definition()) }
 
 // Teams returns the ids of the teams, sorted. Without teams, it returns the ids of the agents.
-func (l *Live) Teams() []string {
-	var ids []string
-	for id := range l.Definition().Server.GetTeams() {
-		ids = append(ids, id)
+func (l *Live) Teams() []string { return teamsOf(l.Definition()) }
+
+// teamsOf returns the ids of the teams of a configuration, sorted. Without teams, it returns the ids of the agents
+// that are served.
+func teamsOf(def *config.Config) []string {
+	if teams := def.Server.GetTeams(); len(teams) > 0 {
+		return slices.Sorted(maps.Keys(teams))
 	}
-	if len(ids) == 0 {
-		return l.IDs()
+	return slices.Sorted(maps.Keys(def.Used))
+}
+
+// guardOf returns the guard of connections whose addresses the file does not name.
+func guardOf(def *config.Config) (*egress.Guard, error) {
+	g, err := egress.NewGuard(def.EgressAllow()...)
+	if err != nil {
+		return nil, fmt.Errorf("server.egress.allow: %w", err)
 	}
-	slices.Sort(ids)
-	return ids
+	return g, nil
 }
 
 // Close closes all agents. No run may be active.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -48,7 +49,11 @@ func (s *servedSet) revisions() []*revision {
 
 // Prepare implements manage.Live. Unchanged revisions are not built again.
 func (l *Live) Prepare(file *config.Config, additions map[string]*config.Config) (manage.Prepared, error) {
-	a := &assembly{live: l, before: l.current.Load(), defs: additions, servedSet: &servedSet{
+	guard, err := guardOf(file)
+	if err != nil {
+		return nil, err
+	}
+	a := &assembly{live: l, guard: guard, before: l.current.Load(), defs: additions, servedSet: &servedSet{
 		def: file.Beside(additions), additions: map[string]*revision{}, by: map[string]*revision{},
 	}}
 	if err := a.all(file); err != nil {
@@ -61,6 +66,7 @@ func (l *Live) Prepare(file *config.Config, additions map[string]*config.Config)
 // assembly builds the next servedSet.
 type assembly struct {
 	live   *Live
+	guard  *egress.Guard
 	before *servedSet // nil before anything was served
 	defs   map[string]*config.Config
 	*servedSet
@@ -183,6 +189,7 @@ func (a *assembly) Serve() {
 		r.retired = true // restored revisions too: they use the addresses and keys of the previous file
 	}
 	l.current.Store(a.servedSet)
+	l.guard.Replace(a.guard)
 	idle := l.sweep()
 	l.mu.Unlock()
 	l.closeAll(idle)

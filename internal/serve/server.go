@@ -17,6 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
+	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -36,7 +37,14 @@ type Running struct {
 	// Teams manages the teams of Live.
 	Teams *manage.Manager
 
-	file *config.Config // the configuration it was started with
+	file     *config.Config // the configuration it was started with
+	server   *server.TeamServer
+	settings func(*config.Config) (server.Config, error) // what a file decides, at the start and at each reload
+	level    *zap.AtomicLevel                            // follows the file; nil if it does not
+	store    server.Store
+	records  records
+	reloads  *metrics.Reloads
+	log      *zap.Logger
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -57,59 +65,80 @@ func (r *Running) Stop() error {
 }
 
 // startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
-func startLive(ctx context.Context, live *Live, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
-	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
-	keys, err := live.Definition().SigningKeys()
-	if err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), live.Close(), kept.Close())
-	}
-	c.CardKeys = keys
+func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*Running, error) {
+	c.Version, c.Store, c.ExtendedCards = Version(), o.store, live.ExtendedCards
 	file := live.Definition()
-	teams := manage.New(manage.Config{Store: kept, Live: live, File: file, Open: len(c.Keys)+len(c.Clients)+len(c.Issuers) == 0, Clock: kept.Now, Log: c.Log.Named("teams")})
+	closing := func(err error) error { return errors.Join(err, live.Close(), o.close()) }
+	teams := manage.New(manage.Config{Store: o.store, Live: live, File: file, Open: len(c.Keys)+len(c.Clients)+len(c.Issuers) == 0, Clock: o.store.Now, Log: c.Log.Named("teams")})
 	if err := teams.Refresh(ctx, nil); err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), live.Close(), kept.Close())
+		return nil, closing(err)
+	}
+	reloads, err := metrics.NewReloads(o.measure.meter(), time.Now())
+	if err != nil {
+		return nil, closing(fmt.Errorf("metrics: %w", err))
 	}
 	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
-	if err != nil {
-		return nil, errors.Join(err, measure.close(), live.Close(), kept.Close())
+	if err != nil { // it has closed the listeners
+		return nil, errors.Join(err, live.Close(), o.measure.close(), o.store.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
-		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: measure.address(),
-		Live: live, Teams: teams, file: file, cancel: cancel, done: make(chan struct{}),
+		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.measure.address(),
+		Live: live, Teams: teams, file: file, server: s, settings: o.settings, level: o.level, store: o.store,
+		records: make(records, maxRecords), reloads: reloads, log: c.Log, cancel: cancel, done: make(chan struct{}),
 	}
+	r.recordChange(ctx, "server.start", file)
 	go func() {
 		defer close(r.done)
 		defer cancel()
 		var following sync.WaitGroup
 		following.Go(func() { teams.Run(ctx) })
-		following.Go(func() { recordStart(ctx, kept, started(ctx, kept, file), c.Log) })
+		following.Go(func() { r.records.write(ctx, o.store, c.Log) })
 		measuring, stopMeasuring := context.WithCancel(context.WithoutCancel(ctx)) // also while the server drains
 		defer stopMeasuring()
 		var scraped sync.WaitGroup
-		scraped.Go(func() { measure.serve(measuring, c.Log) })
+		scraped.Go(func() { o.measure.serve(measuring, c.Log) })
 		err := s.Serve(ctx)
 		cancel()
 		following.Wait()
 		stopMeasuring()
 		scraped.Wait()
-		r.err = errors.Join(err, live.Close(), kept.Close())
+		r.err = errors.Join(err, live.Close(), o.store.Close())
 	}()
 	return r, nil
 }
 
-// recordStart appends the record of a start to the audit log, as soon as the store takes writes: a server
-// also starts on a full disk, to be read.
-func recordStart(ctx context.Context, kept server.Store, start *teamv1.AuditRecord, log *zap.Logger) {
+// write appends records to the audit log, each as soon as the store takes writes, until ctx ends: a server also
+// starts on a full disk, to be read. What waits then is written if the store takes it at once.
+func (all records) write(ctx context.Context, kept server.Store, log *zap.Logger) {
+	for {
+		select {
+		case r := <-all:
+			record(ctx, kept, r, log)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
+			defer cancel()
+			for ; len(all) > 0 && last.Err() == nil; record(last, kept, <-all, log) {
+			}
+			return
+		}
+	}
+}
+
+// lastRecords is how long a server that stops may take to write records.
+const lastRecords = 2 * time.Second
+
+// record appends a record to the audit log, and tries again until it succeeds or ctx ends.
+func record(ctx context.Context, kept server.Store, r *teamv1.AuditRecord, log *zap.Logger) {
 	for said := false; ; said = true {
-		err := kept.AppendAudit(ctx, start)
+		err := kept.AppendAudit(ctx, r)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if !said {
-			log.Warn("the start is not in the audit log yet; trying again", zap.Error(err))
+			log.Warn("not in the audit log yet; trying again", zap.String("action", r.GetAction()), zap.Error(err))
 		}
 		if agent.Sleep(ctx, time.Second) != nil {
 			return
@@ -117,10 +146,10 @@ func recordStart(ctx context.Context, kept server.Store, start *teamv1.AuditReco
 	}
 }
 
-// started returns the record of the audit log that names the version and the configuration file with
-// which a server starts.
-func started(ctx context.Context, kept server.Store, file *config.Config) *teamv1.AuditRecord {
-	r := audit.New(ctx, kept.Now(), "server.start", Version())
+// fileRecord returns a record of the audit log that names the version and the configuration file with
+// which a server works from now on.
+func fileRecord(ctx context.Context, kept server.Store, action string, file *config.Config) *teamv1.AuditRecord {
+	r := audit.New(ctx, kept.Now(), action, Version())
 	r.Details = map[string]string{"file_sha256": file.Digest()}
 	return r
 }
@@ -220,6 +249,8 @@ type Config struct {
 	Replica string
 	// Log is the log of the server. It must not be nil.
 	Log *zap.Logger
+	// Level is the level of Log, which follows server.log.level of the file; nil if it does not.
+	Level *zap.AtomicLevel
 }
 
 // Start serves a configuration until ctx ends. It does not try other ports, and it refuses to
@@ -232,12 +263,12 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 			return nil, err
 		}
 	}
-	keys, clients, tokens, secure := apiKeys(settings), certificateClients(settings), issuers(def), tlsOf(def)
-	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
-	proxies, err := config.TrustedProxies(settings)
+	setLevel(c.Level, def)
+	first, err := servedSettings(def)
 	if err != nil {
 		return nil, err
 	}
+	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
 	measure, err := listenMetrics(ctx, settings, c.Log)
 	if err != nil {
 		return nil, err
@@ -250,15 +281,11 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	r, err := startServer(ctx, def, kept, measure, server.Config{
-		Listeners: l, Keys: keys, Clients: clients, Issuers: tokens, EndedRights: endedRights(settings), TLS: secure, TrustedProxies: proxies, NoReflection: true, Log: c.Log, Replica: c.Replica,
-		PublicURL: settings.GetPublicUrl(), PublicGRPC: settings.GetPublicGrpc(),
-	})
+	first.Listeners, first.Log, first.Replica = l, c.Log, c.Replica
+	r, err := startServer(ctx, def, resources{l, kept, measure, servedSettings, c.Level}, first)
 	if err == nil {
 		sayWhere(c.Log, url)
-		for _, path := range def.Unheld() {
-			c.Log.Warn(config.UnheldWarning, zap.String("path", path))
-		}
+		warnUnheld(def, c.Log)
 	}
 	return r, err
 }
@@ -349,26 +376,43 @@ func checkAddress(def *config.Config, address string) error {
 	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), authenticates, tlsOf(def) != (server.TLS{}))
 }
 
-// startServer builds the agents of a configuration and serves them. If it fails, it closes the
-// listeners and the store.
-func startServer(ctx context.Context, def *config.Config, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
-	live, err := NewLive(def, kept, kept, c.Log.Named("agents"))
+// resources are what a server needs besides its agents.
+type resources struct {
+	listeners server.Listeners
+	store     server.Store
+	measure   *metricsListener // nil without metrics
+	settings  func(*config.Config) (server.Config, error)
+	level     *zap.AtomicLevel // may be nil
+}
+
+// close closes what was opened.
+func (o resources) close() error {
+	return errors.Join(closeListeners(o.listeners), o.measure.close(), o.store.Close())
+}
+
+// startServer builds the agents of a configuration and serves them. If it fails, it closes what was opened.
+func startServer(ctx context.Context, def *config.Config, o resources, c server.Config) (*Running, error) {
+	live, err := NewLive(def, o.store, o.store, c.Log.Named("agents"))
 	if err != nil {
-		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), kept.Close())
+		return nil, errors.Join(err, o.close())
 	}
+	warnReordered(def, c.Log)
+	c.Meter, c.NamedInMetrics = o.measure.meter(), live.inFile
+	return startLive(ctx, live, o, c)
+}
+
+// warnReordered logs the steps whose place in their list has a meaning that it did not have in earlier versions.
+func warnReordered(def *config.Config, log *zap.Logger) {
 	for _, r := range def.Reordered() {
-		c.Log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
+		log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
 	}
-	settings := def.Server.GetServer()
-	c.Egress = append(c.Egress, def.EgressAllow()...)
-	c.Origins, c.OriginHeaders = settings.GetCors().GetOrigins(), settings.GetCors().GetHeaders()
-	c.NoV03, c.StrictVersion = noV03(settings), settings.GetProtocol().GetStrictVersion()
-	_, c.ForgetMessageIDs = deduplicate(settings)
-	c.CardInterfaces, c.Accounts, c.Limits = settings.GetCard().GetInterfaces(), settings.GetAccounts(), settings.GetLimits()
-	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
-	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
-	c.Meter, c.NamedInMetrics = measure.meter(), live.inFile
-	return startLive(ctx, live, kept, measure, c)
+}
+
+// warnUnheld logs the questions that nobody may answer.
+func warnUnheld(def *config.Config, log *zap.Logger) {
+	for _, path := range def.Unheld() {
+		log.Warn(config.UnheldWarning, zap.String("path", path))
+	}
 }
 
 // Local serves a configuration on free loopback ports with a store in memory. Commands use it
@@ -382,5 +426,15 @@ func Local(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, 
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	return startServer(ctx, def, kept, nil, server.Config{Listeners: l, Log: log, Egress: egress.Loopback()})
+	local := func(def *config.Config) (server.Config, error) {
+		c, err := settings(def)
+		c.Egress = append(c.Egress, egress.Loopback()...)
+		return c, err
+	}
+	c, err := local(def)
+	if err != nil {
+		return nil, errors.Join(err, closeListeners(l), kept.Close())
+	}
+	c.Listeners, c.Log = l, log
+	return startServer(ctx, def, resources{l, kept, nil, local, nil}, c)
 }

@@ -63,7 +63,7 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 		return resp, err
 	}
 	c.in.record.about(resp)
-	resp, _ = Reduce(resp, cmp.Or(c.in.base, s.config.BaseURL)).(Resp)
+	resp, _ = Reduce(resp, cmp.Or(c.in.base, c.in.settings.baseURL)).(Resp)
 	return resp, wire.Fits(resp)
 }
 
@@ -128,10 +128,10 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if err := c.permitted(); err != nil {
 		return nil, err
 	}
-	if err := c.server.version(c.in); err != nil && !c.in.v03 && !c.in.open {
+	if err := c.in.checkVersion(); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
-	if c.server.config.RequireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
+	if c.in.settings.requireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
 		return nil, a2a.ExtensionSupportRequired(a2a.TeamRunURI)
 	}
 	levels, err := c.in.levels()
@@ -214,15 +214,15 @@ func isContext(err error) bool {
 
 var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 
-// version accepts version 1.0, with any patch number. A call without a version counts as
+// checkVersion accepts version 1.0, with any patch number. A call without a version counts as
 // 1.0 unless the server is configured to be strict; A2A 1.0 says it would be 0.3.
-func (s *Server) version(in *inbound) error {
+func (in *inbound) checkVersion() error {
 	switch {
-	case len(in.version) == 0 && !s.config.StrictVersion, len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
+	case len(in.version) == 0 && !in.settings.strictVersion, len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
 		return nil
 	}
 	e := a2a.VersionNotSupported(strings.Join(in.version, ", "))
-	if !s.config.NoV03 { // gRPC, too: all bindings return the same text
+	if !in.settings.noV03 { // gRPC, too: all bindings return the same text
 		e.Message += ", or " + a2av03.Version + " over REST and JSON-RPC"
 	}
 	return e

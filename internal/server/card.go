@@ -76,7 +76,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		return
 	}
 	h.Set("Vary", "Accept, A2A-Version")
-	if len(s.config.TrustedProxies) > 0 && s.config.PublicURL == "" {
+	if len(in.settings.trustedProxies) > 0 && in.settings.publicURL == "" {
 		h.Add("Vary", forwardHeaders)
 	}
 	if !public {
@@ -106,10 +106,15 @@ func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte
 
 const jwksPath = "/.well-known/jwks.json"
 
-// serveJWKS serves the public keys of signed cards.
+// serveJWKS serves the public keys of signed cards, if cards are signed.
 func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	allowAllOrigins(w.Header())
-	writeCached(w, r, s.cards.version(jwksPath, s.config.JWKS), s.config.JWKS)
+	keys := inboundOf(r.Context()).settings.jwks
+	if keys == nil {
+		s.failWith(w, r, wire.NotServed("this server signs nothing: it has no server.signing"), http.StatusNotFound)
+		return
+	}
+	writeCached(w, r, s.cards.version(jwksPath, keys), keys)
 }
 
 // unchanged reports whether the client has this version already. If-None-Match takes

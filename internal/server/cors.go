@@ -22,32 +22,32 @@ const (
 // mayCall reports whether pages of an origin may call this server. "*" applies only to a
 // server with keys: a server without keys treats every client as the same caller, so any
 // page in a browser on this machine could act as that caller.
-func (s *Server) mayCall(origin string) bool {
-	return slices.Contains(s.config.Origins, origin) && origin != "*" || s.everyOrigin()
+func (s *Server) mayCall(now *settings, origin string) bool {
+	return slices.Contains(now.origins, origin) && origin != "*" || s.everyOrigin(now)
 }
 
-func (s *Server) everyOrigin() bool {
-	return s.config.Auth != nil && slices.Contains(s.config.Origins, "*")
+func (s *Server) everyOrigin(now *settings) bool {
+	return s.config.Auth != nil && slices.Contains(now.origins, "*")
 }
 
 // crossOrigin sets the headers that let a page of another origin read the answer. It
 // answers a preflight, which a browser sends before the call and without its key, and
 // reports whether it did. Access-Control-Allow-Credentials is never sent: a page sends
 // its key itself, and the server uses no cookies.
-func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
-	if len(s.config.Origins) == 0 {
+func (s *Server) crossOrigin(now *settings, w http.ResponseWriter, r *http.Request) bool {
+	if len(now.origins) == 0 {
 		return false
 	}
 	h := w.Header()
-	if !s.everyOrigin() {
+	if !s.everyOrigin(now) {
 		h.Add("Vary", "Origin")
 	}
 	origin := r.Header.Values("Origin")
-	if len(origin) != 1 || !s.mayCall(origin[0]) {
+	if len(origin) != 1 || !s.mayCall(now, origin[0]) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin[0])
-	if s.everyOrigin() {
+	if s.everyOrigin(now) {
 		h.Set("Access-Control-Allow-Origin", "*")
 	}
 	h.Set("Access-Control-Expose-Headers", corsExposed)
@@ -55,7 +55,7 @@ func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", corsMethods)
-	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, s.config.OriginHeaders...), ", "))
+	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, now.originHeaders...), ", "))
 	h.Set("Access-Control-Max-Age", corsAge)
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close") // do not wait for a body

@@ -127,15 +127,14 @@ func (s *Server) routes() []route {
 	routes = append(routes, s.pageRoutes()...)
 	routes = append(routes, s.collaborationRoutes()...)
 	routes = append(routes, s.boardRoutes()...)
-	if s.config.JWKS != nil {
-		routes = append(routes, route{"GET", jwksPath, s.serveJWKS}, route{"OPTIONS", jwksPath, preflight})
-	}
 	const agents = "/team/v1/agents/{agent_id}"
 	return append(routes,
 		route{"POST", agents + ":processStream", s.serveProcessStream},
 		route{"GET", agents + ":process", s.wrongMethod},
 		route{"GET", agents + ":processStream", s.wrongMethod},
 		route{"GET", agents + ":cancel", s.wrongMethod},
+		route{"GET", jwksPath, s.serveJWKS},
+		route{"OPTIONS", jwksPath, preflight},
 		route{"GET", "/openapi.json", s.serveOpenAPI},
 		route{"GET", "/docs", s.serveDocs},
 		route{"GET", "/docs/{file}", s.serveDocs},

@@ -107,10 +107,10 @@ func unknownMethod(_ any, stream grpc.ServerStream) error {
 // tap authenticates a call before its message is read. grpc-go calls it while it holds the
 // lock of the connection, so it uses only what is in memory.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	in := newInbound(bindingGRPC, info.Header.Get)
+	in := s.newInbound(bindingGRPC, info.Header.Get)
 	in.record = s.newRecord()
 	if p, ok := peer.FromContext(ctx); ok {
-		in.addr = callerAddr(s.config.TrustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
+		in.addr = callerAddr(in.settings.trustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			in.tls = &t.State
 		}

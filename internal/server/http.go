@@ -76,14 +76,14 @@ func (w lineWriter) Write(b []byte) (int, error) {
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer limitLinger(w)
-	in := newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in := s.newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	in.record = s.newRecord()
 	w, finish := s.recordHTTP(w, r, in)
 	defer finish()
-	if s.config.PublicURL == "" {
-		in.base = forwarded(s.config.TrustedProxies, r)
+	if in.settings.publicURL == "" {
+		in.base = forwarded(in.settings.trustedProxies, r)
 	}
-	in.addr = callerAddr(s.config.TrustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	in.addr = callerAddr(in.settings.trustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -99,11 +99,11 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			s.fail(w, r, wire.Status(errors.New("panic")))
 		}
 	}()
-	if err := s.checkHost(r); err != nil {
+	if err := s.checkHost(in.settings, r); err != nil {
 		s.fail(w, r, wire.Status(err))
 		return
 	}
-	if s.crossOrigin(w, r) {
+	if s.crossOrigin(in.settings, w, r) {
 		return
 	}
 	in.tls = r.TLS
@@ -118,7 +118,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		return
 	}
 	if err == nil && !open && s.config.Auth != nil && len(in.authorization) == 0 { // by its certificate
-		if err := s.checkPage(r); err != nil {
+		if err := s.checkPage(in.settings, r); err != nil {
 			s.fail(w, r, wire.Status(err))
 			return
 		}

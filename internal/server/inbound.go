@@ -26,12 +26,13 @@ const (
 // inbound holds the headers or metadata of a call that the server uses. It is read once,
 // before the body, and not changed afterwards; see withInbound.
 type inbound struct {
-	binding string
-	record  *record    // nil if requests are neither logged nor measured
-	id      string     // request ID, for logs
-	addr    netip.Addr // of the caller; the zero address if unknown
-	base    string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
-	caller  *a2a.Caller
+	binding  string
+	settings *settings  // of the server when the request began
+	record   *record    // nil if requests are neither logged nor measured
+	id       string     // request ID, for logs
+	addr     netip.Addr // of the caller; the zero address if unknown
+	base     string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
+	caller   *a2a.Caller
 	// authorization and tls are what the caller has shown of itself.
 	authorization []string
 	tls           *tls.ConnectionState
@@ -53,9 +54,10 @@ type inboundKey struct{}
 
 // newInbound returns the headers or metadata of a call; values returns the values of a
 // header by its lower-case name.
-func newInbound(binding string, values func(string) []string) *inbound {
+func (s *Server) newInbound(binding string, values func(string) []string) *inbound {
 	return &inbound{
 		binding:    binding,
+		settings:   s.settings.Load(),
 		id:         uuid.NewString(),
 		version:    slices.Compact(list(values("a2a-version"))),                               // some proxies repeat it
 		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // A2A 0.3 uses the second

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
@@ -118,24 +117,10 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	}
 }
 
-const (
-	// logFirst is how many lines about requests with the same method and code are logged in a second. Of further
-	// ones each logEvery-th is logged. Failures of the server are always logged.
-	logFirst = 20
-	logEvery = 100
-)
-
-// sampledRequests returns the logger of requests.
-func sampledRequests(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(c, time.Second, logFirst, logEvery)
-	}))
-}
-
 // logRequest logs a request that has ended. The line has no content of the request. What reaches no method and is
 // answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, r *record) {
-	code, log, level := r.status.Code(), s.requests, zap.InfoLevel
+	code, log, level := r.status.Code(), in.settings.requests, zap.InfoLevel
 	switch code {
 	case codes.Internal, codes.DataLoss, codes.Unknown:
 		log, level = s.log, zap.ErrorLevel

@@ -16,13 +16,14 @@ import (
 func TestT_42_Failures(t *testing.T) {
 	core, seen := observer.New(zapcore.InfoLevel)
 	log := zap.New(core)
-	s := &Server{log: log, requests: sampledRequests(log)}
+	s := &Server{log: log}
+	now := (&Config{}).settings(log)
 	const many = 500
 	for range many {
 		for _, code := range []codes.Code{codes.Internal, codes.InvalidArgument} {
 			r := s.newRecord()
 			r.called("SendMessage", errors.New("canary"), status.New(code, "x"))
-			s.finish(t.Context(), &inbound{binding: bindingREST, record: r})
+			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: now})
 		}
 	}
 	failures := seen.FilterField(zap.Stringer("code", codes.Internal))
@@ -30,7 +31,28 @@ func TestT_42_Failures(t *testing.T) {
 		t.Errorf("%d failures are logged with their cause, want %d", n, many)
 	}
 	refused := seen.FilterField(zap.Stringer("code", codes.InvalidArgument))
-	if n := refused.Len(); n < logFirst || n > many/2 || refused.FilterFieldKey("error").Len() > 0 {
+	if n := refused.Len(); n < 20 || n > many/2 || refused.FilterFieldKey("error").Len() > 0 {
 		t.Errorf("%d of %d refusals are logged, %d with a text", n, many, refused.FilterFieldKey("error").Len())
+	}
+}
+
+// TestT_42_Sampling: of lines that are alike, as many are logged as the setting says, and it changes with a reload.
+func TestT_42_Sampling(t *testing.T) {
+	const many = 100
+	for _, c := range []struct {
+		of   Sampling
+		want int
+	}{{Sampling{}, 20}, {Sampling{Off: true}, many}, {Sampling{First: 7, Thereafter: 31}, 10}, {Sampling{First: 7, Thereafter: -1}, 7}} {
+		core, seen := observer.New(zapcore.InfoLevel)
+		s := &Server{log: zap.New(core), calls: newCalls(1), connections: &connections{}}
+		s.Reload(Config{LogSampling: c.of})
+		for range many {
+			r := s.newRecord()
+			r.called("SendMessage", nil, status.New(codes.OK, ""))
+			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: s.settings.Load()})
+		}
+		if n := seen.Len(); n < c.want || n > c.want+c.want/2 { // more if a second begins in between
+			t.Errorf("%+v: %d of %d requests are logged, want %d", c.of, n, many, c.want)
+		}
 	}
 }

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -119,6 +118,8 @@ type Config struct {
 	MaxCalls int
 	// Metrics measures requests; nil measures nothing.
 	Metrics *metrics.Calls
+	// LogSampling says which lines about requests are left out of Log.
+	LogSampling Sampling
 	// Log receives a line about each request, some of those that are alike under load. If Log is nil, nothing
 	// is logged.
 	Log *zap.Logger
@@ -135,18 +136,18 @@ type Server struct {
 	a2av1.UnimplementedA2AServiceServer
 	teamv1.UnimplementedAgentServiceServer
 
-	config Config
-	h      Handler
-	log    *zap.Logger
+	config   Config // Reload does not change it
+	settings atomic.Pointer[settings]
+	h        Handler
+	log      *zap.Logger
 	// refusals logs some of the callers that are refused.
-	refusals *zap.Logger
-	// requests logs some of the requests.
-	requests *zap.Logger
-	open     map[string]bool // paths that need no key
-	calls    *calls
-	rpc      map[string]grpc.MethodHandler
-	v03      map[string]unaryV03
-	cards    cards
+	refusals    *zap.Logger
+	open        map[string]bool // paths that need no key
+	calls       *calls
+	connections *connections
+	rpc         map[string]grpc.MethodHandler
+	v03         map[string]unaryV03
+	cards       cards
 	// openAPI is the description of the REST API, in JSON.
 	openAPI []byte
 	grpc    *grpc.Server
@@ -166,9 +167,6 @@ func New(config Config) (*Server, error) {
 	if config.Handler == nil {
 		return nil, errors.New("server.Config.Handler is required")
 	}
-	if config.DrainTime == 0 {
-		config.DrainTime = 20 * time.Second
-	}
 	if config.HealthInterval == 0 {
 		config.HealthInterval = 5 * time.Second
 	}
@@ -181,7 +179,9 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), requests: sampledRequests(config.Log), open: openFiles(), calls: newCalls(cmp.Or(config.MaxCalls, defaultCalls))}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles(), calls: newCalls(config.maxCalls()), connections: &connections{log: config.Log}}
+	s.connections.limit(&config)
+	s.settings.Store(config.settings(config.Log))
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.rpc = rpcMethods()
 	s.v03 = unaryMethodsV03()
@@ -214,16 +214,12 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			}
 		})
 	}
-	open := &connections{
-		most: cmp.Or(s.config.MaxConnections, defaultConnections), mostFrom: cmp.Or(s.config.MaxConnectionsFrom, defaultConnectionsFrom),
-		proxies: s.config.TrustedProxies, log: s.log,
-	}
-	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l, open}) })
+	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l, s.connections}) })
 	start(l.HTTP, func(l net.Listener) error {
 		if s.http.TLSConfig != nil {
-			return s.http.ServeTLS(narrowListener{l, open}, "", "")
+			return s.http.ServeTLS(narrowListener{l, s.connections}, "", "")
 		}
-		return s.http.Serve(narrowListener{l, open})
+		return s.http.Serve(narrowListener{l, s.connections})
 	})
 	checking, stopChecks := context.WithCancel(context.Background())
 	serving.Go(func() { s.recheck(checking) })
@@ -234,6 +230,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	case err = <-failed:
 	}
 	s.serving.Store(false)
+	now := s.settings.Load()
+	s.log.Info("stopping: not ready any more", zap.Duration("drain_delay", now.drainDelay), zap.Duration("shutdown_timeout", now.drainTime), zap.Error(err))
 	if err == nil {
 		err = s.delay(failed)
 	}
@@ -299,7 +297,7 @@ func (s *Server) Ready() error {
 // delay waits for DrainDelay, for Hurry, or until a listener stops. A closed listener
 // is not an error.
 func (s *Server) delay(failed <-chan error) error {
-	timer := time.NewTimer(s.config.DrainDelay)
+	timer := time.NewTimer(s.settings.Load().drainDelay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -314,7 +312,7 @@ func (s *Server) delay(failed <-chan error) error {
 
 func (s *Server) stop() {
 	s.close(agent.ErrShutdown)
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.settings.Load().drainTime)
 	defer cancel()
 	var stopping sync.WaitGroup
 	stopping.Go(func() { s.stopHTTP(ctx) })

@@ -176,7 +176,7 @@ func (s *Server) updates(send eventFunc) func(feed.Update) error {
 // returns an error for a message that is still too large.
 func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
 	return func(m proto.Message) ([]byte, error) {
-		m = Reduce(m, s.config.BaseURL)
+		m = Reduce(m, s.settings.Load().baseURL)
 		if err := wire.Fits(m); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -69,20 +70,31 @@ const (
 // calls counts the calls that are worked on, by account and principal, so that a server with more than it can do refuses
 // the rest at once and goes on with those that it has. It is safe for concurrent use.
 type calls struct {
-	most    int
-	refusal error
-
-	mu   sync.Mutex
-	all  int            // guarded by mu
-	open map[string]int // by account, and by owner; guarded by mu
+	mu      sync.Mutex
+	most    int            // guarded by mu
+	refusal error          // guarded by mu
+	all     int            // guarded by mu
+	open    map[string]int // by account, and by owner; guarded by mu
 }
 
+// maxCalls returns the maximum number of calls.
+func (c *Config) maxCalls() int { return cmp.Or(c.MaxCalls, defaultCalls) }
+
 func newCalls(most int) *calls {
+	c := &calls{open: map[string]int{}}
+	c.limit(most)
+	return c
+}
+
+// limit sets the maximum number of calls.
+func (c *calls) limit(most int) {
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"the server has no free call for this account; its limits.max_calls is %d; try again later", most)
 	e.Retry, e.RetryAfter = true, time.Second
 	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
-	return &calls{most: most, refusal: wire.Status(e).Err(), open: map[string]int{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most, c.refusal = most, wire.Status(e).Err()
 }
 
 // check returns the refusal if a caller may not have a further call. Most requests to an overloaded server
@@ -205,14 +217,22 @@ const (
 
 // connections counts the open connections of all listeners. It is safe for concurrent use.
 type connections struct {
-	most, mostFrom int
-	proxies        []netip.Prefix // whose connections are those of many callers
-	log            *zap.Logger
+	log *zap.Logger
 
-	mu      sync.Mutex
-	all     int                  // guarded by mu
-	from    map[netip.Prefix]int // guarded by mu
-	refused int                  // guarded by mu
+	mu             sync.Mutex
+	most, mostFrom int                  // guarded by mu
+	proxies        []netip.Prefix       // whose connections are those of many callers; guarded by mu
+	all            int                  // guarded by mu
+	from           map[netip.Prefix]int // guarded by mu
+	refused        int                  // guarded by mu
+}
+
+// limit sets the limits of a configuration.
+func (c *connections) limit(of *Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most, c.mostFrom = cmp.Or(of.MaxConnections, defaultConnections), cmp.Or(of.MaxConnectionsFrom, defaultConnectionsFrom)
+	c.proxies = of.TrustedProxies
 }
 
 // enter counts a connection, and reports whether there may be one more.
@@ -249,7 +269,7 @@ func (c *connections) leave(from netip.Addr) {
 	}
 }
 
-// shared reports whether an address may belong to a proxy, which connects for many callers.
+// shared reports whether an address may belong to a proxy, which connects for many callers. The caller holds mu.
 func (c *connections) shared(from netip.Addr) bool {
 	if from.IsLoopback() || !from.IsValid() {
 		return true

@@ -89,9 +89,9 @@ func asV03(ctx context.Context) context.Context {
 func (s *Server) refusedV03(in *inbound, method string) *status.Status {
 	known := s.methodV03(method)
 	switch {
-	case s.config.NoV03 && in.wantsV03():
+	case in.settings.noV03 && in.wantsV03():
 		return wire.Status(s.v03DisabledError())
-	case s.config.NoV03:
+	case in.settings.noV03:
 		return wire.NotServed("unknown method %.64q: %s", method, v03Disabled)
 	case known && (in.wantsV03() || in.unversioned()):
 		return nil
@@ -175,7 +175,7 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 // an encoding here, because each event says whether it is the last of its stream.
 func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		response, _ := Reduce(u.Response, s.config.BaseURL).(*a2av1.StreamResponse)
+		response, _ := Reduce(u.Response, s.settings.Load().baseURL).(*a2av1.StreamResponse)
 		if err := wire.Fits(response); err != nil {
 			return err
 		}

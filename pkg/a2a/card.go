@@ -44,7 +44,7 @@ func (h *Handler) Card(ctx context.Context, tenant string) (card *a2av1.AgentCar
 	if err != nil {
 		return nil, false, err
 	}
-	card, err = h.cards.of(ctx, id, info)
+	card, err = h.cards().of(ctx, id, info)
 	return card, public, err
 }
 
@@ -58,19 +58,22 @@ func (h *Handler) withCard(ctx context.Context, id string) (a agent.Agent, publi
 	return a, false, err
 }
 
-// cards builds the agent cards of a handler.
+// cards builds agent cards with the settings of a handler.
 type cards struct {
-	c      *Config
-	pushes bool // whether push notifications are supported
+	c *Config
+	s *settings
 }
+
+// cards returns what builds cards with the present settings.
+func (h *Handler) cards() cards { return cards{&h.c, h.settings.Load()} }
 
 // of returns the card of the agent with this id and description, signed if Config.Sign is set.
 func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av1.AgentCard, error) {
 	card := b.unsigned(ctx, id, info)
-	if b.c.Sign == nil {
+	if b.s.sign == nil {
 		return card, nil
 	}
-	if err := b.c.Sign(card); err != nil {
+	if err := b.s.sign(card); err != nil {
 		return nil, err
 	}
 	return card, nil
@@ -83,20 +86,20 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 		Name: info.GetName(), Description: info.GetDescription(), Version: b.c.Version,
 		SupportedInterfaces: b.interfaces(ctx, id),
 		Capabilities: &a2av1.AgentCapabilities{
-			Streaming: yes(true), PushNotifications: yes(b.pushes), ExtendedAgentCard: yes(len(b.extended(id)) > 0),
+			Streaming: yes(true), PushNotifications: yes(b.s.pushes), ExtendedAgentCard: yes(len(b.extended(id)) > 0),
 			Extensions: []*a2av1.AgentExtension{{
-				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.c.RequireTeamRun, Params: facts(info),
+				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.s.requireTeamRun, Params: facts(info),
 			}},
 		},
 		DefaultInputModes: modes(agent.InputModes(info)), DefaultOutputModes: modes(info.GetOutputModes()),
-		SecuritySchemes: b.c.Security, Skills: skills(id, info),
+		SecuritySchemes: b.s.security, Skills: skills(id, info),
 	}
 	if routes(info) {
 		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
 			Uri: RoutingURI, Description: "Hands over to agents that the caller names, as a member of a swarm.",
 		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.c.Security)) {
+	for _, name := range slices.Sorted(maps.Keys(b.s.security)) {
 		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
 			Schemes: map[string]*a2av1.StringList{name: {}},
 		})
@@ -118,14 +121,14 @@ func yes(b bool) *bool { return &b }
 // default agent.
 func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
-	if at := b.c.Interfaces.GRPC; at != "" {
+	if at := b.s.interfaces.GRPC; at != "" {
 		of[BindingGRPC] = &a2av1.AgentInterface{Url: at, Tenant: id}
 	}
-	if at := cmp.Or(baseOf(ctx), b.c.Interfaces.HTTP); at != "" {
+	if at := cmp.Or(baseOf(ctx), b.s.interfaces.HTTP); at != "" {
 		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc", Tenant: id}
 		of[BindingHTTPJSON] = &a2av1.AgentInterface{Url: at + "/" + id}
 	}
-	shown := b.c.Interfaces.Shown
+	shown := b.s.interfaces.Shown
 	if len(shown) == 0 {
 		shown = Bindings()
 	}

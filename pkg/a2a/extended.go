@@ -37,7 +37,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	if err != nil {
 		return nil, err
 	}
-	all := h.cards.extended(id)
+	all := h.cards().extended(id)
 	if len(all) == 0 {
 		return nil, UnsupportedOperation("agent %q has no extended card; use its public card", id)
 	}
@@ -49,7 +49,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	if err != nil {
 		return nil, err
 	}
-	return h.cards.of(ctx, id, extend(info, all[i]))
+	return h.cards().of(ctx, id, extend(info, all[i]))
 }
 
 // extend returns a copy of info with the additions of an extended card.

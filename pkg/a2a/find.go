@@ -60,8 +60,8 @@ func (h *Handler) usable(ctx context.Context) []string {
 
 // idOf returns the id of the agent that tenant names. An empty tenant means the default agent.
 func (h *Handler) idOf(ctx context.Context, tenant string) (string, error) {
-	if tenant != "" || h.c.DefaultAgent != "" {
-		return cmp.Or(tenant, h.c.DefaultAgent), nil
+	if id := cmp.Or(tenant, h.settings.Load().defaultAgent); id != "" {
+		return id, nil
 	}
 	if ids := h.c.Agents.IDs(); len(ids) == 1 {
 		return ids[0], nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,6 +82,8 @@ type Config struct {
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
+	// NoPush turns push notifications off, although Pushes is set.
+	NoPush bool
 	// CheckWebhook returns what is wrong with the URL of a webhook, in words that follow the name of
 	// a field. The URL uses http or https, has a host, no user and a valid port. If it is nil, every
 	// such URL is accepted.
@@ -168,7 +171,7 @@ type ExtendedCard struct {
 // error is internal and must not be shown to users. It is safe for concurrent use.
 type Handler struct {
 	c        Config
-	cards    cards
+	settings atomic.Pointer[settings]
 	journals journals
 	feeds    *feed.Feeds
 	streams  *streamLimiter
@@ -189,8 +192,10 @@ func NewHandler(c Config) *Handler {
 		c.Version = "dev"
 	}
 	c.Streams = c.Streams.withDefaults()
-	h := &Handler{c: c, streams: &streamLimiter{limits: c.Streams}, journals: journals{c.Store, c.Streams.Poll}, feeds: feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: c.Streams.Close.at})}
-	h.cards = cards{&h.c, c.Pushes != nil}
+	h := &Handler{c: c, journals: journals{c.Store, c.Streams.Poll}}
+	h.settings.Store(c.settings())
+	h.streams = &streamLimiter{limits: func() Streams { return h.settings.Load().streams }}
+	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: func(s a2av1.TaskState) bool { return h.settings.Load().streams.Close.at(s) }})
 	return h
 }
 

@@ -92,14 +92,14 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (se
 func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
 	var c checker
 	c.send(req)
-	push := req.GetConfiguration().GetTaskPushNotificationConfig()
-	if push != nil && h.c.Pushes != nil {
-		c.inlinePush(req, push, h.c.CheckWebhook)
+	push, now := req.GetConfiguration().GetTaskPushNotificationConfig(), h.settings.Load()
+	if push != nil && now.pushes {
+		c.inlinePush(req, push, now.checkWebhook)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err
 	}
-	if push != nil && h.c.Pushes == nil {
+	if push != nil && !now.pushes {
 		return Caller{}, nil, PushNotificationNotSupported()
 	}
 	who, err := Authenticated(ctx)
@@ -308,7 +308,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
 		return sent{}, err
-	} else if in.GetReceived() != nil && h.c.RefuseWhileWorking {
+	} else if in.GetReceived() != nil && h.settings.Load().refuseWhileWorking {
 		return sent{}, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", id)
 	}
 	if err := h.admitGrant(ctx, who.Owner(), in); err != nil {

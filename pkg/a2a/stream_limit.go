@@ -70,7 +70,7 @@ func (s Streams) withDefaults() Streams {
 // streamLimiter limits the number of open streams per owner and per root task or team. It is safe
 // for concurrent use.
 type streamLimiter struct {
-	limits Streams // PerTask and PerOwner are not 0
+	limits func() Streams // PerTask and PerOwner are not 0
 
 	mu   sync.Mutex
 	open map[Key]int // the key of an owner has an empty ID; guarded by mu
@@ -117,7 +117,7 @@ func (s *streamSlot) release() {
 // open streams. The caller must release the slot.
 func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	s := &streamSlot{limiter: l}
-	limit := l.limits.PerOwner
+	limit := l.limits().PerOwner
 	if s.acquire(Key{Owner: owner}, limit) {
 		return s, nil
 	}
@@ -130,7 +130,7 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 // acquireTask also counts the stream for the root task of k.
 func (s *streamSlot) acquireTask(k Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)
-	limit := s.limiter.limits.PerTask
+	limit := s.limiter.limits().PerTask
 	if s.acquire(k, limit) {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s *streamSlot) acquireTask(k Key) error {
 
 // acquireTeam also counts the stream for a team.
 func (s *streamSlot) acquireTeam(owner, team string) error {
-	limit := s.limiter.limits.PerTask
+	limit := s.limiter.limits().PerTask
 	if s.acquire(Key{owner, "team/" + team}, limit) { // no task has such an ID
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -45,7 +46,7 @@ const (
 type ender struct {
 	auth   *auth.Server
 	store  Store
-	pause  bool
+	rights atomic.Int32 // an EndedRights
 	log    *zap.Logger
 	every  time.Duration
 	owners map[string]*endedOwner // whose rights have ended, or whose tasks the server halts; only run uses it
@@ -65,13 +66,20 @@ type endedOwner struct {
 	idle bool
 }
 
-// newEnder returns nil if tasks continue.
+// newEnder returns nil if every caller is accepted.
 func newEnder(c *Config, by *auth.Server) *ender {
-	if by == nil || c.EndedRights == ContinueTasks {
+	if by == nil {
 		return nil
 	}
-	return &ender{
-		auth: by, store: c.Store, pause: c.EndedRights != CancelTasks, log: c.Log.Named("auth"), every: endEvery, owners: map[string]*endedOwner{},
+	e := &ender{auth: by, store: c.Store, log: c.Log.Named("auth"), every: endEvery, owners: map[string]*endedOwner{}}
+	e.reload(c.EndedRights)
+	return e
+}
+
+// reload replaces what becomes of the tasks. Halts in force stay so if tasks continue from now on.
+func (e *ender) reload(to EndedRights) {
+	if e != nil {
+		e.rights.Store(int32(to)) //nolint:gosec // one of three
 	}
 }
 
@@ -97,6 +105,11 @@ func (e *ender) run(ctx context.Context) {
 // compare halts and resumes owners. Replicas do the same at the same time; the first one that changes a
 // halt decides.
 func (e *ender) compare(ctx context.Context) error {
+	rights := EndedRights(e.rights.Load())
+	if rights == ContinueTasks {
+		clear(e.owners)
+		return nil
+	}
 	ended, fresh := e.auth.Ended()
 	if !fresh { // other replicas may know better
 		for _, o := range e.owners {
@@ -117,7 +130,7 @@ func (e *ender) compare(ctx context.Context) error {
 	e.note(ended, halts)
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(e.owners)) {
-		failed = append(failed, e.decide(ctx, owner, halts[owner]))
+		failed = append(failed, e.decide(ctx, owner, halts[owner], rights != CancelTasks))
 	}
 	return errors.Join(failed...)
 }
@@ -156,13 +169,14 @@ func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
 	}
 }
 
-// decide halts or resumes an owner. h is the halt of the owner that is in force, nil if it is not halted.
+// decide halts or resumes an owner. h is the halt of the owner that is in force, nil if it is not halted. pause says
+// that tasks are paused, rather than canceled.
 //
 // Replicas may have different configurations while they are replaced one after the other, and so disagree
 // about rights. That is why a halt ends only if the owner has rights for longer than a lease, begins
 // again only after the owner had rights in between, and cancels only because of keys in the store, a
 // lease after they have ended; tasks are paused until then.
-func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt) error {
+func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt, pause bool) error {
 	o, lease := e.owners[owner], e.store.Lease()
 	lasts := func(since time.Time, least time.Duration) bool {
 		return !since.IsZero() && e.store.Now().Sub(since) >= least
@@ -189,7 +203,7 @@ func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt) error 
 		return nil
 	}
 	o.halted = h != nil
-	pause := e.pause || !o.inStore || !lasts(o.ended, lease)
+	pause = pause || !o.inStore || !lasts(o.ended, lease)
 	if h != nil && (pause || !h.GetPause()) {
 		return nil
 	}

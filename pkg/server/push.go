@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,53 +21,88 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// notifier delivers push notifications. A nil *notifier does nothing.
+// notifier delivers push notifications.
 type notifier struct {
-	*push.Dispatcher
-	out *egress.Dialer
+	config  push.Config
+	out     *egress.Dialer
+	now     atomic.Pointer[pushSettings]
+	changed chan struct{} // holds one signal: now has changed
 }
 
-// newNotifier returns nil if push notifications are turned off.
-func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string, measure *metrics.Pushes) (*notifier, error) {
-	if c.NoPush {
-		return nil, nil //nolint:nilnil // no push notifications
-	}
+// pushSettings are the settings of a notifier. They are not modified.
+type pushSettings struct {
+	off  bool
+	base string           // the URL at which REST is served
+	sign *cardsign.Signer // nil: notifications are not signed
+}
+
+// newNotifier returns a notifier, which needs settings before it serves.
+func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, measure *metrics.Pushes) (*notifier, error) {
 	out, err := egress.New(egress.Config{Allow: guard.Allow})
 	if err != nil {
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
-	config := push.Config{
+	t := &notifier{out: out, changed: make(chan struct{}, 1)}
+	base := func() string { return t.now.Load().base }
+	t.config = push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
-		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
-		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Log: c.Log.Named("push"),
+		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base())) },
+		Sign:   t.sign, Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Log: c.Log.Named("push"),
 	}
-	if sign != nil {
-		config.Sign = sign.SignNotification
+	return t, nil
+}
+
+// reload replaces the settings. at are the addresses in cards.
+func (t *notifier) reload(c *Config, at Addrs, sign *cardsign.Signer) {
+	t.now.Store(&pushSettings{off: c.NoPush, base: at.URL, sign: sign})
+	t.out.Close() // idle connections may lead to addresses that are not allowed any more
+	select {
+	case t.changed <- struct{}{}:
+	default:
 	}
-	return &notifier{push.New(config), out}, nil
+}
+
+// sign returns the signatures of a notification, none if notifications are not signed.
+func (t *notifier) sign(payload []byte, url string) ([]string, error) {
+	if sign := t.now.Load().sign; sign != nil {
+		return sign.SignNotification(payload, url)
+	}
+	return nil, nil
+}
+
+// serve delivers notifications until ctx ends, except while they are turned off.
+func (t *notifier) serve(ctx context.Context) {
+	defer t.out.Close()
+	for ctx.Err() == nil {
+		off := t.now.Load().off
+		serving, stop := context.WithCancel(ctx)
+		var delivering sync.WaitGroup
+		if !off {
+			delivering.Go(func() { push.New(t.config).Serve(serving) })
+		}
+		for ctx.Err() == nil && t.now.Load().off == off {
+			select {
+			case <-t.changed:
+			case <-ctx.Done():
+			}
+		}
+		stop()
+		delivering.Wait()
+	}
 }
 
 // oldBody returns the function that encodes the body of notifications for webhooks that were
 // registered over A2A 0.3: the whole task.
-func oldBody(s a2a.Store, base string) func(context.Context, a2a.Push) ([]byte, string, error) {
+func oldBody(s a2a.Store, base func() string) func(context.Context, a2a.Push) ([]byte, string, error) {
 	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
 		t, _, err := s.Task(ctx, p.Task)
 		if err != nil {
 			return nil, "", err
 		}
-		t, _ = server.Reduce(t, base).(*a2av1.Task)
+		t, _ = server.Reduce(t, base()).(*a2av1.Task)
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}
-}
-
-// serve delivers notifications until ctx ends.
-func (t *notifier) serve(ctx context.Context) {
-	if t == nil {
-		return
-	}
-	defer t.out.Close()
-	t.Serve(ctx)
 }
 
 // receives returns a function that reports whether an owner may receive notifications: whether it

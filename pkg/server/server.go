@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,6 +86,9 @@ type Boards = board.Teams
 // PushPolicy configures the retries and timeouts of push notifications. The zero value is
 // valid.
 type PushPolicy = push.Policy
+
+// LogSampling says which of the lines about requests are left out of the log.
+type LogSampling = server.Sampling
 
 // CardKey is a key that signs cards.
 type CardKey = cardsign.Key
@@ -223,6 +225,8 @@ type Config struct {
 	// NamedInMetrics reports whether metrics name an agent; nil means each. Others have the name "other", as
 	// have those beyond the first hundred. It must be safe for concurrent use.
 	NamedInMetrics func(agentID string) bool
+	// LogSampling says which of the lines about requests are left out of Log.
+	LogSampling LogSampling
 	// Log receives a line about each request, some of those that are alike under load, and details of errors
 	// that callers must not see. If Log is nil, nothing is logged.
 	Log *zap.Logger
@@ -237,10 +241,11 @@ type Addrs struct {
 	URL string
 }
 
-// TeamServer serves agents. Call New, then Serve once, or Close.
+// TeamServer serves agents. Call New, then Serve once, or Close. Its other methods may be called at any time.
 type TeamServer struct {
 	core
 	listeners Listeners
+	at        Addrs // at which clients reach the listeners, unless the configuration says otherwise
 	server    *server.Server
 }
 
@@ -255,9 +260,11 @@ type core struct {
 	accounts *account.Accounts
 	keeper   *halt.Keeper
 	refused  *audit.Refusals
-	ender    *ender    // nil if every caller is accepted
-	notifier *notifier // nil without push notifications
+	guard    *egress.Guard // of connections to webhooks
+	ender    *ender        // nil if every caller is accepted
+	notifier *notifier
 	measure  *instruments
+	log      *zap.Logger
 }
 
 // New returns a server that listens but answers calls only once Serve is called. The error
@@ -296,22 +303,8 @@ func (c *Config) complete() error {
 		}
 		c.Agents = one
 	}
-	for i, binding := range c.CardInterfaces {
-		if !slices.Contains(a2a.Bindings(), binding) || slices.Contains(c.CardInterfaces[:i], binding) {
-			return fmt.Errorf("server.Config.CardInterfaces has %q; it must contain each of %s at most once", binding, strings.Join(a2a.Bindings(), ", "))
-		}
-	}
-	var wrong error
-	for name, l := range c.Accounts {
-		account.Check(l, func(_, what, instead string) {
-			wrong = fmt.Errorf("server.Config.Accounts[%q]: %s; %s", name, what, instead)
-		})
-	}
-	account.CheckEvery(c.Limits.GetAccount(), func(_, what, instead string) {
-		wrong = fmt.Errorf("server.Config.Limits.Account: %s; %s", what, instead)
-	})
-	if wrong != nil {
-		return wrong
+	if err := c.check(); err != nil {
+		return err
 	}
 	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
 	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
@@ -365,32 +358,23 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	var e *engine.Engine
-	accounts := account.New(account.Config{
-		Ledger: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, File: c.Accounts, Every: c.Limits.GetAccount(), TotalUpload: c.Limits.GetMaxUploadBytes(),
-		Clock: c.Store.Now, Log: c.Log.Named("accounts"), Changed: func() { e.Wake("") },
-	})
+	limits := c.accountSettings()
+	limits.Ledger, limits.Counts, limits.Shared, limits.Clock, limits.Log = c.Store, c.Store, c.Store.Lease() > 0, c.Store.Now, c.Log.Named("accounts")
+	limits.Changed = func() { e.Wake("") }
+	accounts := account.New(limits)
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
-	config := a2a.Config{
-		Halts: halts, Audit: func(ctx context.Context, action, subject string, details map[string]string) context.Context {
-			return audit.Record(ctx, c.Store.Now(), action, subject, details)
-		},
-		Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Wake: e.Wake, DefaultAgent: c.DefaultAgent, Version: c.Version,
-		Interfaces: a2a.Interfaces{HTTP: cmp.Or(c.PublicURL, at.URL), GRPC: at.GRPC, Shown: c.CardInterfaces},
-		Security:   security(c), Clock: c.Store.Now, Streams: c.Streams, RequireTeamRun: c.RequireTeamRun,
-		RefuseWhileWorking: c.RefuseWhileWorking, ForgetMessageIDs: c.ForgetMessageIDs,
-		Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
-	}
-	guard, err := egress.NewGuard(c.Egress...)
+	guard, err := c.guard()
 	if err != nil {
-		return core{}, fmt.Errorf("server.Config.Egress: %w", err)
+		return core{}, err
 	}
-	if !c.NoPush {
-		config.Pushes, config.CheckWebhook = c.Store, guard.Webhook
+	config := c.handlerSettings(at, sign, guard)
+	config.Halts, config.Audit = halts, func(ctx context.Context, action, subject string, details map[string]string) context.Context {
+		return audit.Record(ctx, c.Store.Now(), action, subject, details)
 	}
-	if sign != nil {
-		config.Sign = sign.Sign
-	}
+	config.Agents, config.Store, config.Overview, config.Approvals, config.Conversations, config.Pushes = c.Agents, c.Store, c.Store, c.Store, c.Store, c.Store
+	config.Wake, config.Version, config.Clock, config.ForgetMessageIDs = e.Wake, c.Version, c.Store.Now, c.ForgetMessageIDs
+	config.Extended, config.CheckPlan = c.ExtendedCards, workflow.CheckPlan
 	config.Admit, config.AdmitGrant, config.MaxCollaborations = accounts.Admit, accounts.AdmitGrant, accounts.MaxCollaborations
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
@@ -399,9 +383,13 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, by, guard, sign, config.Interfaces.HTTP, measure.pushes)
+	t, err := newNotifier(c, h, by, guard, measure.pushes)
+	if err != nil {
+		return core{}, err
+	}
+	t.reload(c, at, sign)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, by), notifier: t, measure: measure}, err
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, log: c.Log.Named("server")}, nil
 }
 
 // prepare reads the keys, and applies the halts in force, before anything can begin.
@@ -421,10 +409,8 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := public(l, c.TLS.CertFile != "")
-	if at.GRPC != "" { // PublicGRPC has no effect without a listener
-		at.GRPC = cmp.Or(c.PublicGRPC, at.GRPC)
-	}
+	listening := public(l, c.TLS.CertFile != "")
+	at := c.addresses(listening)
 	k, err := newCore(&c, at, sign)
 	if err != nil {
 		return nil, err
@@ -434,12 +420,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		watching.Boards, watching.BoardTeams = board.New(c.Store), c.Boards
 	}
 	m := monitor.New(watching)
-	config := server.Config{
-		Handler: k.handler, Teams: c.Teams, Monitor: m,
-		BaseURL: cmp.Or(c.PublicURL, at.URL), PublicURL: c.PublicURL, TrustedProxies: c.TrustedProxies, Origins: c.Origins, OriginHeaders: c.OriginHeaders, Version: c.Version, StrictVersion: c.StrictVersion, RequireTeamRun: c.RequireTeamRun,
-		NoV03: c.NoV03, NoReflection: c.NoReflection,
-		Ready: ready(c), DrainDelay: c.DrainDelay, Hurry: c.Store.Failed(), DrainTime: c.DrainTime, StallTime: c.StallTime, Log: c.Log.Named("server"),
-	}
+	config := c.serverSettings(at, sign)
+	config.Handler, config.Teams, config.Monitor, config.Version, config.NoReflection = k.handler, c.Teams, m, c.Version, c.NoReflection
+	config.Ready, config.Hurry, config.StallTime, config.Log = ready(c), c.Store.Failed(), c.StallTime, c.Log.Named("server")
 	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now})
 	halting := halt.Config{Store: c.Store, Keeper: k.keeper, Tasks: k.handler, Clock: c.Store.Now, Log: c.Log.Named("halt")}
 	halting.Names, _ = c.Teams.(halt.Names)
@@ -448,8 +431,6 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
 	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
-	config.MaxConnections, config.MaxConnectionsFrom = int(c.Limits.GetMaxConnections()), int(c.Limits.GetMaxConnectionsPerAddress())
-	config.MaxCalls = int(c.Limits.GetMaxCalls())
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy, config.Metrics = c.TLS.ByProxy, k.measure.calls
 	if k.certs != nil {
@@ -458,14 +439,11 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if k.auth != nil { // a nil *auth.Server would not be a nil interface
 		config.Auth, config.SignIns = k.auth, k.auth.SignIns
 	}
-	if sign != nil {
-		config.JWKS = sign.JWKS()
-	}
 	s, err := server.New(config)
 	if err != nil {
 		return nil, err
 	}
-	return &TeamServer{core: k, listeners: l, server: s}, nil
+	return &TeamServer{core: k, listeners: l, at: listening, server: s}, nil
 }
 
 // security returns the security schemes for cards. Callers need one of them.
@@ -536,6 +514,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	cancel()
 	stop()
 	driving.Wait()
+	s.log.Info("stopped: all requests have ended, and all runs are handed over")
 	s.auth.Flush()
 	return errors.Join(err, driven, failure(s.store))
 }

@@ -530,7 +530,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
 }
 
 // Value is the word in the file.
@@ -587,7 +587,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66, 0}
 }
 
 // Value is the word in the file.
@@ -644,7 +644,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
 }
 
 // Value is the word in the file.
@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -4530,9 +4530,16 @@ type ServerSettings struct {
 	MetricsBeyondLoopback bool `protobuf:"varint,45,opt,name=metrics_beyond_loopback,json=metricsBeyondLoopback,proto3" json:"metrics_beyond_loopback,omitempty"`
 	// How long conversations, boards and the audit log are kept. Unset keeps boards and the audit log, and
 	// conversations for retention.
-	Keep          *KeepSettings `protobuf:"bytes,46,opt,name=keep,proto3" json:"keep,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Keep *KeepSettings `protobuf:"bytes,46,opt,name=keep,proto3" json:"keep,omitempty"`
+	// What the server logs.
+	Log *LogSettings `protobuf:"bytes,47,opt,name=log,proto3" json:"log,omitempty"`
+	// How long a server that stops still accepts requests while /readyz answers 503, so that load balancers
+	// send it no more; 0s.
+	DrainDelay *durationpb.Duration `protobuf:"bytes,48,opt,name=drain_delay,json=drainDelay,proto3" json:"drain_delay,omitempty"`
+	// How long requests may take to end after drain_delay, before their connections are closed; 20s.
+	ShutdownTimeout *durationpb.Duration `protobuf:"bytes,49,opt,name=shutdown_timeout,json=shutdownTimeout,proto3" json:"shutdown_timeout,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
@@ -4740,6 +4747,27 @@ func (x *ServerSettings) GetKeep() *KeepSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetLog() *LogSettings {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetDrainDelay() *durationpb.Duration {
+	if x != nil {
+		return x.DrainDelay
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetShutdownTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.ShutdownTimeout
+	}
+	return nil
+}
+
 // KeepSettings says how long is kept what is not part of a task. What a task that has not ended uses is kept.
 type KeepSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4806,6 +4834,135 @@ func (x *KeepSettings) GetAudit() *durationpb.Duration {
 	return nil
 }
 
+// LogSettings says what the server logs, and how.
+type LogSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The least level that is logged: debug, info, warn or error; info. --log-level takes precedence.
+	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	// The form of the lines: console or json; console. With -o json it is always json.
+	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Which lines about requests are left out.
+	Sampling      *LogSampling `protobuf:"bytes,3,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogSettings) Reset() {
+	*x = LogSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogSettings) ProtoMessage() {}
+
+func (x *LogSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
+func (*LogSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LogSettings) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *LogSettings) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *LogSettings) GetSampling() *LogSampling {
+	if x != nil {
+		return x.Sampling
+	}
+	return nil
+}
+
+// LogSampling leaves out lines about requests that have the same method and code within a second. Failures
+// of the server are always logged.
+type LogSampling struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of these lines are logged; 20.
+	First *int32 `protobuf:"varint,1,opt,name=first,proto3,oneof" json:"first,omitempty"`
+	// Of further ones each line with a multiple of this number is logged, with 0 none; 100.
+	Thereafter *int32 `protobuf:"varint,2,opt,name=thereafter,proto3,oneof" json:"thereafter,omitempty"`
+	// Whether lines are left out; true. With false each request is logged.
+	Enabled       *bool `protobuf:"varint,3,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogSampling) Reset() {
+	*x = LogSampling{}
+	mi := &file_team_v1_config_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogSampling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogSampling) ProtoMessage() {}
+
+func (x *LogSampling) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
+func (*LogSampling) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *LogSampling) GetFirst() int32 {
+	if x != nil && x.First != nil {
+		return *x.First
+	}
+	return 0
+}
+
+func (x *LogSampling) GetThereafter() int32 {
+	if x != nil && x.Thereafter != nil {
+		return *x.Thereafter
+	}
+	return 0
+}
+
+func (x *LogSampling) GetEnabled() bool {
+	if x != nil && x.Enabled != nil {
+		return *x.Enabled
+	}
+	return false
+}
+
 // EncryptionSettings has the keys that encrypt the secrets in the store: those of webhooks, and the key
 // of page tokens.
 type EncryptionSettings struct {
@@ -4818,7 +4975,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4987,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +5000,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -4866,7 +5023,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +5035,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +5048,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -4928,7 +5085,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5097,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5110,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5000,7 +5157,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5169,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5182,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5042,7 +5199,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5211,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5067,7 +5224,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5100,7 +5257,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5112,7 +5269,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5125,7 +5282,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5201,7 +5358,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5370,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5383,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5347,7 +5504,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5516,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5529,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5423,7 +5580,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5435,7 +5592,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5448,7 +5605,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5477,7 +5634,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5646,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5659,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5523,7 +5680,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5535,7 +5692,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5548,7 +5705,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5569,7 +5726,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5738,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5751,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5617,7 +5774,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5786,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +5799,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5679,7 +5836,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5691,7 +5848,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5704,7 +5861,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Definition) GetId() string {
@@ -5754,7 +5911,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5923,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5936,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5826,7 +5983,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +5995,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +6008,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5884,7 +6041,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +6053,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +6066,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5931,7 +6088,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5943,7 +6100,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5956,7 +6113,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6003,7 +6160,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6015,7 +6172,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6028,7 +6185,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6063,7 +6220,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6232,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6245,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6186,7 +6343,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6198,7 +6355,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6211,7 +6368,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6259,7 +6416,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6271,7 +6428,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6284,7 +6441,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6335,7 +6492,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6504,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6517,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6421,7 +6578,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +6590,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +6603,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6508,7 +6665,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6520,7 +6677,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6533,7 +6690,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6549,7 +6706,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6561,7 +6718,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6574,7 +6731,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7123,7 +7280,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xb3!\n" +
+	"\x0f_strict_members\"\xe9$\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -7165,7 +7322,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\ametrics\x18, \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
 	"\x0eserver.metrics\x12Mmetrics must be HOST:PORT with a port up to 65535; for example 127.0.0.1:9464\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\ametrics\x126\n" +
 	"\x17metrics_beyond_loopback\x18- \x01(\bR\x15metricsBeyondLoopback\x12)\n" +
-	"\x04keep\x18. \x01(\v2\x15.team.v1.KeepSettingsR\x04keep\x1aS\n" +
+	"\x04keep\x18. \x01(\v2\x15.team.v1.KeepSettingsR\x04keep\x12&\n" +
+	"\x03log\x18/ \x01(\v2\x14.team.v1.LogSettingsR\x03log\x12\xb8\x01\n" +
+	"\vdrain_delay\x180 \x01(\v2\x19.google.protobuf.DurationB|\xbaHy\xba\x01v\n" +
+	"\x12server.drain_delay\x12-drain_delay must be 0s to 10m; for example 5s\x1a1this >= duration('0s') && this <= duration('10m')R\n" +
+	"drainDelay\x12\xd0\x01\n" +
+	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')R\x0fshutdownTimeout\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -7181,7 +7344,27 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vkeep.boards\x121keep.boards must be 1h or more; for example 2160h\x1a\x16this >= duration('1h')R\x06boards\x12\x8d\x01\n" +
 	"\x05audit\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
 	"\n" +
-	"keep.audit\x120keep.audit must be 1h or more; for example 8760h\x1a\x16this >= duration('1h')R\x05audit\"\x8a\x02\n" +
+	"keep.audit\x120keep.audit must be 1h or more; for example 8760h\x1a\x16this >= duration('1h')R\x05audit\"\xb0\x02\n" +
+	"\vLogSettings\x12\x81\x01\n" +
+	"\x05level\x18\x01 \x01(\tBk\xbaHh\xba\x01e\n" +
+	"\tlog.level\x12(level must be debug, info, warn or error\x1a.this in ['', 'debug', 'info', 'warn', 'error']R\x05level\x12k\n" +
+	"\x06format\x18\x02 \x01(\tBS\xbaHP\xba\x01M\n" +
+	"\n" +
+	"log.format\x12\x1eformat must be console or json\x1a\x1fthis in ['', 'console', 'json']R\x06format\x120\n" +
+	"\bsampling\x18\x03 \x01(\v2\x14.team.v1.LogSamplingR\bsampling\"\x8a\x04\n" +
+	"\vLogSampling\x12o\n" +
+	"\x05first\x18\x01 \x01(\x05BT\xbaHQ\xba\x01N\n" +
+	"\x12log.sampling.first\x12\x1afirst must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x00R\x05first\x88\x01\x01\x12\x83\x01\n" +
+	"\n" +
+	"thereafter\x18\x02 \x01(\x05B^\xbaH[\xba\x01X\n" +
+	"\x17log.sampling.thereafter\x12\x1fthereafter must be 0 to 1000000\x1a\x1cthis >= 0 && this <= 1000000H\x01R\n" +
+	"thereafter\x88\x01\x01\x12\x1d\n" +
+	"\aenabled\x18\x03 \x01(\bH\x02R\aenabled\x88\x01\x01:\xbf\x01\xbaH\xbb\x01\x1a\xb8\x01\n" +
+	"\flog.sampling\x12Wfirst and thereafter have no effect with enabled: false; remove them, or remove enabled\x1aO!has(this.enabled) || this.enabled || !has(this.first) && !has(this.thereafter)B\b\n" +
+	"\x06_firstB\r\n" +
+	"\v_thereafterB\n" +
+	"\n" +
+	"\b_enabled\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
 	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xc5\x03\n" +
@@ -7440,7 +7623,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7502,66 +7685,68 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*SwarmConfig)(nil),          // 57: team.v1.SwarmConfig
 	(*ServerSettings)(nil),       // 58: team.v1.ServerSettings
 	(*KeepSettings)(nil),         // 59: team.v1.KeepSettings
-	(*EncryptionSettings)(nil),   // 60: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 61: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 62: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 63: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 64: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 65: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 66: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 67: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 68: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 69: team.v1.CardSettings
-	(*PushSettings)(nil),         // 70: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 71: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 72: team.v1.SigningKey
-	(*Definition)(nil),           // 73: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 74: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 75: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 76: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 77: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 78: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 79: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 80: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 81: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 82: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 83: team.v1.ApiKey
-	(*Permission)(nil),           // 84: team.v1.Permission
-	(*OidcConfig)(nil),           // 85: team.v1.OidcConfig
-	nil,                          // 86: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 87: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 88: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 89: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 90: team.v1.McpTool.EnvEntry
-	nil,                          // 91: team.v1.McpTool.EffectsEntry
-	nil,                          // 92: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 93: team.v1.Definition.ScriptsEntry
-	nil,                          // 94: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 95: google.protobuf.Duration
-	(*Skill)(nil),                // 96: team.v1.Skill
-	(*Limits)(nil),               // 97: team.v1.Limits
-	(*Retry)(nil),                // 98: team.v1.Retry
-	(OnLimit_Value)(0),           // 99: team.v1.OnLimit.Value
+	(*LogSettings)(nil),          // 60: team.v1.LogSettings
+	(*LogSampling)(nil),          // 61: team.v1.LogSampling
+	(*EncryptionSettings)(nil),   // 62: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 63: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 64: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 65: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 66: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 67: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 68: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 69: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 70: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 71: team.v1.CardSettings
+	(*PushSettings)(nil),         // 72: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 73: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 74: team.v1.SigningKey
+	(*Definition)(nil),           // 75: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 76: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 77: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 78: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 79: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 80: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 81: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 82: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 83: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 84: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 85: team.v1.ApiKey
+	(*Permission)(nil),           // 86: team.v1.Permission
+	(*OidcConfig)(nil),           // 87: team.v1.OidcConfig
+	nil,                          // 88: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 89: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 90: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 91: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 92: team.v1.McpTool.EnvEntry
+	nil,                          // 93: team.v1.McpTool.EffectsEntry
+	nil,                          // 94: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 95: team.v1.Definition.ScriptsEntry
+	nil,                          // 96: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 97: google.protobuf.Duration
+	(*Skill)(nil),                // 98: team.v1.Skill
+	(*Limits)(nil),               // 99: team.v1.Limits
+	(*Retry)(nil),                // 100: team.v1.Retry
+	(OnLimit_Value)(0),           // 101: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	86,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	87,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	88,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	89,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	88,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	89,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	90,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	91,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	95,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	97,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	95,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	95,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	90,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	91,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	97,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	97,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	92,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	93,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	95,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	95,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	96,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	97,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	97,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	97,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	98,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	99,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7570,7 +7755,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	96,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	98,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7578,10 +7763,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	95,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	97,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	95,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	97,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7592,12 +7777,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	97,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	99,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	95,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	98,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	97,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	100, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7607,67 +7792,71 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	95,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	97,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	95,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	98,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	97,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	100, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	99,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	101, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	96,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	77,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	74,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	95,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	70,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	71,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	75,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	68,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	69,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	92,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	64,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	65,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	62,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	60,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	98,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	79,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	76,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	97,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	72,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	73,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	77,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	70,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	71,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	94,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	66,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	67,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	64,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	62,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
 	59,  // 89: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	95,  // 90: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	95,  // 91: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	95,  // 92: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	61,  // 93: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	8,   // 94: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	66,  // 95: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	67,  // 96: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	72,  // 97: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 98: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	93,  // 99: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	94,  // 100: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 101: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	83,  // 102: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	85,  // 103: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	79,  // 104: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 105: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	82,  // 106: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	95,  // 107: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	81,  // 108: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 109: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	80,  // 110: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 111: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 112: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 113: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 114: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 115: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 116: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 117: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	66,  // 118: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	60,  // 90: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	97,  // 91: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	97,  // 92: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	97,  // 93: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	97,  // 94: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	97,  // 95: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	61,  // 96: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	63,  // 97: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	8,   // 98: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	68,  // 99: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	69,  // 100: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	74,  // 101: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 102: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	95,  // 103: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	96,  // 104: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 105: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	85,  // 106: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	87,  // 107: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	81,  // 108: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 109: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	84,  // 110: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	97,  // 111: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	83,  // 112: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 113: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	82,  // 114: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 115: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 116: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 117: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 118: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 119: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 120: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 121: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	68,  // 122: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	123, // [123:123] is the sub-list for method output_type
+	123, // [123:123] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7697,19 +7886,20 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   83,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -22,7 +22,7 @@ func (d *drive) lent(ctx context.Context) (_ context.Context, release func(), er
 	var gone *agent.Error
 	switch {
 	case errors.As(err, &gone):
-		d.Log.Warn("a detached run works without its team, which is not served", zap.String("task", d.claim.Root), zap.String("team", from.GetTeam()), zap.Error(err))
+		d.Log.Warn("a detached run works without its team, which is not served", zap.String("team", from.GetTeam()), zap.Error(err))
 		return ctx, func() {}, nil
 	case err != nil:
 		err = fmt.Errorf("team %q of %s: %w", from.GetTeam(), d.claim.Root, err)

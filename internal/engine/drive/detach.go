@@ -61,7 +61,7 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 	err := d.Tasks.Begin(ctx, acc)
 	var known *agent.Error
 	if errors.As(err, &known) && known.Reason == agent.ReasonAgentNotFound {
-		d.Log.Warn("the agent that started a detached task is no longer served and cannot be notified of its end", zap.String("task", d.claim.Root), zap.Error(err))
+		d.Log.Warn("the agent that started a detached task is no longer served and cannot be notified of its end", zap.Error(err))
 		return nil
 	}
 	if err != nil {

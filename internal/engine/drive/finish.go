@@ -78,7 +78,7 @@ func (d *drive) ended(err error) *teamv1.Ended {
 
 // failed returns the end of a run without a reply.
 func (d *drive) failed(err error) *teamv1.Ended {
-	d.Log.Info("run failed", zap.String("task", d.claim.Root), zap.Error(err))
+	d.Log.Info("run failed", zap.Error(err))
 	e := agent.AsError(err)
 	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 	if end.GetSpent() == nil { // the run ended before it added up its own costs

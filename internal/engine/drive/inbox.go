@@ -109,7 +109,7 @@ func (d *drive) watch(ctx context.Context) {
 			_ = d.journalError(err) // the drive stops; its next append meets the same error
 			return
 		case ctx.Err() == nil:
-			d.Log.Warn("cannot read the inbox of a run", zap.String("task", d.claim.Root), zap.Error(err))
+			d.Log.Warn("cannot read the inbox of a run", zap.Error(err))
 			again = time.After(readAgain)
 		}
 		handed := false

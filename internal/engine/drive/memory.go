@@ -123,7 +123,7 @@ func (d *drive) tellUnread(ctx context.Context) error {
 	}
 	for _, f := range d.memory.told() {
 		d.Log.Warn("cannot read the history of a conversation; the run continues without it",
-			zap.String("task", d.claim.Root), zap.String("path", f.path), zap.Error(f.err))
+			zap.String("path", f.path), zap.Error(f.err))
 		text := "the history of " + f.path + " could not be read; the agent works without it"
 		if err := d.warn(ctx, text, map[string]string{aboutKey: aboutRead, pathKey: f.path}); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	saving, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
 	if err := d.Conversations.Remember(saving, d.memory.thread, ex); err != nil {
-		d.Log.Warn("cannot store an exchange in its conversation", zap.String("task", d.claim.Root), zap.Error(err))
+		d.Log.Warn("cannot store an exchange in its conversation", zap.Error(err))
 		return d.warn(ctx, "the exchange could not be stored; the conversation continues without it", map[string]string{aboutKey: aboutWrite})
 	}
 	if d.accepted.GetMayReplyDirectly() {

@@ -68,6 +68,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	if d.Log == nil {
 		d.Log = zap.NewNop()
 	}
+	d.Log = d.Log.WithLazy(zap.String("task", c.Root), zap.String("context", d.accepted.GetMessage().GetContextId()), zap.String("agent", d.accepted.GetAgent()))
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock, Halts: r.Halts}
 	if r.Tasks != nil {
 		d.run.Detacher = d
@@ -80,10 +81,27 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 		return a2a.Park{}, err
 	}
 	defer d.account.Close()
+	if from := lastReplica(events); from != "" && from != d.Replica {
+		d.Log.Info("run taken over from another replica", zap.String("replica", from))
+	}
 	d.resumed, d.budget = d.summary.Started, d.envelope()
 	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
 	defer end()
-	return d.serve(ctx)
+	park, err := d.serve(ctx)
+	if errors.Is(err, agent.ErrShutdown) {
+		d.Log.Info("run handed over: it continues on another replica, or at the next start")
+	}
+	return park, err
+}
+
+// lastReplica returns the replica that drove a run last, "" if none has.
+func lastReplica(events []*teamv1.Event) string {
+	for _, ev := range slices.Backward(events) {
+		if c := ev.GetClaimed(); c != nil {
+			return c.GetReplica()
+		}
+	}
+	return ""
 }
 
 // drive is the work on one claim of a run.

@@ -208,7 +208,7 @@ func (g *Passage) failedMiddleware(c *teamv1.Checked, err error) *agent.Error {
 	if c.GetBlocked() {
 		follows = "the message goes no further; correct the middleware, or have it continue on failure"
 	}
-	g.Log.Warn("middleware failed", zap.String("middleware", c.GetBy()), zap.String("agent", g.Path),
+	g.Log.Warn("middleware failed", zap.String("task", g.Run.Root), zap.String("middleware", c.GetBy()), zap.String("agent", g.Path),
 		zap.String("stage", StageWord(g.Stage)), zap.Bool("abort", c.GetBlocked()), zap.Error(err))
 	return agent.Errorf(agent.CodeInternal, agent.ReasonTeamError, "middleware %q failed on %s: %s; %s", c.GetBy(), g.subject(), why, follows)
 }

@@ -120,6 +120,15 @@ func (w *Work) refused(err error) Result {
 	return Result{Err: err, notStarted: true, rejected: w.Attempts == 0 && limited}
 }
 
+// task returns the log field with the id of the task that the step belongs to, an empty one for a step that ends
+// before it is run.
+func (w *Work) task() zap.Field {
+	if w.run == nil {
+		return zap.Skip()
+	}
+	return zap.String("task", agent.From(w.run).Root)
+}
+
 // logCause logs the cause of a failed attempt, which may contain addresses. A2A callers do not see
 // it.
 func (w *Work) logCause(err error) {
@@ -128,6 +137,6 @@ func (w *Work) logCause(err error) {
 	}
 	var e *agent.Error
 	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
-		w.by.Log.Warn("attempt failed", zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Error(err))
+		w.by.Log.Warn("attempt failed", w.task(), zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Error(err))
 	}
 }

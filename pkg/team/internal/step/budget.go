@@ -312,7 +312,7 @@ func (w *Work) estimate(known *teamv1.Spent) *teamv1.Spent {
 // overbilled returns the error for a turn for which the provider has billed more than was reserved.
 // It ends the run, because no reservation for this model can be relied on.
 func (w *Work) overbilled(spent *teamv1.Spent) error {
-	w.by.Log.Error("a provider billed more than the turn was allowed", zap.String("agent", w.by.Path), zap.String("scope", w.Scope),
+	w.by.Log.Error("a provider billed more than the turn was allowed", w.task(), zap.String("agent", w.by.Path), zap.String("scope", w.Scope),
 		zap.String("model", w.Target.Model.Name()), zap.Int64("allowed_tokens", agent.CostOf(w.Reserved).Tokens), zap.Int64("billed_tokens", agent.CostOf(spent).Tokens),
 		zap.Int64("allowed_micros", w.Reserved.GetCostMicros()), zap.Int64("billed_micros", spent.GetCostMicros()))
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded,

@@ -131,7 +131,7 @@ func (w *Work) logFailure(e *teamv1.Ended) {
 	if !agent.IsDelegation(w.Step.GetKind()) || e.GetError() == nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED {
 		return
 	}
-	w.by.Log.Warn("member did not succeed", zap.String("team", w.by.ID), zap.String("member", w.Step.GetMember()),
+	w.by.Log.Warn("member did not succeed", w.task(), zap.String("team", w.by.ID), zap.String("member", w.Step.GetMember()),
 		zap.String("scope", w.Scope), zap.String("outcome", e.GetOutcome().String()),
 		zap.String("reason", e.GetError().GetReason()), zap.String("message", e.GetError().GetMessage()))
 }

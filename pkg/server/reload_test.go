@@ -1,0 +1,70 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/server"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+// TestReload: a Go program changes keys and other settings of a server that runs. A configuration that is wrong
+// changes nothing, and the error says what is wrong.
+func TestReload(t *testing.T) {
+	config := server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", "ann")}}
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	ann, bob := rig.Clients(t, target.As("acme", "ann")), rig.Clients(t, target.As("acme", "bob"))
+	accepts := func(c rig.Client) bool {
+		t.Helper()
+		_, err := c.List(t.Context(), &a2av1.ListTasksRequest{})
+		if err != nil && rig.Fault(err).Reason != "UNAUTHENTICATED" {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	check := func(which string, annMay, bobMay bool) {
+		t.Helper()
+		for i := range ann {
+			if accepts(ann[i]) != annMay || accepts(bob[i]) != bobMay {
+				t.Errorf("%s over %s: ann may call: %t, bob: %t", which, ann[i].Binding(), !annMay, !bobMay)
+			}
+		}
+	}
+	check("at first", true, false)
+	for want, change := range map[string]func(*server.Config){
+		"neither begin nor cease to authenticate": func(c *server.Config) { c.Keys = nil },
+		"sha256 must be 64 hex digits":            func(c *server.Config) { c.Keys = []server.APIKey{{Name: "bob", SHA256: "x"}} },
+		"CardInterfaces":                          func(c *server.Config) { c.CardInterfaces = []string{"SOAP"} },
+		"server.Config.Egress":                    func(c *server.Config) { c.Egress = []string{"10.0.0.1/8"} },
+		`server.Config.Accounts["acme"]`:          func(c *server.Config) { c.Accounts = map[string]*teamv1.AccountLimits{"acme": {}} },
+	} {
+		wrong := config
+		wrong.Keys = []server.APIKey{rig.Key("acme", "bob")}
+		change(&wrong)
+		if err := s.Reload(wrong); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	check("after wrong configurations", true, false)
+	config.Keys = []server.APIKey{rig.Key("acme", "bob")}
+	if err := s.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	check("after the reload", false, true)
+}
