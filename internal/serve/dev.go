@@ -68,7 +68,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	settings := def.Server.GetServer()
-	measure, err := listenMetrics(ctx, settings, d.Log)
+	measure, err := startTelemetry(ctx, settings, d.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (r *Running) Stop() error {
 }
 
 // startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
-func startLive(ctx context.Context, live *Live, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
+func startLive(ctx context.Context, live *Live, kept server.Store, measure *telemetry, c server.Config) (*Running, error) {
 	c.DefaultAgent, c.Version, c.Store, c.ExtendedCards = live.Default(), Version(), kept, live.ExtendedCards
 	keys, err := live.Definition().SigningKeys()
 	if err != nil {
@@ -238,7 +238,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err != nil {
 		return nil, err
 	}
-	measure, err := listenMetrics(ctx, settings, c.Log)
+	measure, err := startTelemetry(ctx, settings, c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +351,7 @@ func checkAddress(def *config.Config, address string) error {
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes the
 // listeners and the store.
-func startServer(ctx context.Context, def *config.Config, kept server.Store, measure *metricsListener, c server.Config) (*Running, error) {
+func startServer(ctx context.Context, def *config.Config, kept server.Store, measure *telemetry, c server.Config) (*Running, error) {
 	live, err := NewLive(def, kept, kept, c.Log.Named("agents"))
 	if err != nil {
 		return nil, errors.Join(err, closeListeners(c.Listeners), measure.close(), kept.Close())
@@ -367,7 +367,7 @@ func startServer(ctx context.Context, def *config.Config, kept server.Store, mea
 	c.CardInterfaces, c.Accounts, c.Limits = settings.GetCard().GetInterfaces(), settings.GetAccounts(), settings.GetLimits()
 	c.RefuseWhileWorking = settings.GetProtocol().GetRefuseWhileWorking()
 	c.NoPush, c.RequireTeamRun, c.Streams = noPush(settings), settings.GetProtocol().GetRequireTeamRun(), streams(settings.GetStreams())
-	c.Meter, c.NamedInMetrics = measure.meter(), live.inFile
+	c.Meter, c.NamedInMetrics, c.Tracing = measure.meter(), live.inFile, measure.tracing(def)
 	return startLive(ctx, live, kept, measure, c)
 }
 

@@ -27,7 +27,7 @@ const (
 // before the body, and not changed afterwards; see withInbound.
 type inbound struct {
 	binding string
-	record  *record    // nil if requests are neither logged nor measured
+	record  *record    // nil if requests are neither logged, measured nor traced
 	id      string     // request ID, for logs
 	addr    netip.Addr // of the caller; the zero address if unknown
 	base    string     // URL that the caller used, as reported by a trusted proxy; "" if unknown

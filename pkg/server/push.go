@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cardsign"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -26,7 +28,7 @@ type notifier struct {
 }
 
 // newNotifier returns nil if push notifications are turned off.
-func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string, measure *metrics.Pushes) (*notifier, error) {
+func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, sign *cardsign.Signer, base string, measure *metrics.Pushes, traces *tracing.Pushes) (*notifier, error) {
 	if c.NoPush {
 		return nil, nil //nolint:nilnil // no push notifications
 	}
@@ -37,12 +39,23 @@ func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard
 	config := push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
 		Encode:  func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base)) },
-		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Log: c.Log.Named("push"),
+		Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Traces: traces, Log: c.Log.Named("push"),
 	}
 	if sign != nil {
 		config.Sign = sign.SignNotification
 	}
 	return &notifier{push.New(config), out}, nil
+}
+
+// firstEvent returns a function that reads the first event of a run.
+func firstEvent(s a2a.Store) func(context.Context, a2a.Key) (*teamv1.Event, error) {
+	return func(ctx context.Context, run a2a.Key) (*teamv1.Event, error) {
+		page, err := s.Events(ctx, run, 0, 1)
+		if err != nil || len(page) == 0 {
+			return nil, err
+		}
+		return page[0].Event, nil
+	}
 }
 
 // oldBody returns the function that encodes the body of notifications for webhooks that were

@@ -530,7 +530,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
 }
 
 // Value is the word in the file.
@@ -587,7 +587,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64, 0}
 }
 
 // Value is the word in the file.
@@ -644,7 +644,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66, 0}
 }
 
 // Value is the word in the file.
@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -843,9 +843,12 @@ type ModelConfig struct {
 	ContextWindow int32 `protobuf:"varint,11,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
 	// Teams and agents that are made by the API may use it; false. Without authentication they may use
 	// everything in the file.
-	Api           bool `protobuf:"varint,12,opt,name=api,proto3" json:"api,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Api bool `protobuf:"varint,12,opt,name=api,proto3" json:"api,omitempty"`
+	// Requests to the endpoint have the header traceparent, if there are traces; false. It is for endpoints of
+	// your own, such as a gateway whose spans belong to the same traces.
+	SendTraceparent bool `protobuf:"varint,13,opt,name=send_traceparent,json=sendTraceparent,proto3" json:"send_traceparent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ModelConfig) Reset() {
@@ -958,6 +961,13 @@ func (x *ModelConfig) GetContextWindow() int32 {
 func (x *ModelConfig) GetApi() bool {
 	if x != nil {
 		return x.Api
+	}
+	return false
+}
+
+func (x *ModelConfig) GetSendTraceparent() bool {
+	if x != nil {
+		return x.SendTraceparent
 	}
 	return false
 }
@@ -4528,8 +4538,11 @@ type ServerSettings struct {
 	Metrics string `protobuf:"bytes,44,opt,name=metrics,proto3" json:"metrics,omitempty"`
 	// The network protects metrics, so that it may be an address that other machines reach; false.
 	MetricsBeyondLoopback bool `protobuf:"varint,45,opt,name=metrics_beyond_loopback,json=metricsBeyondLoopback,proto3" json:"metrics_beyond_loopback,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// What traces contain, and whose traces requests continue. Variables of the environment whose names begin
+	// with OTEL_ say where traces are sent; without them there are none.
+	Tracing       *TracingSettings `protobuf:"bytes,60,opt,name=tracing,proto3" json:"tracing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
@@ -4730,6 +4743,70 @@ func (x *ServerSettings) GetMetricsBeyondLoopback() bool {
 	return false
 }
 
+func (x *ServerSettings) GetTracing() *TracingSettings {
+	if x != nil {
+		return x.Tracing
+	}
+	return nil
+}
+
+// TracingSettings say what traces contain, and whose traces requests continue.
+type TracingSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Callers whose requests continue the trace that their traceparent names: ACCOUNT/NAME, an ACCOUNT for all
+	// of its callers, or "*" for all callers. The requests of others begin traces of their own, with a link.
+	TrustCallers []string `protobuf:"bytes,1,rep,name=trust_callers,json=trustCallers,proto3" json:"trust_callers,omitempty"`
+	// Traces contain the texts of messages, prompts, answers, and arguments and results of tools, cut after 1
+	// KiB; false.
+	Content       bool `protobuf:"varint,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TracingSettings) Reset() {
+	*x = TracingSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TracingSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TracingSettings) ProtoMessage() {}
+
+func (x *TracingSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
+func (*TracingSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *TracingSettings) GetTrustCallers() []string {
+	if x != nil {
+		return x.TrustCallers
+	}
+	return nil
+}
+
+func (x *TracingSettings) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
 // EncryptionSettings has the keys that encrypt the secrets in the store: those of webhooks, and the key
 // of page tokens.
 type EncryptionSettings struct {
@@ -4742,7 +4819,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4831,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +4844,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -4790,7 +4867,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4802,7 +4879,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4815,7 +4892,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -4852,7 +4929,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +4941,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +4954,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -4924,7 +5001,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5013,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5026,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -4966,7 +5043,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5055,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4991,7 +5068,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5024,7 +5101,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5036,7 +5113,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5049,7 +5126,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5125,7 +5202,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5214,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5227,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5271,7 +5348,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5283,7 +5360,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5296,7 +5373,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5347,7 +5424,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5436,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5449,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5401,7 +5478,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5490,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5503,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5447,7 +5524,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5459,7 +5536,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5472,7 +5549,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5493,7 +5570,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5582,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5595,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5541,7 +5618,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5630,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5643,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5603,7 +5680,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5692,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5705,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Definition) GetId() string {
@@ -5678,7 +5755,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5767,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5780,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5750,7 +5827,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5762,7 +5839,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5775,7 +5852,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -5808,7 +5885,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5820,7 +5897,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5833,7 +5910,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -5855,7 +5932,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +5944,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +5957,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -5927,7 +6004,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6016,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6029,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -5987,7 +6064,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5999,7 +6076,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6012,7 +6089,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6110,7 +6187,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6122,7 +6199,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6135,7 +6212,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6183,7 +6260,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6272,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6208,7 +6285,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6259,7 +6336,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6271,7 +6348,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6284,7 +6361,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6345,7 +6422,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6434,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +6447,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6432,7 +6509,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6444,7 +6521,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6457,7 +6534,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6473,7 +6550,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6485,7 +6562,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6498,7 +6575,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6546,7 +6623,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x8e\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xd3\x12\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -6568,9 +6645,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\aaccepts\x12\xa9\x01\n" +
 	"\x0econtext_window\x18\v \x01(\x05B\x81\x01\xbaH~\xba\x01{\n" +
 	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
-	"\x03api\x18\f \x01(\bR\x03api:\xa4\x06\xbaH\xa0\x06\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\x9c\x02\n" +
-	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xb4\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0)\x1a\xde\x01\n" +
+	"\x03api\x18\f \x01(\bR\x03api\x12)\n" +
+	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent:\xbe\x06\xbaH\xba\x06\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xb6\x02\n" +
+	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xce\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
@@ -7047,7 +7125,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\x88!\n" +
+	"\x0f_strict_members\"\xbc!\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -7088,7 +7166,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"encryption\x12\x85\x02\n" +
 	"\ametrics\x18, \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
 	"\x0eserver.metrics\x12Mmetrics must be HOST:PORT with a port up to 65535; for example 127.0.0.1:9464\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\ametrics\x126\n" +
-	"\x17metrics_beyond_loopback\x18- \x01(\bR\x15metricsBeyondLoopback\x1aS\n" +
+	"\x17metrics_beyond_loopback\x18- \x01(\bR\x15metricsBeyondLoopback\x122\n" +
+	"\atracing\x18< \x01(\v2\x18.team.v1.TracingSettingsR\atracing\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -7096,7 +7175,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\x1a\xb1\x01\n" +
-	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\x8a\x02\n" +
+	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\x95\x02\n" +
+	"\x0fTracingSettings\x12\xe7\x01\n" +
+	"\rtrust_callers\x18\x01 \x03(\tB\xc1\x01\xbaH\xbd\x01\x92\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\x15tracing.trust_callers\x12[this is not a caller; write ACCOUNT/NAME, an ACCOUNT for all of its callers, or \"*\" for all\x1a<this.matches('^([*]|[A-Za-z0-9_.-]{1,63}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
 	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xc5\x03\n" +
@@ -7355,7 +7438,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7416,66 +7499,67 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),            // 56: team.v1.ToolStyle
 	(*SwarmConfig)(nil),          // 57: team.v1.SwarmConfig
 	(*ServerSettings)(nil),       // 58: team.v1.ServerSettings
-	(*EncryptionSettings)(nil),   // 59: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 60: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 61: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 62: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 63: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 64: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 65: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 66: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 67: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 68: team.v1.CardSettings
-	(*PushSettings)(nil),         // 69: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 70: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 71: team.v1.SigningKey
-	(*Definition)(nil),           // 72: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 73: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 74: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 75: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 76: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 77: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 78: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 79: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 80: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 81: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 82: team.v1.ApiKey
-	(*Permission)(nil),           // 83: team.v1.Permission
-	(*OidcConfig)(nil),           // 84: team.v1.OidcConfig
-	nil,                          // 85: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 86: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 87: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 88: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 89: team.v1.McpTool.EnvEntry
-	nil,                          // 90: team.v1.McpTool.EffectsEntry
-	nil,                          // 91: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 92: team.v1.Definition.ScriptsEntry
-	nil,                          // 93: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 94: google.protobuf.Duration
-	(*Skill)(nil),                // 95: team.v1.Skill
-	(*Limits)(nil),               // 96: team.v1.Limits
-	(*Retry)(nil),                // 97: team.v1.Retry
-	(OnLimit_Value)(0),           // 98: team.v1.OnLimit.Value
+	(*TracingSettings)(nil),      // 59: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 60: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 61: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 62: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 63: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 64: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 65: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 66: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 67: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 68: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 69: team.v1.CardSettings
+	(*PushSettings)(nil),         // 70: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 71: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 72: team.v1.SigningKey
+	(*Definition)(nil),           // 73: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 74: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 75: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 76: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 77: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 78: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 79: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 80: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 81: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 82: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 83: team.v1.ApiKey
+	(*Permission)(nil),           // 84: team.v1.Permission
+	(*OidcConfig)(nil),           // 85: team.v1.OidcConfig
+	nil,                          // 86: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 87: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 88: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 89: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 90: team.v1.McpTool.EnvEntry
+	nil,                          // 91: team.v1.McpTool.EffectsEntry
+	nil,                          // 92: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 93: team.v1.Definition.ScriptsEntry
+	nil,                          // 94: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 95: google.protobuf.Duration
+	(*Skill)(nil),                // 96: team.v1.Skill
+	(*Limits)(nil),               // 97: team.v1.Limits
+	(*Retry)(nil),                // 98: team.v1.Retry
+	(OnLimit_Value)(0),           // 99: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	85,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	86,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	87,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	88,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	86,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	87,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	88,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	89,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	94,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	95,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	94,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	94,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	89,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	90,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	95,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	95,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	90,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	91,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	94,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	94,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	95,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	96,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	95,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	95,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	96,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	97,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7484,7 +7568,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	95,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	96,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7492,10 +7576,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	94,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	95,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	94,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	95,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7506,12 +7590,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	96,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	97,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	94,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	97,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	95,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	98,  // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7521,63 +7605,64 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	94,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	95,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	94,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	97,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	95,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	98,  // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	98,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	99,  // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	95,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	76,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	73,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	94,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	69,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	70,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	74,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	67,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	68,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	91,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	63,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	64,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	61,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	59,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	60,  // 89: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	8,   // 90: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	65,  // 91: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	66,  // 92: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	71,  // 93: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 94: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	92,  // 95: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	93,  // 96: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 97: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	82,  // 98: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	84,  // 99: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	78,  // 100: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 101: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	81,  // 102: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	94,  // 103: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	80,  // 104: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 105: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	79,  // 106: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 107: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 108: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 109: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 110: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 111: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 112: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 113: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	65,  // 114: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	115, // [115:115] is the sub-list for method output_type
-	115, // [115:115] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	96,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	77,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	74,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	95,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	70,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	71,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	75,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	68,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	69,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	92,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	64,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	65,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	62,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	60,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	59,  // 89: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	61,  // 90: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	8,   // 91: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	66,  // 92: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	67,  // 93: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	72,  // 94: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 95: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	93,  // 96: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	94,  // 97: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 98: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	83,  // 99: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	85,  // 100: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	79,  // 101: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 102: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	82,  // 103: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	95,  // 104: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	81,  // 105: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 106: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	80,  // 107: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 108: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 109: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 110: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 111: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 112: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 113: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 114: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	66,  // 115: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7607,19 +7692,19 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   82,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
