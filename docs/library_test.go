@@ -6,17 +6,23 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/agent/agenttest"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/model/scripted"
+	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
@@ -233,4 +239,35 @@ func Example_middleware() {
 	// Output:
 	// CARD [NUMBER] <nil>
 	//  GUARDRAIL_BLOCKED: guardrail "masked" stopped the input of "loud": it contains a PIN; remove it
+}
+
+// TestTracing exports the spans of a server to memory.
+func TestTracing(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	desk := &agent.Func{ID: "desk", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) { return agent.NewMessage("done"), nil }}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(server.TraceIDs{}), sdktrace.WithBatcher(exporter))
+	s, err := server.NewLocal(server.Config{Agent: desk, Tracing: server.Tracing{Provider: provider}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	call := a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.DefaultPermissions})
+	if _, err := s.Handler().SendMessage(call, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "x")}); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := provider.ForceFlush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := exporter.GetSpans(); !slices.ContainsFunc(got, func(s tracetest.SpanStub) bool { return s.Name == "invoke_agent desk" }) {
+		t.Errorf("spans %v", got)
+	}
+	if err := provider.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

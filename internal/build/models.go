@@ -56,6 +56,7 @@ func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, err
 		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: b.Definition.Secret(m.GetApiKey()), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
 		Price:      model.PriceOf(m.GetPrice()), Accepts: m.GetAccepts(), ContextWindow: int64(m.GetContextWindow()),
+		SendTraceparent: m.GetSendTraceparent(),
 	}
 	switch m.GetProvider() {
 	case "scripted":

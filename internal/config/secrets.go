@@ -21,6 +21,9 @@ import (
 // definition of the message marks with debug_redact are replaced, so that nothing prints them.
 func (c *Config) Secret(value string) secret.Secret { return c.secrets[value] }
 
+// Secrets returns all secrets of the file.
+func (c *Config) Secrets() []secret.Secret { return slices.Collect(maps.Values(c.secrets)) }
+
 // conceal replaces each secret of Server by a placeholder with its path, and keeps the secret in secrets.
 func (c *Config) conceal() error {
 	c.secrets = map[string]secret.Secret{}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -129,6 +130,7 @@ func (s *session) request(ctx context.Context, n *feed.Notice) (*http.Request, e
 	h.Set("User-Agent", "team-server/"+s.Version)
 	h.Set("A2A-Version", cmp.Or(s.claim.Version, a2a.ProtocolVersion))
 	h.Set("Accept-Encoding", "identity")
+	traceparent.Set(ctx, h)
 	h.Set(HeaderID, n.ID)
 	if err := s.sign(h, n.ID, conf.GetUrl(), body); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -50,6 +51,8 @@ type Config struct {
 	Rand func(n int64) int64
 	// Metrics measures deliveries; nil measures nothing.
 	Metrics *metrics.Pushes
+	// Traces makes spans of deliveries; nil makes none.
+	Traces *tracing.Pushes
 	// Log receives failures, without secrets. If Log is nil, nothing is logged.
 	Log *zap.Logger
 }

@@ -50,6 +50,7 @@ func (s *session) run(ctx context.Context) {
 		return
 	}
 	defer out.Close()
+	ctx = s.Traces.Within(ctx, s.claim.Task)
 	for {
 		n, err := s.next(ctx, out)
 		if err == nil || errors.Is(err, errQuiet) {
@@ -149,7 +150,9 @@ func (s *session) deliver(ctx context.Context, n *feed.Notice, out *feed.Outbox)
 		}
 		return false
 	}
-	r := s.try(ctx, n)
+	traced, end := s.Traces.Attempt(ctx, s.claim.Task.ID, s.claim.Origin(), n.ID, s.state.Tries)
+	r := s.try(traced, n)
+	end(r.err)
 	if ok = r.err == ""; ok {
 		return s.delivered(ctx, n, out)
 	}

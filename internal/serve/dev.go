@@ -68,7 +68,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure, err := listenMetrics(ctx, def.Server.GetServer(), d.Log)
+	measure, err := startTelemetry(ctx, def.Server.GetServer(), d.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -269,7 +269,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		return nil, err
 	}
 	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
-	measure, err := listenMetrics(ctx, settings, c.Log)
+	measure, err := startTelemetry(ctx, settings, c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -380,7 +380,7 @@ func checkAddress(def *config.Config, address string) error {
 type resources struct {
 	listeners server.Listeners
 	store     server.Store
-	measure   *metricsListener // nil without metrics
+	measure   *telemetry // nil without metrics and traces
 	settings  func(*config.Config) (server.Config, error)
 	level     *zap.AtomicLevel // may be nil
 }
@@ -397,7 +397,7 @@ func startServer(ctx context.Context, def *config.Config, o resources, c server.
 		return nil, errors.Join(err, o.close())
 	}
 	warnReordered(def, c.Log)
-	c.Meter, c.NamedInMetrics = o.measure.meter(), live.inFile
+	c.Meter, c.NamedInMetrics, c.Tracing = o.measure.meter(), live.inFile, o.measure.tracing(def)
 	return startLive(ctx, live, o, c)
 }
 

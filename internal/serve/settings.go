@@ -15,7 +15,7 @@ import (
 // atStart are the keys of server: that take effect at the next start. A reload applies all others, which is what
 // settings and Running.apply do. docs/configuration.md lists both.
 var atStart = []string{
-	"http", "grpc", "metrics", "metrics_beyond_loopback", // listeners
+	"http", "grpc", "metrics", "metrics_beyond_loopback", "tracing", // listeners, and exporters
 	"tls",                                                                     // what a listener does; its files are read again by themselves
 	"store", "store_listen", "encryption", "retention", "keep", "deduplicate", // the store is open
 	"log.format",

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -40,6 +43,7 @@ type call struct {
 	cancel context.CancelCauseFunc
 	stop   func() bool // stops waiting for the server to close
 	leave  func()      // ends the count of the call; nil if it is not counted
+	span   *tracing.Request
 }
 
 // unary runs a call with one response. If lasts is true, the call waits for work to end: its
@@ -104,6 +108,8 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 
 func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
 	c := &call{server: s, method: method, in: inboundOf(ctx)}
+	ctx, c.span = s.config.Traces.Request(ctx, method, c.in.binding, c.in.caller, c.in.trace)
+	c.in.record.traced(c.span)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stop = func() bool { return true }
 	if lasts {
@@ -144,8 +150,8 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if c.in.caller != nil {
 		ctx = a2a.WithCaller(ctx, *c.in.caller)
 	}
-	if len(c.in.trace) == 1 {
-		ctx = a2a.WithTrace(ctx, map[string]string{"traceparent": c.in.trace[0]})
+	if trace := c.span.Record(c.in.trace); trace != nil {
+		ctx = a2a.WithTrace(ctx, trace)
 	}
 	ctx = a2a.WithBase(a2a.WithExtensions(ctx, c.in.extensions...), c.in.base)
 	return agent.WithDepth(ctx, levels), nil
@@ -204,7 +210,20 @@ func (c *call) end(err *error) {
 	c.cancel(nil)
 	st := wire.Status(*err)
 	c.in.record.called(c.method, *err, st)
+	c.endSpan(st)
 	*err = st.Err()
+}
+
+// endSpan ends the span of the call. If the call was refused, what it names may be any text.
+func (c *call) endSpan(st *status.Status) {
+	if r := c.in.record; r != nil && namesAreKnown(st.Code()) {
+		c.span.About(r.agent, r.task)
+	}
+	reason := ""
+	if st.Code() != codes.OK {
+		reason = cmp.Or(wire.InfoOf(st).GetReason(), st.Code().String())
+	}
+	c.span.End(st.Code().String(), reason, isFailure(st.Code()))
 }
 
 // isContext reports whether err is the error of a context, whose cause is more precise.

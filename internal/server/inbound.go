@@ -28,7 +28,7 @@ const (
 type inbound struct {
 	binding  string
 	settings *settings  // of the server when the request began
-	record   *record    // nil if requests are neither logged nor measured
+	record   *record    // nil if requests are neither logged, measured nor traced
 	id       string     // request ID, for logs
 	addr     netip.Addr // of the caller; the zero address if unknown
 	base     string     // URL that the caller used, as reported by a trusted proxy; "" if unknown

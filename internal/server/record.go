@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -26,21 +27,29 @@ type record struct {
 	err      error          // of the call, with what its caller must not see
 	agent    string         // the agent that the request names
 	task     string         // the task that the request names, or that it has begun
-	received atomic.Int64   // bytes of the body
-	sent     atomic.Int64   // bytes of the answer, without headers
+	span     *tracing.Request
+	received atomic.Int64 // bytes of the body
+	sent     atomic.Int64 // bytes of the answer, without headers
 }
 
-// records reports whether requests are logged or measured.
+// records reports whether requests are logged, measured or traced.
 func (s *Server) records() bool {
-	return s.config.Metrics != nil || s.log.Core().Enabled(zap.ErrorLevel)
+	return s.config.Metrics != nil || s.config.Traces != nil || s.log.Core().Enabled(zap.ErrorLevel)
 }
 
-// newRecord returns the record of a request, nil if requests are neither logged nor measured.
+// newRecord returns the record of a request, nil if requests are neither logged, measured nor traced.
 func (s *Server) newRecord() *record {
 	if !s.records() {
 		return nil
 	}
 	return &record{start: time.Now()}
+}
+
+// traced notes the span of the call.
+func (r *record) traced(span *tracing.Request) {
+	if r != nil {
+		r.span = span
+	}
 }
 
 // called notes how a call has ended.
@@ -121,14 +130,11 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 // answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, r *record) {
 	code, log, level := r.status.Code(), in.settings.requests, zap.InfoLevel
-	switch code {
-	case codes.Internal, codes.DataLoss, codes.Unknown:
+	switch {
+	case isFailure(code):
 		log, level = s.log, zap.ErrorLevel
-	case codes.OK:
-		if r.method == "" {
-			level = zap.DebugLevel
-		}
-	default:
+	case code == codes.OK && r.method == "":
+		level = zap.DebugLevel
 	}
 	if !log.Core().Enabled(level) {
 		return
@@ -138,7 +144,7 @@ func (s *Server) logRequest(in *inbound, r *record) {
 		return
 	}
 	entry.Message = "request"
-	fields := append(make([]zap.Field, 0, 14), zap.String("request_id", in.id), zap.String("binding", in.binding), zap.Stringer("code", code),
+	fields := append(make([]zap.Field, 0, 16), zap.String("request_id", in.id), zap.String("binding", in.binding), zap.Stringer("code", code),
 		zap.Duration("duration", time.Since(r.start)), zap.Int64("bytes_in", r.received.Load()), zap.Int64("bytes_out", r.sent.Load()))
 	text := func(key, value string) {
 		if value != "" {
@@ -150,17 +156,32 @@ func (s *Server) logRequest(in *inbound, r *record) {
 		text("account", in.caller.Account)
 		text("principal", in.caller.Principal)
 	}
-	switch code {
-	case codes.InvalidArgument, codes.NotFound, codes.Unauthenticated, codes.PermissionDenied: // what the caller has named may be any text
-	default:
+	if namesAreKnown(code) {
 		text("agent", r.agent)
 		text("task", r.task)
 	}
+	fields = append(fields, r.span.Fields()...)
 	text("reason", wire.InfoOf(r.status).GetReason())
 	if level == zap.ErrorLevel { // other errors may quote the request
 		fields = append(fields, zap.Error(r.err))
 	}
 	entry.Write(fields...)
+}
+
+// isFailure reports whether the server is to blame for an error with a code.
+func isFailure(code codes.Code) bool {
+	return code == codes.Internal || code == codes.DataLoss || code == codes.Unknown
+}
+
+// namesAreKnown reports whether a call with a code names an agent and a task that exist. Otherwise the names may be any
+// text.
+func namesAreKnown(code codes.Code) bool {
+	switch code {
+	case codes.InvalidArgument, codes.NotFound, codes.Unauthenticated, codes.PermissionDenied:
+		return false
+	default:
+		return true
+	}
 }
 
 // answer is a ResponseWriter that counts what is sent.

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -118,6 +119,8 @@ type Config struct {
 	MaxCalls int
 	// Metrics measures requests; nil measures nothing.
 	Metrics *metrics.Calls
+	// Traces makes spans of calls; nil makes none.
+	Traces *tracing.Tracer
 	// LogSampling says which lines about requests are left out of Log.
 	LogSampling Sampling
 	// Log receives a line about each request, some of those that are alike under load. If Log is nil, nothing

@@ -20,6 +20,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/secret"
 )
@@ -66,6 +67,7 @@ func (w *web) service(ctx context.Context) http.Header {
 		h = http.Header{}
 	}
 	h.Set("A2A-Version", w.version)
+	traceparent.Set(ctx, h)
 	if uris := slices.Concat(w.cfg.Extensions, extensionsOf(ctx)); len(uris) > 0 {
 		name := "A2A-Extensions"
 		if w.version == V03 {

@@ -23,6 +23,21 @@ type Model interface {
 	Generate(ctx context.Context, req *ModelRequest) iter.Seq2[ModelChunk, error]
 }
 
+// ProviderNamer is an optional interface of a Model that knows its provider.
+type ProviderNamer interface {
+	// Provider returns the name of the provider in the conventions of OpenTelemetry for generative AI
+	// (gen_ai.provider.name), such as openai; empty if it is not known.
+	Provider() string
+}
+
+// ProviderOf returns the name of the provider of a model, empty if it is not known.
+func ProviderOf(m Model) string {
+	if p, ok := m.(ProviderNamer); ok {
+		return p.Provider()
+	}
+	return ""
+}
+
 // ModelRequest is the input of one turn.
 type ModelRequest struct {
 	// Agent is the id of the agent that makes the request.

@@ -41,6 +41,8 @@ type Run struct {
 	Detacher Detacher
 	// Halts keep work from beginning that is halted. If it is nil, nothing is.
 	Halts *Halts
+	// Spans are the spans of the run. If it is nil, the run has none.
+	Spans Spans
 	// Owner identifies whose run it is, as account/principal. It is part of ids that must differ
 	// between owners; see ConversationID.
 	Owner string

@@ -289,7 +289,7 @@ func (t *tool) CallAsking(ctx context.Context, c agent.ToolCall) (*teamv1.ToolRe
 		r, err := t.Call(ctx, c.Arguments, c.Key)
 		return r, nil, err
 	}
-	params, err := t.params(c.Arguments, c.Key)
+	params, err := t.params(ctx, c.Arguments, c.Key)
 	if err != nil {
 		return nil, nil, err
 	}

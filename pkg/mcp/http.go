@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
@@ -51,7 +52,7 @@ func observed(ctx context.Context, e *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, e)
 }
 
-// httpClient returns the client for all requests. It adds the token, does not follow redirects, and
+// httpClient returns the client for all requests. It adds the token and the trace context, does not follow redirects, and
 // limits the size of responses that are not event streams.
 func (s *Server) httpClient() *http.Client {
 	c := http.Client{}
@@ -67,7 +68,7 @@ func (s *Server) httpClient() *http.Client {
 	return &c
 }
 
-// transport adds the token to requests and records them in the exchange of their context.
+// transport adds the token and the trace context to requests and records them in the exchange of their context.
 type transport struct {
 	next   http.RoundTripper
 	bearer secret.Secret
@@ -75,8 +76,9 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context()) // a RoundTripper must not change it
+	traceparent.Set(req.Context(), req.Header)
 	if !t.bearer.IsZero() {
-		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+t.bearer.Reveal())
 	}
 	res, err := t.next.RoundTrip(req)

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -149,7 +150,7 @@ func (t *tool) ToolSet() string { return t.server.config.Name }
 
 // Call implements agent.Tool.
 func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error) {
-	params, err := t.params(arguments, key)
+	params, err := t.params(ctx, arguments, key)
 	if err != nil {
 		return nil, err
 	}
@@ -165,15 +166,20 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 	return t.server.result(r), nil
 }
 
-// params returns the parameters of a call.
-func (t *tool) params(arguments json.RawMessage, key string) (*mcp.CallToolParams, error) {
+// params returns the parameters of a call. Their _meta has the trace context as well, which is the only place for it in
+// calls of a program.
+func (t *tool) params(ctx context.Context, arguments json.RawMessage, key string) (*mcp.CallToolParams, error) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(arguments, &object) != nil || object == nil {
 		e := agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the arguments must be a JSON object")
 		e.Fresh = true
 		return nil, e
 	}
-	return &mcp.CallToolParams{Meta: mcp.Meta{KeyMeta: key}, Name: t.name, Arguments: arguments}, nil
+	meta := mcp.Meta{KeyMeta: key}
+	if value := traceparent.Of(ctx); value != "" {
+		meta[traceparent.Key] = value
+	}
+	return &mcp.CallToolParams{Meta: meta, Name: t.name, Arguments: arguments}, nil
 }
 
 // call makes the call, again if the connection had ended before it. The questions of the server are

@@ -53,7 +53,7 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 		return context.Cause(ctx)
 	}
 	rctx, cancel := context.WithCancel(ctx)
-	call := &Call{http: c.HTTPClient, key: key, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
+	call := &Call{http: c.HTTPClient, key: key, traces: c.SendTraceparent, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
 	whole := false
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)

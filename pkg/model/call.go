@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/agentteams/team-server/internal/traceparent"
 )
 
 // Bounds on responses, so that a broken endpoint cannot exhaust memory.
@@ -29,6 +31,7 @@ const drainTime = 50 * time.Millisecond
 type Call struct {
 	http   *http.Client
 	key    string // idempotency key
+	traces bool   // the request has the trace context
 	cancel context.CancelFunc
 	res    *http.Response
 	sent   atomic.Bool // the headers of the request have been written
@@ -41,6 +44,9 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
 		// request again by itself when a connection breaks.
 		req.Header["idempotency-key"] = []string{c.key}
+	}
+	if c.traces {
+		traceparent.Set(req.Context(), req.Header)
 	}
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { c.sent.Store(true) }}
 	c.idle.start()

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -117,6 +118,9 @@ const maxBody = a2aclient.MaxAnswer
 // outgoing returns a context with the metadata that each call to a peer carries.
 func outgoing(ctx context.Context, token secret.Secret, depth int) context.Context {
 	kv := []string{pathKey, strconv.Itoa(depth)}
+	if value := traceparent.Of(ctx); value != "" {
+		kv = append(kv, traceparent.Key, value)
+	}
 	if !token.IsZero() {
 		kv = append(kv, authorizationKey, "Bearer "+token.Reveal())
 	}

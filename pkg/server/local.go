@@ -52,7 +52,7 @@ func (l *Local) Serve(ctx context.Context) error {
 	guarding.Go(func() { l.notifier.serve(runs) })
 	guarding.Go(func() { l.accounts.Serve(runs) })
 	guarding.Go(func() { l.keeper.Run(runs) })
-	err = l.engine.Serve(runs, l.measure.runs.Driving(l.runner.Drive))
+	err = l.engine.Serve(runs, l.drive())
 	stop()
 	guarding.Wait()
 	return errors.Join(err, failure(l.store))

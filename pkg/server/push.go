@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cardsign"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -37,7 +39,7 @@ type pushSettings struct {
 }
 
 // newNotifier returns a notifier, which needs settings before it serves.
-func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, measure *metrics.Pushes) (*notifier, error) {
+func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, measure *metrics.Pushes, traces *tracing.Pushes) (*notifier, error) {
 	out, err := egress.New(egress.Config{Allow: guard.Allow})
 	if err != nil {
 		return nil, fmt.Errorf("push notifications: %w", err)
@@ -47,7 +49,7 @@ func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard
 	t.config = push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
 		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base())) },
-		Sign:   t.sign, Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Log: c.Log.Named("push"),
+		Sign:   t.sign, Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Traces: traces, Log: c.Log.Named("push"),
 	}
 	return t, nil
 }
@@ -88,6 +90,17 @@ func (t *notifier) serve(ctx context.Context) {
 		}
 		stop()
 		delivering.Wait()
+	}
+}
+
+// firstEvent returns a function that reads the first event of a run.
+func firstEvent(s a2a.Store) func(context.Context, a2a.Key) (*teamv1.Event, error) {
+	return func(ctx context.Context, run a2a.Key) (*teamv1.Event, error) {
+		page, err := s.Events(ctx, run, 0, 1)
+		if err != nil || len(page) == 0 {
+			return nil, err
+		}
+		return page[0].Event, nil
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/workflow"
@@ -92,6 +93,12 @@ type LogSampling = server.Sampling
 
 // CardKey is a key that signs cards.
 type CardKey = cardsign.Key
+
+// Tracing says how a server traces. Its Provider must use TraceIDs as its generator of ids.
+type Tracing = tracing.Config
+
+// TraceIDs is the generator of ids for the provider of Tracing.
+type TraceIDs = tracing.IDs
 
 // Store stores everything that a server records; see OpenStore. A program that stores a part
 // elsewhere embeds a Store in a type of its own and overrides the methods of that part.
@@ -225,6 +232,8 @@ type Config struct {
 	// NamedInMetrics reports whether metrics name an agent; nil means each. Others have the name "other", as
 	// have those beyond the first hundred. It must be safe for concurrent use.
 	NamedInMetrics func(agentID string) bool
+	// Tracing says what is traced, see docs/tracing.md; the zero value traces nothing.
+	Tracing Tracing
 	// LogSampling says which of the lines about requests are left out of Log.
 	LogSampling LogSampling
 	// Log receives a line about each request, some of those that are alike under load, and details of errors
@@ -265,6 +274,7 @@ type core struct {
 	notifier *notifier
 	measure  *instruments
 	log      *zap.Logger
+	traces   *tracing.Tracer // nil without traces
 }
 
 // New returns a server that listens but answers calls only once Serve is called. The error
@@ -348,6 +358,10 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
+	traces, err := tracing.New(c.Tracing, c.Version, c.Store.Now)
+	if err != nil {
+		return core{}, fmt.Errorf("server.Config.Tracing: %w", err)
+	}
 	certificates, err := c.certificates()
 	if err != nil {
 		return core{}, err
@@ -383,13 +397,19 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, by, guard, measure.pushes)
+	t, err := newNotifier(c, h, by, guard, measure.pushes, tracing.NewPushes(traces, firstEvent(c.Store)))
 	if err != nil {
 		return core{}, err
 	}
 	t.reload(c, at, sign)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, log: c.Log.Named("server")}, nil
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
+}
+
+// drive returns the function that drives runs, measured and traced. The journal that the runner is given is that of
+// the traces, because it implements agent.Spans.
+func (k *core) drive() engine.Drive {
+	return k.measure.runs.Driving(k.traces.Driving(k.runner.Drive))
 }
 
 // prepare reads the keys, and applies the halts in force, before anything can begin.
@@ -432,7 +452,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
-	config.TLSByProxy, config.Metrics = c.TLS.ByProxy, k.measure.calls
+	config.TLSByProxy, config.Metrics, config.Traces = c.TLS.ByProxy, k.measure.calls, k.traces
 	if k.certs != nil {
 		config.TLS = k.certs.Config
 	}
@@ -498,7 +518,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	var driven error
 	driving.Go(func() {
 		defer cancel()
-		driven = s.engine.Serve(runs, s.measure.runs.Driving(s.runner.Drive))
+		driven = s.engine.Serve(runs, s.drive())
 	})
 	driving.Go(func() { guard(serving, s.store, cancel) })
 	driving.Go(func() { s.notifier.serve(runs) })

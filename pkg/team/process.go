@@ -53,7 +53,7 @@ type process struct {
 func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *agent.Run) *process {
 	f := newFold(l, req, run.Root)
 	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
-		Owner: guards.Owner{ID: l.guardOwner(), Path: f.Path, Run: run, Log: l.cfg.Log},
+		Owner: guards.Owner{ID: l.guardOwner(), Path: f.Path, Run: run, Log: run.Logger(l.cfg.Log)},
 		Scope: f.Scope, Request: req, Above: slices.Clip(append(slices.Clip(req.GetPath()), req.GetAgentId())), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
 		Silent: l.withholdsModelText(), Wakes: l.traits.WakesOnDetachedEnd,
 	}}

@@ -530,7 +530,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
 }
 
 // Value is the word in the file.
@@ -587,7 +587,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
 }
 
 // Value is the word in the file.
@@ -644,7 +644,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
 }
 
 // Value is the word in the file.
@@ -713,7 +713,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -843,9 +843,12 @@ type ModelConfig struct {
 	ContextWindow int32 `protobuf:"varint,11,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
 	// Teams and agents that are made by the API may use it; false. Without authentication they may use
 	// everything in the file.
-	Api           bool `protobuf:"varint,12,opt,name=api,proto3" json:"api,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Api bool `protobuf:"varint,12,opt,name=api,proto3" json:"api,omitempty"`
+	// Requests to the endpoint have the header traceparent, if there are traces; false. It is for endpoints of
+	// your own, such as a gateway whose spans belong to the same traces.
+	SendTraceparent bool `protobuf:"varint,13,opt,name=send_traceparent,json=sendTraceparent,proto3" json:"send_traceparent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ModelConfig) Reset() {
@@ -958,6 +961,13 @@ func (x *ModelConfig) GetContextWindow() int32 {
 func (x *ModelConfig) GetApi() bool {
 	if x != nil {
 		return x.Api
+	}
+	return false
+}
+
+func (x *ModelConfig) GetSendTraceparent() bool {
+	if x != nil {
+		return x.SendTraceparent
 	}
 	return false
 }
@@ -4538,8 +4548,11 @@ type ServerSettings struct {
 	DrainDelay *durationpb.Duration `protobuf:"bytes,48,opt,name=drain_delay,json=drainDelay,proto3" json:"drain_delay,omitempty"`
 	// How long requests may take to end after drain_delay, before their connections are closed; 20s.
 	ShutdownTimeout *durationpb.Duration `protobuf:"bytes,49,opt,name=shutdown_timeout,json=shutdownTimeout,proto3" json:"shutdown_timeout,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What traces contain, and whose traces requests continue. Variables of the environment whose names begin
+	// with OTEL_ say where traces are sent; without them there are none.
+	Tracing       *TracingSettings `protobuf:"bytes,50,opt,name=tracing,proto3" json:"tracing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerSettings) Reset() {
@@ -4768,6 +4781,13 @@ func (x *ServerSettings) GetShutdownTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *ServerSettings) GetTracing() *TracingSettings {
+	if x != nil {
+		return x.Tracing
+	}
+	return nil
+}
+
 // KeepSettings says how long is kept what is not part of a task. What a task that has not ended uses is kept.
 type KeepSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4963,6 +4983,63 @@ func (x *LogSampling) GetEnabled() bool {
 	return false
 }
 
+// TracingSettings say what traces contain, and whose traces requests continue.
+type TracingSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Callers whose requests continue the trace that their traceparent names: ACCOUNT/NAME, an ACCOUNT for all
+	// of its callers, or "*" for all callers. The requests of others begin traces of their own, with a link.
+	TrustCallers []string `protobuf:"bytes,1,rep,name=trust_callers,json=trustCallers,proto3" json:"trust_callers,omitempty"`
+	// Traces contain the texts of messages, prompts, answers, and arguments and results of tools, cut after 1
+	// KiB; false.
+	Content       bool `protobuf:"varint,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TracingSettings) Reset() {
+	*x = TracingSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TracingSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TracingSettings) ProtoMessage() {}
+
+func (x *TracingSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
+func (*TracingSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *TracingSettings) GetTrustCallers() []string {
+	if x != nil {
+		return x.TrustCallers
+	}
+	return nil
+}
+
+func (x *TracingSettings) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
 // EncryptionSettings has the keys that encrypt the secrets in the store: those of webhooks, and the key
 // of page tokens.
 type EncryptionSettings struct {
@@ -4975,7 +5052,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5064,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5077,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5023,7 +5100,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5112,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5125,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5085,7 +5162,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5174,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5187,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5157,7 +5234,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5246,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5259,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5199,7 +5276,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5288,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5301,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5257,7 +5334,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5346,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5359,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5358,7 +5435,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5447,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5460,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5504,7 +5581,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5593,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5606,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5580,7 +5657,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5592,7 +5669,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5605,7 +5682,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5634,7 +5711,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +5723,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +5736,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5680,7 +5757,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5769,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5782,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5726,7 +5803,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5738,7 +5815,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5751,7 +5828,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5774,7 +5851,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5863,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5876,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5836,7 +5913,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +5925,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +5938,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Definition) GetId() string {
@@ -5911,7 +5988,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5923,7 +6000,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5936,7 +6013,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -5983,7 +6060,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6072,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6085,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6041,7 +6118,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6053,7 +6130,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6066,7 +6143,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6088,7 +6165,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6100,7 +6177,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6113,7 +6190,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6160,7 +6237,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6249,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6262,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6220,7 +6297,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6309,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6322,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6343,7 +6420,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6355,7 +6432,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6368,7 +6445,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6416,7 +6493,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6428,7 +6505,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6441,7 +6518,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6492,7 +6569,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6581,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6594,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6578,7 +6655,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +6667,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +6680,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6665,7 +6742,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6677,7 +6754,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6690,7 +6767,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6706,7 +6783,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6718,7 +6795,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6731,7 +6808,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6779,7 +6856,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x8e\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xd3\x12\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -6801,9 +6878,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\aaccepts\x12\xa9\x01\n" +
 	"\x0econtext_window\x18\v \x01(\x05B\x81\x01\xbaH~\xba\x01{\n" +
 	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
-	"\x03api\x18\f \x01(\bR\x03api:\xa4\x06\xbaH\xa0\x06\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\x9c\x02\n" +
-	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xb4\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0)\x1a\xde\x01\n" +
+	"\x03api\x18\f \x01(\bR\x03api\x12)\n" +
+	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent:\xbe\x06\xbaH\xba\x06\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xb6\x02\n" +
+	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xce\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent)\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
@@ -7280,7 +7358,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xe9$\n" +
+	"\x0f_strict_members\"\x9d%\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -7328,7 +7406,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x12server.drain_delay\x12-drain_delay must be 0s to 10m; for example 5s\x1a1this >= duration('0s') && this <= duration('10m')R\n" +
 	"drainDelay\x12\xd0\x01\n" +
 	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')R\x0fshutdownTimeout\x1aS\n" +
+	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')R\x0fshutdownTimeout\x122\n" +
+	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsR\atracing\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -7364,7 +7443,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06_firstB\r\n" +
 	"\v_thereafterB\n" +
 	"\n" +
-	"\b_enabled\"\x8a\x02\n" +
+	"\b_enabled\"\x95\x02\n" +
+	"\x0fTracingSettings\x12\xe7\x01\n" +
+	"\rtrust_callers\x18\x01 \x03(\tB\xc1\x01\xbaH\xbd\x01\x92\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\x15tracing.trust_callers\x12[this is not a caller; write ACCOUNT/NAME, an ACCOUNT for all of its callers, or \"*\" for all\x1a<this.matches('^([*]|[A-Za-z0-9_.-]{1,63}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
 	"\x0fencryption.keys\x12hencryption needs 1 to 16 keys, and each id must be unique; add keys: [{id: NAME, value: \"${file:PATH}\"}]\x1aAsize(this) >= 1 && size(this) <= 16 && this.map(k, k.id).unique()R\x04keys\"\xc5\x03\n" +
@@ -7623,7 +7706,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
@@ -7687,66 +7770,67 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*KeepSettings)(nil),         // 59: team.v1.KeepSettings
 	(*LogSettings)(nil),          // 60: team.v1.LogSettings
 	(*LogSampling)(nil),          // 61: team.v1.LogSampling
-	(*EncryptionSettings)(nil),   // 62: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 63: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 64: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 65: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 66: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 67: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 68: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 69: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 70: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 71: team.v1.CardSettings
-	(*PushSettings)(nil),         // 72: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 73: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 74: team.v1.SigningKey
-	(*Definition)(nil),           // 75: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 76: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 77: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 78: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 79: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 80: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 81: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 82: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 83: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 84: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 85: team.v1.ApiKey
-	(*Permission)(nil),           // 86: team.v1.Permission
-	(*OidcConfig)(nil),           // 87: team.v1.OidcConfig
-	nil,                          // 88: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 89: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 90: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 91: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 92: team.v1.McpTool.EnvEntry
-	nil,                          // 93: team.v1.McpTool.EffectsEntry
-	nil,                          // 94: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 95: team.v1.Definition.ScriptsEntry
-	nil,                          // 96: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 97: google.protobuf.Duration
-	(*Skill)(nil),                // 98: team.v1.Skill
-	(*Limits)(nil),               // 99: team.v1.Limits
-	(*Retry)(nil),                // 100: team.v1.Retry
-	(OnLimit_Value)(0),           // 101: team.v1.OnLimit.Value
+	(*TracingSettings)(nil),      // 62: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 63: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 64: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 65: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 66: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 67: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 68: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 69: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 70: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 71: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 72: team.v1.CardSettings
+	(*PushSettings)(nil),         // 73: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 74: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 75: team.v1.SigningKey
+	(*Definition)(nil),           // 76: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 77: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 78: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 79: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 80: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 81: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 82: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 83: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 84: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 85: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 86: team.v1.ApiKey
+	(*Permission)(nil),           // 87: team.v1.Permission
+	(*OidcConfig)(nil),           // 88: team.v1.OidcConfig
+	nil,                          // 89: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 90: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 91: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 92: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 93: team.v1.McpTool.EnvEntry
+	nil,                          // 94: team.v1.McpTool.EffectsEntry
+	nil,                          // 95: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 96: team.v1.Definition.ScriptsEntry
+	nil,                          // 97: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 98: google.protobuf.Duration
+	(*Skill)(nil),                // 99: team.v1.Skill
+	(*Limits)(nil),               // 100: team.v1.Limits
+	(*Retry)(nil),                // 101: team.v1.Retry
+	(OnLimit_Value)(0),           // 102: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	88,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	89,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	90,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	91,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	89,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	90,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	91,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	92,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	97,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	98,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	97,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	97,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	92,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	93,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	98,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	98,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	93,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	94,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	97,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	97,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	98,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	99,  // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	98,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	98,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	99,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	100, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -7755,7 +7839,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	98,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	99,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -7763,10 +7847,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	97,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	98,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	97,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	98,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -7777,12 +7861,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	99,  // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	100, // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	97,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	100, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	98,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	101, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -7792,71 +7876,72 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	97,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	98,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	97,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	100, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	98,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	101, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	101, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	102, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	98,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	79,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	76,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	97,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	72,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	73,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	77,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	70,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	71,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	94,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	66,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	67,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	64,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	62,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	99,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	80,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	77,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	98,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	73,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	74,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	78,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	71,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	72,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	95,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	67,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	68,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	65,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	63,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
 	59,  // 89: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
 	60,  // 90: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	97,  // 91: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	97,  // 92: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	97,  // 93: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	97,  // 94: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	97,  // 95: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	61,  // 96: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	63,  // 97: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	8,   // 98: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	68,  // 99: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	69,  // 100: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	74,  // 101: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 102: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	95,  // 103: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	96,  // 104: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 105: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	85,  // 106: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	87,  // 107: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	81,  // 108: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 109: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	84,  // 110: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	97,  // 111: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	83,  // 112: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 113: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	82,  // 114: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 115: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 116: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 117: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 118: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 119: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 120: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 121: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	68,  // 122: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	123, // [123:123] is the sub-list for method output_type
-	123, // [123:123] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	98,  // 91: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	98,  // 92: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	62,  // 93: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	98,  // 94: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	98,  // 95: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	98,  // 96: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	61,  // 97: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	64,  // 98: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	8,   // 99: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	69,  // 100: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	70,  // 101: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	75,  // 102: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	12,  // 103: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	96,  // 104: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	97,  // 105: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	9,   // 106: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	86,  // 107: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	88,  // 108: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	82,  // 109: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	10,  // 110: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	85,  // 111: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	98,  // 112: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	84,  // 113: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	11,  // 114: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	83,  // 115: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	11,  // 116: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	11,  // 117: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	13,  // 118: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	15,  // 119: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	21,  // 120: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	35,  // 121: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 122: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	69,  // 123: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	124, // [124:124] is the sub-list for method output_type
+	124, // [124:124] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7887,19 +7972,19 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   85,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1080,7 +1080,8 @@ type Accepted struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The part of the conversation that the run reads.
 	Conversation *Conversation `protobuf:"bytes,11,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// Trace context of the caller.
+	// Trace contexts in the form of the W3C: traceparent is what the caller has sent, and request names the
+	// span of the request that began the task. Each may be missing.
 	Trace map[string]string `protobuf:"bytes,12,rep,name=trace,proto3" json:"trace,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// URIs of the protocol extensions the caller activated.
 	Extensions []string `protobuf:"bytes,13,rep,name=extensions,proto3" json:"extensions,omitempty"`
@@ -2208,7 +2209,9 @@ type Started struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// Idempotency key of the effect. It stays the same after a crash and changes after a known
 	// failure.
-	Key           string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	// Provider of the model that is used.
+	Provider      string `protobuf:"bytes,9,opt,name=provider,proto3" json:"provider,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2295,6 +2298,13 @@ func (x *Started) GetDeadline() *timestamppb.Timestamp {
 func (x *Started) GetKey() string {
 	if x != nil {
 		return x.Key
+	}
+	return ""
+}
+
+func (x *Started) GetProvider() string {
+	if x != nil {
+		return x.Provider
 	}
 	return ""
 }
@@ -5687,7 +5697,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xa9\x02\n" +
 	"\aStarted\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +
@@ -5696,7 +5706,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05input\x18\x05 \x01(\v2\x0e.team.v1.InputR\x05input\x12*\n" +
 	"\breserved\x18\x06 \x01(\v2\x0e.team.v1.SpentR\breserved\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03key\x18\b \x01(\tR\x03key\"\xc0\x01\n" +
+	"\x03key\x18\b \x01(\tR\x03key\x12\x1a\n" +
+	"\bprovider\x18\t \x01(\tR\bprovider\"\xc0\x01\n" +
 	"\aRetried\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x14\n" +

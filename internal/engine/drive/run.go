@@ -70,6 +70,8 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	d.Log = d.Log.WithLazy(zap.String("task", c.Root), zap.String("context", d.accepted.GetMessage().GetContextId()), zap.String("agent", d.accepted.GetAgent()))
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock, Halts: r.Halts}
+	d.run.Spans, _ = c.Journal.(agent.Spans)
+	ctx, d.Log = d.run.InSpan(ctx, "", agent.Given{}), d.run.Logger(d.Log)
 	if r.Tasks != nil {
 		d.run.Detacher = d
 	}

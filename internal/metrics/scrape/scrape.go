@@ -31,6 +31,8 @@ const (
 	scrapes = 4
 	// scrapeTime is the timeout of a request.
 	scrapeTime = 10 * time.Second
+	// shutdownTime is the timeout for the export of what is left at the end.
+	shutdownTime = 2 * time.Second
 	// maxSeries is how many combinations of labels an instrument has at most, whatever its labels are. The
 	// SDK counts further ones together, with the label otel_metric_overflow.
 	maxSeries = 4000
@@ -45,8 +47,8 @@ type Server struct {
 
 // New returns a server that listens, and answers when Serve is called. It closes the listener if it fails.
 // On a loopback address it answers only requests whose Host is one, so that pages cannot read the metrics
-// through a name that leads there.
-func New(l net.Listener, log *zap.Logger) (*Server, error) {
+// through a name that leads there. options are further ones for NewProvider.
+func New(l net.Listener, log *zap.Logger, options ...sdkmetric.Option) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
 		otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
@@ -67,7 +69,7 @@ func New(l net.Listener, log *zap.Logger) (*Server, error) {
 		handler = onlyLocal(mux)
 	}
 	return &Server{
-		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithCardinalityLimit(maxSeries), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)),
+		provider: NewProvider(append(options, sdkmetric.WithReader(exporter))...),
 		listener: l,
 		http: &http.Server{
 			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 2 * scrapeTime,
@@ -76,8 +78,30 @@ func New(l net.Listener, log *zap.Logger) (*Server, error) {
 	}, nil
 }
 
+// Provider is a provider of meters.
+type Provider = sdkmetric.MeterProvider
+
+// NewProvider returns a provider of meters whose instruments have a limited number of series each.
+func NewProvider(options ...sdkmetric.Option) *Provider {
+	return sdkmetric.NewMeterProvider(append(options, sdkmetric.WithCardinalityLimit(maxSeries), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))...)
+}
+
+// MeterOf returns the meter of a server.
+func MeterOf(p *Provider) metric.Meter { return p.Meter("github.com/agentteams/team-server") }
+
+// Shutdown ends a provider. Readers that export have a limited time for what is left.
+func Shutdown(p *Provider) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	err := p.Shutdown(ctx)
+	if ctx.Err() != nil { // what is left is lost
+		return nil
+	}
+	return err
+}
+
 // Meter returns the meter whose instruments are served.
-func (s *Server) Meter() metric.Meter { return s.provider.Meter("github.com/agentteams/team-server") }
+func (s *Server) Meter() metric.Meter { return MeterOf(s.provider) }
 
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
@@ -93,12 +117,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("serving metrics on %s: %w", s.Addr(), err)
 	}
-	return errors.Join(err, s.provider.Shutdown(context.WithoutCancel(ctx)))
+	return errors.Join(err, Shutdown(s.provider))
 }
 
 // Close closes a server that does not serve.
 func (s *Server) Close() error {
-	return errors.Join(s.listener.Close(), s.provider.Shutdown(context.Background()))
+	return errors.Join(s.listener.Close(), Shutdown(s.provider))
 }
 
 // onlyLocal refuses requests whose Host is not a loopback address.

@@ -73,6 +73,9 @@ func (m *Model) names(i int) []string {
 // Name implements agent.Model. It returns the name of the first model.
 func (m *Model) Name() string { return m.models[0].Name() }
 
+// Provider implements agent.ProviderNamer. It returns the provider of the first model.
+func (m *Model) Provider() string { return agent.ProviderOf(m.models[0]) }
+
 // Price implements agent.Pricer. It returns the highest prices of all models.
 func (m *Model) Price() agent.Price {
 	var most agent.Price

@@ -61,6 +61,9 @@ func New(c Config) (*Model, error) {
 // Name implements agent.Model.
 func (m *Model) Name() string { return m.config.Name }
 
+// Provider implements agent.ProviderNamer.
+func (*Model) Provider() string { return "gcp.gemini" }
+
 // Price implements agent.Pricer.
 func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 

@@ -53,6 +53,9 @@ func New(c Config) (*Model, error) {
 // Name implements agent.Model.
 func (m *Model) Name() string { return m.name }
 
+// Provider implements agent.ProviderNamer.
+func (*Model) Provider() string { return "scripted" }
+
 // Generate implements agent.Model.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {

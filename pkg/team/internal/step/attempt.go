@@ -9,6 +9,7 @@ import (
 // attempt makes one attempt of a step. It calls the step's target: an agent, a model, a check or a
 // tool.
 func attempt(ctx context.Context, w *Work) Result {
+	ctx = w.by.Run.InSpan(ctx, w.Scope, agent.Given{Prompt: w.Prompt, Message: w.Input, Arguments: w.Arguments})
 	switch {
 	case w.Target.Agent != nil && w.Step.GetDetached():
 		return w.detach(ctx)

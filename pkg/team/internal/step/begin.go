@@ -93,7 +93,7 @@ func (w *Work) start() error {
 	e := &startedEvent{}
 	e.started.Attempt, e.started.Key, e.started.Input, e.started.Reserved = w.Attempts, w.key(), w.given(), w.Reserved
 	if w.Target.Model != nil {
-		e.started.Model = w.Target.Model.Name()
+		e.started.Model, e.started.Provider = w.Target.Model.Name(), agent.ProviderOf(w.Target.Model)
 	}
 	if !w.Deadline.IsZero() {
 		e.deadline.Seconds, e.deadline.Nanos = w.Deadline.Unix(), int32(w.Deadline.Nanosecond()) //nolint:gosec // less than 1e9

@@ -1,0 +1,297 @@
+package tracing
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/traceparent"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// modeWorkflow is the mode of a team in the note that it has been prepared.
+const modeWorkflow = "workflow"
+
+// apply folds an event other than the end of the run. If the event is new, apply makes the spans that it ends. The
+// caller must hold mu.
+func (r *run) apply(ev *teamv1.Event, isNew bool) {
+	costs, in, at := r.book.Apply(ev), ev.GetScope(), ev.GetTime().AsTime()
+	if r.texts != nil {
+		r.texts.Add(ev.GetSeq(), agent.MessageOf(r.root, ev))
+	}
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Accepted:
+		r.accepted, r.task = ev, k.Accepted
+	case *teamv1.Event_Claimed:
+		r.quit = r.last
+		if isNew {
+			r.replica = k.Claimed.GetReplica()
+		} else {
+			r.earlier = k.Claimed.GetEpoch()
+		}
+	case *teamv1.Event_Noted:
+		if k.Noted.GetCode() == agent.NoteTeamPrepared {
+			s := r.scope(in)
+			s.team, s.workflow = true, k.Noted.GetDetails().GetFields()["mode"].GetStringValue() == modeWorkflow
+		}
+	case *teamv1.Event_Decided:
+		r.decided(ev, k.Decided, isNew)
+	case *teamv1.Event_Bound:
+		if open := r.scope(in).open; open != nil {
+			open.remote = true
+		}
+	case *teamv1.Event_Waiting:
+		if open := r.scope(in).open; open != nil {
+			open.waited = at
+		}
+	case *teamv1.Event_Started:
+		if in != "" {
+			r.started(ev, k.Started, costs, isNew)
+		}
+	case *teamv1.Event_Retried:
+		if isNew {
+			r.attempted(ev, outcome{end: at, failed: reason(k.Retried.GetError()), costs: costs})
+		}
+		r.scope(in).open = nil
+	case *teamv1.Event_Ended:
+		if isNew {
+			r.attempted(ev, r.outcomeOf(k.Ended, at, costs))
+		}
+		delete(r.scopes, in)
+	}
+	r.last = at
+}
+
+// decided notes the steps of a decision. A decision of a team is a span without a duration.
+func (r *run) decided(ev *teamv1.Event, d *teamv1.Decided, isNew bool) {
+	s := r.scope(ev.GetScope())
+	var steps []string
+	for _, step := range d.GetSteps() {
+		r.scope(agent.Scope(ev.GetScope(), step.GetId())).step = step
+		steps = append(steps, name(step.GetId(), cmp.Or(step.GetMember(), step.GetName())))
+	}
+	if !isNew || !s.team {
+		return
+	}
+	at := ev.GetTime().AsTime()
+	of := append(r.common(ev), operationKey.String(opPlan), planStepsKey.StringSlice(steps))
+	if d.GetRule() != "" {
+		of = append(of, planRuleKey.String(d.GetRule()))
+	}
+	if r.content != nil && d.GetReason() != "" {
+		of = append(of, planReasonKey.String(r.content.text(d.GetReason())))
+	}
+	r.make(span{
+		id: spanID(r.root, opPlan, ev.GetSeq()), below: r.around(ev.GetScope()), name: name(opPlan, lastOf(ev.GetAgent())), start: at, end: at, of: of,
+	})
+}
+
+// started opens an attempt. One that was open before was interrupted, or has waited for people and continues.
+func (r *run) started(ev *teamv1.Event, started *teamv1.Started, costs []cost.Sum, isNew bool) {
+	s := r.scope(ev.GetScope())
+	if s.open != nil && isNew {
+		o := outcome{end: s.open.waited, costs: costs}
+		if o.end.IsZero() {
+			o.end, o.failed = r.quit, errInterrupted
+		}
+		r.attempted(ev, o)
+	}
+	s.open = &attempt{
+		id: spanID(r.root, "attempt", ev.GetSeq()), path: ev.GetAgent(), start: ev.GetTime().AsTime(), number: started.GetAttempt(), model: started.GetModel(), by: started.GetProvider(),
+	}
+}
+
+// outcome is how an attempt ended.
+type outcome struct {
+	end    time.Time
+	failed string // why it failed; empty if it did not
+	word   string // outcome of the step; empty if it has not ended
+	costs  []cost.Sum
+	turn   *teamv1.Turn
+	given  []attribute.KeyValue // content of the result
+}
+
+// outcomeOf returns how the last attempt of a step ended.
+func (r *run) outcomeOf(e *teamv1.Ended, at time.Time, costs []cost.Sum) outcome {
+	o := outcome{end: at, word: word(e.GetOutcome()), costs: costs, turn: e.GetTurn(), given: r.content.result(e, r.replyOf(e))}
+	switch {
+	case e.GetError() != nil && e.GetOutcome() != teamv1.Outcome_OUTCOME_SKIPPED && e.GetOutcome() != teamv1.Outcome_OUTCOME_CANCELED:
+		o.failed = reason(e.GetError())
+	case e.GetTool().GetIsError():
+		o.failed = errTool
+	}
+	return o
+}
+
+// replyOf returns the message of a result, nil if it has none or if there is no content.
+func (r *run) replyOf(e *teamv1.Ended) *a2av1.Message {
+	if r.texts == nil || e.GetReplyRef() == 0 {
+		return e.GetReply()
+	}
+	return r.texts.At(e.GetReplyRef())
+}
+
+// attempted makes the span of the open attempt of a step. A step that ends without one, such as one that was refused,
+// has a span without a duration.
+func (r *run) attempted(ev *teamv1.Event, o outcome) {
+	s := r.scope(ev.GetScope())
+	a := s.open
+	if a == nil {
+		a = &attempt{id: spanID(r.root, "step", ev.GetSeq()), start: o.end}
+	}
+	made := span{
+		id: a.id, below: r.around(agent.Parent(ev.GetScope())), start: a.start, end: later(o.end, a.start), failed: o.failed,
+		of: append(r.common(ev), stepKey.String(ev.GetScope()), attemptKey.Int(int(a.number))),
+	}
+	made.name, made.kind, made.of = s.describe(lastOf(ev.GetAgent()), a, made.of)
+	if o.word != "" {
+		made.of = append(made.of, outcomeKey.String(o.word))
+	}
+	if o.turn.GetModel() != "" {
+		made.of = append(made.of, responseModelKey.String(o.turn.GetModel()))
+	}
+	if o.turn.GetFinishReason() != "" {
+		made.of = append(made.of, finishKey.StringSlice([]string{o.turn.GetFinishReason()}))
+	}
+	made.of = slices.Concat(made.of, usage(o.costs), a.given, o.given)
+	r.make(made)
+}
+
+// describe returns the name and the kind of the span of an attempt, and adds the attributes that say what it calls.
+func (s *scope) describe(agentName string, a *attempt, of []attribute.KeyValue) (string, trace.SpanKind, []attribute.KeyValue) {
+	kind := trace.SpanKindInternal
+	switch k := s.step.GetKind(); {
+	case a.model != "" || k == teamv1.Step_KIND_MODEL:
+		of = append(of, operationKey.String(opChat))
+		if a.model != "" {
+			of, kind = append(of, requestModelKey.String(a.model)), trace.SpanKindClient
+		}
+		if a.by != "" {
+			of = append(of, providerKey.String(a.by))
+		}
+		return name(opChat, a.model), kind, of
+	case k == teamv1.Step_KIND_TOOL:
+		of = append(of, operationKey.String(opTool), toolNameKey.String(s.step.GetName()), toolTypeKey.String("function"))
+		if s.step.GetCallId() != "" {
+			of = append(of, toolCallIDKey.String(s.step.GetCallId()))
+		}
+		return name(opTool, s.step.GetName()), kind, of
+	case k == teamv1.Step_KIND_HUMAN:
+		return nameAsk, kind, of
+	case k == teamv1.Step_KIND_JUDGE && !s.team && !a.remote:
+		return name(nameJudge, s.step.GetName()), kind, of
+	}
+	if a.remote {
+		kind = trace.SpanKindClient
+	}
+	return name(s.operation(), agentName), kind, append(of, operationKey.String(s.operation()))
+}
+
+// operation returns the operation of an agent or a team.
+func (s *scope) operation() string {
+	if s.workflow {
+		return opWorkflow
+	}
+	return opAgent
+}
+
+// finish makes the span of the run, and those of attempts that are still open.
+func (r *run) finish(end *ending) {
+	ev, e := end.event, end.event.GetEnded()
+	at := r.clock()
+	if t := ev.GetTime(); t != nil {
+		at = t.AsTime()
+	}
+	for in, s := range r.scopes {
+		if s.open != nil {
+			r.attempted(&teamv1.Event{Scope: in, Agent: s.open.path}, outcome{end: at, failed: errInterrupted})
+		}
+	}
+	o, s, total := r.outcomeOf(e, at, end.costs), r.scope(""), e.GetSpent()
+	start := at
+	if r.accepted != nil {
+		start = r.accepted.GetTime().AsTime()
+	}
+	made := span{
+		id: r.self.SpanID(), below: r.parent, name: name(s.operation(), lastOf(ev.GetAgent())), start: start, end: later(at, start), failed: o.failed,
+		of: append(r.common(ev), operationKey.String(s.operation()), outcomeKey.String(o.word), accountKey.String(a2a.AccountOf(r.owner)),
+			totalInputKey.Int64(total.GetInputTokens()), totalOutputKey.Int64(total.GetOutputTokens()), totalCostKey.Float64(usd(total.GetCostMicros()))),
+	}
+	made.of = slices.Concat(made.of, usage(o.costs), r.content.message(inputMessagesKey, string(agent.RoleUser), r.task.GetMessage()), o.given)
+	made.links = r.origins()
+	r.makeIn(r.self.TraceID(), made)
+}
+
+// origins returns the links of the span of the run: to the caller of a task that no request has recorded, and to the
+// run that has begun the task.
+func (r *run) origins() []trace.Link {
+	var links []trace.Link
+	if theirs := traceparent.Parse(r.task.GetTrace()[traceparent.Key]); !r.parent.IsValid() && theirs.IsValid() {
+		links = append(links, trace.Link{SpanContext: theirs})
+	}
+	if from := r.task.GetDetached().GetParent(); from != "" && r.parent.IsValid() { // both are in the trace of the request
+		links = append(links, trace.Link{SpanContext: r.self.WithSpanID(spanID(from, "run", 0))})
+	}
+	return links
+}
+
+// common returns the attributes of each span of the run.
+func (r *run) common(ev *teamv1.Event) []attribute.KeyValue {
+	of := []attribute.KeyValue{taskKey.String(r.root), agentNameKey.String(lastOf(ev.GetAgent())), agentIDKey.String(ev.GetAgent())}
+	if id := cmp.Or(r.task.GetConversation().GetContextId(), r.task.GetMessage().GetContextId()); id != "" {
+		of = append(of, conversationKey.String(id))
+	}
+	return of
+}
+
+// usage returns what was spent as attributes; none if it is nothing. What other servers have reported is apart, because
+// their own spans have it too.
+func usage(costs []cost.Sum) []attribute.KeyValue {
+	var all cost.Amounts
+	for _, c := range costs {
+		all.Add(c.Amounts)
+	}
+	whole, claimed := all.Spent(), all.Claimed()
+	own := agent.LessSpent(whole, claimed)
+	var of []attribute.KeyValue
+	if own.GetInputTokens()+own.GetOutputTokens()+own.GetCostMicros() > 0 {
+		of = append(of, inputTokensKey.Int64(own.GetInputTokens()), outputTokensKey.Int64(own.GetOutputTokens()), costKey.Float64(usd(own.GetCostMicros())))
+	}
+	if claimed != nil {
+		of = append(of, claimedInputKey.Int64(claimed.GetInputTokens()), claimedOutputKey.Int64(claimed.GetOutputTokens()), claimedCostKey.Float64(usd(claimed.GetCostMicros())))
+	}
+	if whole.GetEstimated() {
+		of = append(of, estimatedKey.Bool(true))
+	}
+	return of
+}
+
+// usd returns millionths of a USD in USD.
+func usd(micros int64) float64 { return float64(micros) / 1e6 }
+
+// reason returns the reason of an error.
+func reason(e *teamv1.Error) string { return cmp.Or(e.GetReason(), agent.ReasonInternal) }
+
+// word returns an outcome as a word.
+func word(o teamv1.Outcome) string {
+	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
+}
+
+// lastOf returns the last id of the path of an agent.
+func lastOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
