@@ -285,3 +285,36 @@ func (a *Accounts) names() []string {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
+
+// maxUsedAccounts is how many accounts Used looks at, in the order of their names.
+const maxUsedAccounts = 1000
+
+// Used returns, for each limit on what the tasks of an account spend, which part of it that account has used which has
+// used most of it: 0 to 1, more if a limit was lowered. Limits that no account has are missing.
+func (a *Accounts) Used(ctx context.Context) (map[string]float64, error) {
+	now, most := a.c.Clock(), map[string]float64{}
+	names := a.names()
+	for _, name := range names[:min(len(names), maxUsedAccounts)] {
+		l, limited, err := a.limits(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !limited {
+			continue
+		}
+		use, err := a.c.Ledger.Use(ctx, name, l.Day(now))
+		if err != nil {
+			return nil, err
+		}
+		day := agent.Cost{Tokens: use.Spent.Tokens + use.Held.Tokens, Micros: use.Spent.Micros + use.Held.Micros}
+		for limit, of := range map[string][2]int64{
+			"max_tokens_per_day": {day.Tokens, l.PerDay.Tokens}, "max_cost_per_day": {day.Micros, l.PerDay.Micros},
+			"max_tokens_in_flight": {use.InFlight.Tokens, l.InFlight.Tokens}, "max_cost_in_flight": {use.InFlight.Micros, l.InFlight.Micros},
+		} {
+			if of[1] != agent.Unlimited && of[1] > 0 {
+				most[limit] = max(most[limit], float64(of[0])/float64(of[1]))
+			}
+		}
+	}
+	return most, nil
+}

@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// backlogFor is how long a reading of the backlog is used: several servers may scrape.
-	backlogFor = 5 * time.Second
-	// backlogTime is the timeout of a reading.
-	backlogTime = 3 * time.Second
+	// readEvery is the minimum interval between two readings of the store: several servers may scrape.
+	readEvery = 5 * time.Second
+	// readTimeout is the timeout of a reading.
+	readTimeout = 3 * time.Second
 )
 
-// backlog observes what waits in the store.
-type backlog struct {
-	read func(context.Context) (a2a.Backlog, error)
-	now  func() time.Time
+// reading is a value of the store that instruments observe. It is read at most every five seconds.
+type reading[T any] struct {
+	read func(context.Context) (T, error)
 	fail func(error)
 
 	mu   sync.Mutex
-	at   time.Time   // when last was read, by the clock of this process; guarded by mu
-	last a2a.Backlog // guarded by mu
-	err  error       // with which it could not be read; guarded by mu
+	at   time.Time // when last was read; guarded by mu
+	last T         // guarded by mu
+	err  error     // with which it could not be read; guarded by mu
 }
 
 // openStates are the states of tasks that have not ended, with their labels.
@@ -45,7 +44,7 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	if m == nil {
 		return func() {}, nil
 	}
-	b := &backlog{read: read, now: now, fail: fail}
+	b := &reading[a2a.Backlog]{read: read, fail: fail}
 	i := &instruments{Meter: m}
 	tasks := i.gauge("team_server.tasks.open", "{task}", "Tasks that have not ended, by state, of all replicas; 100,000 at most.")
 	since := i.age("team_server.tasks.open.oldest.age", "How long the status of the task has not changed for which that is longest, by state; for input_required, the age of its questions.")
@@ -58,7 +57,8 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 		return func() {}, err
 	}
 	r, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		now, last, err := b.current(ctx)
+		last, err := b.current(ctx)
+		now := now()
 		if err != nil {
 			return nil //nolint:nilerr // fail has reported it, and other instruments have values
 		}
@@ -88,20 +88,20 @@ func age(now time.Time, w a2a.Waiting) float64 {
 	return max(now.Sub(w.Oldest), 0).Seconds()
 }
 
-// current returns the backlog, and the time of the store when it was read.
-func (b *backlog) current(ctx context.Context) (time.Time, a2a.Backlog, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.at.IsZero() || time.Since(b.at) >= backlogFor {
-		ctx, cancel := context.WithTimeout(ctx, backlogTime)
+// current returns the value. fail has been called with an error.
+func (r *reading[T]) current(ctx context.Context) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.IsZero() || time.Since(r.at) >= readEvery {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		b.last, b.err = b.read(ctx)
-		b.at = time.Now()
-		if b.err != nil {
-			b.fail(b.err)
+		r.last, r.err = r.read(ctx)
+		r.at = time.Now()
+		if r.err != nil {
+			r.fail(r.err)
 		}
 	}
-	return b.now(), b.last, b.err
+	return r.last, r.err
 }
 
 // ObserveBuild observes the version of the program. It does nothing if m is nil.

@@ -61,6 +61,12 @@ func (i *instruments) age(name, text string) metric.Float64ObservableGauge {
 	return g
 }
 
+func (i *instruments) ratio(name, text string) metric.Float64ObservableGauge {
+	g, err := i.Float64ObservableGauge(name, metric.WithUnit("1"), metric.WithDescription(text))
+	i.errs = append(i.errs, err)
+	return g
+}
+
 func (i *instruments) err() error { return errors.Join(i.errs...) }
 
 // values are the values of up to three labels.

@@ -120,6 +120,11 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, time.Now, func(err error) { t.Error(err) })
 	ok(err)
 	defer unobserve()
+	unobserve, err = metrics.ObserveAccounts(m, func(context.Context) (map[string]float64, error) {
+		return map[string]float64{"max_cost_per_day": .5}, nil
+	}, func(err error) { t.Error(err) })
+	ok(err)
+	defer unobserve()
 	return read(t, s.Addr())
 }
 

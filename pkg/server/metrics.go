@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store/metered"
 )
@@ -38,9 +39,16 @@ func newInstruments(c *Config) (*instruments, error) {
 	return i, nil
 }
 
-// observe observes what waits in the store until stop is called.
-func (i *instruments) observe(s Store) (stop func(), err error) {
-	return metrics.ObserveBacklog(i.meter, s.Backlog, s.Now, func(err error) {
+// observe observes what waits in the store, and what accounts have used of their limits, until stop is called.
+func (i *instruments) observe(s Store, accounts *account.Accounts) (stop func(), err error) {
+	unwait, err := metrics.ObserveBacklog(i.meter, s.Backlog, s.Now, func(err error) {
 		i.log.Warn("what waits in the store cannot be counted", zap.Error(err))
 	})
+	if err != nil {
+		return func() {}, err
+	}
+	unuse, err := metrics.ObserveAccounts(i.meter, accounts.Used, func(err error) {
+		i.log.Warn("what accounts have used cannot be read", zap.Error(err))
+	})
+	return func() { unwait(); unuse() }, err
 }

@@ -509,7 +509,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
-	unobserve, err := s.measure.observe(s.store)
+	unobserve, err := s.measure.observe(s.store, s.accounts)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -349,4 +350,33 @@ func TestT_44_Series(t *testing.T) {
 		t.Errorf("%d series with %d agents, %d with %d", before.series(), named, after.series(), all)
 	}
 	t.Logf("%d series with %d agents, %d with %d", before.series(), named, after.series(), all)
+}
+
+// TestT_44_AccountsUsed: which part of its limits an account has used is seen, without the name of the account.
+func TestT_44_AccountsUsed(t *testing.T) {
+	limited := strings.Replace(file, "  accounts:\n", "  accounts:\n    acme: {max_tokens_per_day: 1000000, max_cost_per_day: 0.5}\n", 1)
+	llm := fakellm.New(t)
+	llm.Answer("small", func(*fakellm.Request) fakellm.Turn {
+		return fakellm.Turn{Text: "said", Usage: &fakellm.Usage{PromptTokens: 100, CompletionTokens: 30, TotalTokens: 130}}
+	})
+	s := whole.Open(t, rig.Memory(t), limited, llm)
+	if f := scraped(t, s.Running.Metrics); f.sum("team_server_accounts_used_ratio", "limit=max_cost_per_day") != 0 {
+		t.Error("the account has used of its limit before its first task")
+	}
+	resp, err := rig.Clients(t, s.Target)[0].Send(t.Context(), rig.Text("desk", "m1", "write"))
+	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+		t.Fatal(resp, err)
+	}
+	f := until(t, s.Running.Metrics, "what the account has used", func(f families) bool {
+		return f.sum("team_server_accounts_used_ratio", "limit=max_cost_per_day") > 0
+	})
+	spent, tokens := f.sum("team_server_cost_usd_total"), f.sum("team_server_tokens_total")
+	for limit, want := range map[string]float64{"max_cost_per_day": spent / .5, "max_tokens_per_day": tokens / 1e6} {
+		if got := f.sum("team_server_accounts_used_ratio", "limit="+limit); math.Abs(got-want) > 1e-9 || got == 0 {
+			t.Errorf("%s: %v is used, want %v", limit, got, want)
+		}
+	}
+	if n := len(f["team_server_accounts_used_ratio"].GetMetric()); n != 2 {
+		t.Errorf("%d series, want one for each of the two limits", n)
+	}
 }
