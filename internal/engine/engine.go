@@ -116,6 +116,10 @@ func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 			return nil
 		case <-e.wake:
 		case <-timer.C:
+			select {
+			case <-e.wake: // the same claim is for both
+			default:
+			}
 		}
 	}
 }

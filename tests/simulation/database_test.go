@@ -33,10 +33,8 @@ const (
 	noFlaw          flaw = ""
 	unfenced        flaw = "a replica that has lost its lease may write"
 	losesCommits    flaw = "a commit is acknowledged and lost"
-	losesTasks      flaw = "a task is acknowledged and lost"
 	losesInputs     flaw = "an input is acknowledged and lost"
 	forgetsMessages flaw = "message ids are not remembered"
-	losesEnds       flaw = "a task that has ended runs again"
 )
 
 // database is what the replicas share: a store in memory, to which it adds the leases. All of its
@@ -97,9 +95,6 @@ func (d *database) create(ctx context.Context, n a2a.New) (string, bool, error) 
 	n.Accepted.TaskId, n.Accepted.Seed = uuid.NewSHA1(uuid.NameSpaceURL, []byte(id)).String(), d.seed
 	if d.flaw == forgetsMessages {
 		n.MessageID = ""
-	}
-	if d.flawed(losesTasks, d.creates) {
-		return n.Accepted.GetTaskId(), false, nil
 	}
 	root, existed, err := d.Store.Create(ctx, n)
 	if err == nil && !existed {

@@ -92,7 +92,7 @@ func TestP8_Seeds(t *testing.T) {
 
 // TestP8_FlawsAreFound simulates a store with a flaw until the checks find it.
 func TestP8_FlawsAreFound(t *testing.T) {
-	for _, f := range []flaw{unfenced, losesCommits, losesTasks, losesInputs, forgetsMessages} {
+	for _, f := range []flaw{unfenced, losesCommits, losesInputs, forgetsMessages} {
 		t.Run(strings.ReplaceAll(string(f), " ", "_"), func(t *testing.T) {
 			for seed := int64(1); seed <= 300; seed++ {
 				if r := bubble(t, seed, f); len(r.faults) > 0 {

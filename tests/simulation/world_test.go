@@ -133,7 +133,7 @@ func (w *world) advance() {
 	case 0, 1:
 		d = time.Duration(1+w.rand.IntN(5000)) * time.Millisecond
 	case 2:
-		d = time.Duration(5+w.rand.IntN(40)) * time.Second
+		d = time.Duration(5+w.rand.IntN(115)) * time.Second
 	}
 	w.gate.note("%v pass", d)
 	time.Sleep(d)
