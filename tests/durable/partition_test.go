@@ -86,7 +86,6 @@ type cutCluster struct {
 
 	mu    sync.Mutex
 	tasks map[string]a2av1.TaskState // acknowledged, with their ends; guarded by mu
-	sent  int                        // guarded by mu
 }
 
 // TestReplicas_P20_Partitions cuts servers off from the database while they work. Every event of a task
@@ -145,7 +144,7 @@ func newCutCluster(t *testing.T) *cutCluster {
 		if n.replica, err = cmd.start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { n.replica.end(syscall.SIGKILL) })
+		t.Cleanup(func() { n.end(syscall.SIGKILL) })
 		n.conn, err = grpc.NewClient("passthrough:///"+n.target.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(n.dial))
 		if err != nil {
 			t.Fatal(err)

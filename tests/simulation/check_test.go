@@ -13,9 +13,6 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// gateless is the context of reads by the checks, which do not pass the gate.
-func (w *world) gateless() context.Context { return context.Background() }
-
 // check checks what must hold at the end.
 func (w *world) check() {
 	for _, j := range w.jobs {
@@ -26,7 +23,7 @@ func (w *world) check() {
 		if j.task == "" {
 			continue // recover reports it
 		}
-		task, _, err := w.db.Store.Task(w.gateless(), a2a.Key{Owner: owner, ID: j.task})
+		task, _, err := w.db.Task(context.Background(), a2a.Key{Owner: owner, ID: j.task})
 		if err != nil {
 			w.gate.wrong("the task of %s was acknowledged: %v", j.id, err)
 			continue
@@ -71,7 +68,7 @@ func (w *world) checkJournal(j *job, owner string, task *a2av1.Task) {
 		}
 	}
 	w.checkEnd(j, task, fold.State(), events, starts, ends)
-	w.checkInputs(j, task, heard)
+	w.checkInputs(j, heard)
 }
 
 // count counts what an event says.
@@ -114,7 +111,7 @@ func (w *world) checkEnd(j *job, task *a2av1.Task, folded a2av1.TaskState, event
 }
 
 // checkInputs checks that what was acknowledged is on record, once.
-func (w *world) checkInputs(j *job, task *a2av1.Task, heard map[string]int) {
+func (w *world) checkInputs(j *job, heard map[string]int) {
 	for _, id := range j.order {
 		if n := heard[id]; n > 1 || n == 0 && j.inputs[id].acked {
 			w.gate.wrong("%s: message %s is %d times on record, acknowledged: %v", j.task, id, n, j.inputs[id].acked)
@@ -125,5 +122,4 @@ func (w *world) checkInputs(j *job, task *a2av1.Task, heard map[string]int) {
 			w.gate.wrong("%s: message %s was never sent", j.task, id)
 		}
 	}
-	_ = task
 }

@@ -103,19 +103,13 @@ func (w *world) saw(j *job, t *a2av1.Task) {
 	if j.task != "" && t.GetId() != j.task {
 		w.gate.wrong("%s is task %s, and was %s", j.id, t.GetId(), j.task)
 	}
-	if taskstate.Final(j.state) && state != j.state {
-		w.late(j, state)
+	if taskstate.Final(j.state) { // an answer that was under way for long may be older than the end
+		if taskstate.Final(state) && state != j.state {
+			w.gate.wrong("%s has ended as %v, and as %v", j.id, j.state, state)
+		}
 		return
 	}
 	j.task, j.state = t.GetId(), state
-}
-
-// late checks a state that was answered after the end of a task: it is an error if it is another end. An
-// answer that was under way for long may be older than the end.
-func (w *world) late(j *job, state a2av1.TaskState) {
-	if taskstate.Final(state) {
-		w.gate.wrong("%s has ended as %v, and as %v", j.id, j.state, state)
-	}
 }
 
 // send sends the message of a job, for the first time or again.

@@ -96,7 +96,7 @@ func (d *database) create(ctx context.Context, n a2a.New) (string, bool, error) 
 	if d.flaw == forgetsMessages {
 		n.MessageID = ""
 	}
-	root, existed, err := d.Store.Create(ctx, n)
+	root, existed, err := d.Create(ctx, n)
 	if err == nil && !existed {
 		key := n.Owner + " " + n.Accepted.GetMessage().GetMessageId()
 		d.sends[key] = append(d.sends[key], root)
@@ -166,7 +166,7 @@ func (d *database) claim(ctx context.Context, n *node, room *a2a.Room) ([]a2a.Cl
 			j.poke()
 		}
 	}
-	claims, next, err := d.Store.Claim(ctx, n.name, room)
+	claims, next, err := d.Claim(ctx, n.name, room)
 	if err != nil {
 		return nil, time.Time{}, err
 	}

@@ -147,6 +147,12 @@ func (a *worker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 	}
 }
 
+// Reap implements agent.Reaper: calls that were canceled with their process end one after the other.
+func (a *worker) Reap(_ context.Context, req *teamv1.ProcessRequest) error {
+	turns{a.world.gate, a.node}.take(a.id + " ends step " + req.GetScope())
+	return agent.ErrCanceled
+}
+
 // turns has the steps of a team begin and stop one after the other: what members do at the same time has
 // no order otherwise. It is a team.Upstreams that admits all calls.
 type turns struct {

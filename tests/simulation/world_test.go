@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -51,7 +52,6 @@ type result struct {
 	faults  []string
 	virtual time.Duration
 	tasks   int
-	kinds   map[string]int
 }
 
 // simulate runs the simulation of a seed. It must be called in a bubble.
@@ -293,7 +293,7 @@ func (w *world) open() string {
 		if len(w.db.logs[j.task]) == 0 {
 			continue // check reports it
 		}
-		t, _, err := w.db.Store.Task(w.gateless(), a2a.Key{Owner: "acme/" + j.owner, ID: j.task})
+		t, _, err := w.db.Task(context.Background(), a2a.Key{Owner: "acme/" + j.owner, ID: j.task})
 		if err != nil {
 			return fmt.Sprintf("%s: %v", j.task, err)
 		}
