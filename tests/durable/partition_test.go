@@ -264,7 +264,7 @@ func (c *cutCluster) begin(ctx context.Context, n *cutNode, id string) string {
 	ctx, stop := context.WithTimeout(ctx, slack)
 	defer stop()
 	text := "go"
-	if strings.HasSuffix(id, "3") { // more than one packet
+	if strings.ContainsAny(id[len(id)-1:], "13579") { // more than what is sent before the first answer
 		text = strings.Repeat("a long way to go ", 10_000)
 	}
 	resp, err := n.client.SendMessage(ctx, &a2av1.SendMessageRequest{

@@ -43,6 +43,7 @@ type op struct {
 	after   time.Time // it is not let through before
 	work    bool      // of a member, which needs no store
 	answer  bool
+	begins  bool // a step
 	verdict chan verdict
 }
 
@@ -142,7 +143,7 @@ func (g *gate) open() []*op {
 	for _, o := range g.waiting {
 		late := time.Since(o.born) > giveUp // the store's client gives up then
 		switch {
-		case o.node.frozen, time.Now().Before(o.after):
+		case o.node.frozen, time.Now().Before(o.after), o.begins && o.node.begins != nil:
 		case o.work, o.node.cut == whole, late, o.node.cut == refused:
 			list = append(list, o)
 		case o.node.cut == answersLost && !o.answer:

@@ -49,6 +49,7 @@ type node struct {
 	// The simulation changes these while nothing moves, with gate.mu held.
 	crashed, frozen bool
 	cut             cut
+	begins          *beginning // nil if no step of a team begins; guarded by gate.mu
 }
 
 // The agents that tasks are sent to.
@@ -89,7 +90,7 @@ func (w *world) start(name string) *node {
 		w.must(err)
 		w.must(n.agents.Register(id, t))
 	}
-	e := engine.New(engine.Config{Leases: n.view, Replica: name, Slots: w.slots})
+	e := engine.New(engine.Config{Leases: n.view, Replica: name}) // there are enough slots: which of two runs frees one first does not pass the gate
 	n.Handler = a2a.NewHandler(a2a.Config{Agents: n.agents, Store: n.view, Wake: e.Wake})
 	runner := &drive.Runner{Agent: n.agents.Get, Replica: name}
 	n.ctx, n.end = context.WithCancel(context.Background())
@@ -125,10 +126,13 @@ func (a *worker) HealthCheck(context.Context) (*teamv1.Health, error) { return a
 // Process implements agent.Agent.
 func (a *worker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
-		if err := agent.Commit(ctx); err != nil {
-			yield(nil, err)
-			return
+		if req.GetScope() == "" { // the team has done that for its members
+			if err := agent.Commit(ctx); err != nil {
+				yield(nil, err)
+				return
+			}
 		}
+		turns{a.world.gate, a.node}.begun(func(b *beginning) bool { return b.agent == a.id })
 		c, _ := ctx.Value(claimKey{}).(a2a.Claim)
 		step := fmt.Sprint(c.Root, " step ", req.GetScope(), " epoch ", c.Epoch)
 		said, err := a.world.gate.pass(ctx, &op{key: a.node.name + " " + a.id + " works on " + step, node: a.node, work: true})
@@ -165,10 +169,28 @@ func (t turns) take(what string) {
 	_, _ = t.gate.pass(context.Background(), &op{key: t.node.name + " " + what, node: t.node, work: true})
 }
 
+// Allow lets one step at a time begin: until its member works, or it has ended.
 func (t turns) Allow(id string) (func(agent.Judgement), error) {
-	t.take("calls " + id)
-	return func(agent.Judgement) {}, nil
+	_, _ = t.gate.pass(context.Background(), &op{key: t.node.name + " calls " + id, node: t.node, work: true, begins: true})
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	own := &beginning{id}
+	t.node.begins = own
+	return func(agent.Judgement) { t.begun(func(b *beginning) bool { return b == own }) }, nil
 }
+
+// beginning is a step that begins: it is recorded, but its member does not work yet.
+type beginning struct{ agent string }
+
+// begun lets the next step begin, if the one that begins is meant.
+func (t turns) begun(meant func(*beginning) bool) {
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	if t.node.begins != nil && meant(t.node.begins) {
+		t.node.begins = nil
+	}
+}
+
 func (turns) Open(string) string   { return "" }
 func (turns) Called(string)        {}
 func (turns) MayRetry(string) bool { return true }

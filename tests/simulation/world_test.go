@@ -32,7 +32,6 @@ type world struct {
 	db    *database
 	rand  *rand.Rand
 	with  faults
-	slots int
 	most  int // jobs
 	steps int // actions with faults
 
@@ -61,8 +60,8 @@ func simulate(seed int64, f flaw) result {
 	some := func() bool { return chance(r, 1, 2) }
 	w := &world{gate: g, db: newDatabase(g, seed, f), rand: r, calls: map[string]int{}}
 	w.with = faults{some(), some(), some(), some(), some(), some(), some(), some(), some(), some()}
-	w.slots, w.most, w.steps = []int{1, 2, 256}[r.IntN(3)], 1+r.IntN(6), 60+r.IntN(120)
-	g.note("%+v, %d slots", w.with, w.slots)
+	w.most, w.steps = 1+r.IntN(6), 60+r.IntN(120)
+	g.note("%+v", w.with)
 	for range 1 + r.IntN(3) {
 		w.join()
 	}
