@@ -116,6 +116,10 @@ func (e *Engine) Serve(ctx context.Context, drive Drive) error {
 			return nil
 		case <-e.wake:
 		case <-timer.C:
+			select {
+			case <-e.wake: // the same claim is for both
+			default:
+			}
 		}
 	}
 }
@@ -143,10 +147,7 @@ func (e *Engine) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wa
 	full := len(claims) == free
 	e.take(claims, full || room.Waiting)
 	for _, c := range claims {
-		wg.Go(func() {
-			defer e.done(c)
-			e.run(runs, c, drive)
-		})
+		wg.Go(func() { e.done(c, e.run(runs, c, drive)) })
 	}
 	if full || next.IsZero() {
 		return 0, false
@@ -203,13 +204,14 @@ func (e *Engine) take(claims []a2a.Claim, more bool) {
 	e.starved = more
 }
 
-// done frees the slot of a run, and signals the engine if due runs may be waiting for one.
-func (e *Engine) done(c a2a.Claim) {
+// done frees the slot of a run, and signals the engine if the run may be due again, or if other due runs
+// may be waiting for a slot. It signals once, because each signal costs a claim.
+func (e *Engine) done(c a2a.Claim, due bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.room.Give(c.Owner)
 	e.freed = true
-	if e.starved {
+	if due || e.starved {
 		e.starved = false
 		e.signal()
 	}

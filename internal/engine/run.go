@@ -31,8 +31,9 @@ const (
 	settleTimeout = 10 * time.Second
 )
 
-// run drives a claimed run and then parks, releases, suspends or ends it, depending on the result.
-func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
+// run drives a claimed run and then parks, releases, suspends or ends it, depending on the result. It
+// reports whether the run may be due again before anything else wakes the engine.
+func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) (due bool) {
 	began := time.Now()
 	park, err := e.safely(ctx, c, drive)
 	if err == nil {
@@ -41,45 +42,45 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) {
 	switch {
 	case err == nil:
 		e.forget(c.Root)
-		if !park.Done {
-			e.signal() // it may be due again at once
-		}
+		return !park.Done
 	case errors.Is(err, agent.ErrFenced):
-		e.stopped(ctx, c, began, "run was lost", "its journal does not accept new events", err)
+		return e.stopped(ctx, c, began, "run was lost", "its journal does not accept new events", err)
 	case errors.Is(err, a2a.ErrStorage):
-		e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
+		return e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		e.release(ctx, c, time.Time{})
+		return false
 	case errors.Is(err, a2a.ErrNewer):
-		e.releaseToNewer(ctx, c, err)
+		return e.releaseToNewer(ctx, c, err)
 	default:
-		e.failed(ctx, c, err)
+		return e.failed(ctx, c, err)
 	}
 }
 
 // stopped releases a run whose drive was stopped by the store or by another owner. A run that is
-// stopped repeatedly, while the store works for other runs, is parked with a reason.
-func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) {
+// stopped repeatedly, while the store works for other runs, is parked with a reason. due reports that
+// it was released.
+func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) (due bool) {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
 	e.rarely(c.Root+what, func(skipped int) {
 		e.Log.Warn(what, zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Int("times", n), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
-		return
+		return false
 	}
 	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // the store refuses this if another owner has the run
-	e.signal()
+	return true
 }
 
-// releaseToNewer releases a run that only a later version of the program can drive. Replicas of that version claim it between the
-// attempts of this one, which become rarer.
-func (e *Engine) releaseToNewer(ctx context.Context, c a2a.Claim, err error) {
+// releaseToNewer releases a run that only a later version of the program can drive. Replicas of that version
+// claim it between the attempts of this one, which become rarer. due is true: the run was released.
+func (e *Engine) releaseToNewer(ctx context.Context, c a2a.Claim, err error) (due bool) {
 	n := e.countStop(c.Root, false)
 	e.rarely(c.Root+"newer", func(skipped int) {
 		e.Log.Warn("run is left to a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
-	e.signal()
+	return true
 }
 
 // suspend parks a run with a reason for its readers, and reports whether that succeeded.
@@ -110,8 +111,9 @@ func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a
 }
 
 // failed schedules another attempt for a run whose drive failed. After more than maxFailures
-// failures in a row it ends the run, or parks it if the end cannot be recorded either.
-func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
+// failures in a row it ends the run, or parks it if the end cannot be recorded either. due reports that
+// it was released.
+func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) (due bool) {
 	n := e.count(c.Root)
 	if n <= maxStops {
 		e.Log.Error("driving a run failed", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
@@ -119,11 +121,11 @@ func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) {
 	if n > maxFailures {
 		if e.end(ctx, c, err) || n >= maxStops && e.suspend(ctx, c, n, "its journal is damaged", err) {
 			e.forget(c.Root)
-			return
+			return false
 		}
 	}
 	e.release(ctx, c, e.Leases.Now().Add(backoff<<max(min(n-maxFailures, 5), 0)))
-	e.signal()
+	return true
 }
 
 // end records that a run that cannot be driven has failed, and reports whether that succeeded.

@@ -9,6 +9,7 @@
 //	TEAM_CRASH_CYCLES    kills a store; default 4, or 20 if tests run all of their cases
 //	TEAM_CRASH_RESTARTS  rolling restarts; default 2
 //	TEAM_CRASH_SYNCS     syncs that fail, each in a run of its own; default 2, or 10 likewise
+//	TEAM_CRASH_CUTS      episodes in which servers are cut off from the database; default 10
 //	TEAM_CRASH_SEED      seed of what is random; default: a new one, which is shown
 //	TEAM_CRASH_BILLED    random runs whose bills are checked; default 40
 //	TEAM_CRASH_HISTORY   folder of a saved history to check again
@@ -35,6 +36,7 @@ const (
 	billedVariable   = "TEAM_CRASH_BILLED"
 	historyVariable  = "TEAM_CRASH_HISTORY"
 	syncsVariable    = "TEAM_CRASH_SYNCS"
+	cutsVariable     = "TEAM_CRASH_CUTS"
 	seedVariable     = "TEAM_CRASH_SEED"
 	serverVariable   = "TEAM_CRASH_SERVER"
 	// repository is its root, seen from here.

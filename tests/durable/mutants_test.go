@@ -65,6 +65,15 @@ var mutants = []struct {
 		test: "TestReplicas_P2_Stopped", want: "after the run had ended",
 	},
 	{
+		name: "appends are not fenced, and servers are cut off",
+		edits: []edit{
+			late, later,
+			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
+			{"internal/store/sqlstore/journal.go", "FROM run WHERE id = $1 AND epoch = $2 AND seq = $3\nON CONFLICT", "FROM run WHERE id = $1 AND $2 > 0 AND $3 >= 0\nON CONFLICT"},
+		},
+		test: "TestReplicas_P20_Partitions", want: "wrote it in epoch|follows its end|has sequence|nobody wrote",
+	},
+	{
 		name:  "SQLite does not sync",
 		edits: []edit{{"internal/store/sqlstore/sqlite.go", "_pragma=synchronous(FULL)", "_pragma=synchronous(OFF)"}},
 		test:  "TestSync_P3/P3_sqlite", want: "syncs for",

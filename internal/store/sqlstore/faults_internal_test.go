@@ -329,6 +329,36 @@ func TestPostgres_A_16_ATransactionThatHangsIsEnded(t *testing.T) {
 	}
 }
 
+// A replica that is cut off while it sends a group does not keep the rows that the part which has arrived
+// has locked: the database looks whether its peer is there. Such a session is not idle, so no other limit
+// ends it.
+func TestPostgres_P20_HalfAGroupIsEnded(t *testing.T) {
+	s := opened(t, pgtest.URL(t), Config{})
+	silence := 0
+	for _, setting := range []string{"idle", "interval", "count"} {
+		var text string
+		if err := s.db.reader().scan(t.Context(), []any{&text}, `SELECT setting FROM pg_settings WHERE name = $1`, "tcp_keepalives_"+setting); err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(text)
+		switch {
+		case err != nil || n <= 0:
+			t.Fatalf("tcp_keepalives_%s is %q: %v", setting, text, err)
+		case setting == "count":
+			silence *= n
+		case setting == "interval":
+			silence = n
+		}
+	}
+	var unanswered string
+	if err := s.db.reader().scan(t.Context(), []any{&unanswered}, `SELECT setting FROM pg_settings WHERE name = 'tcp_user_timeout'`); err != nil || unanswered != "10000" {
+		t.Errorf("tcp_user_timeout is %s ms, want 10000: %v", unanswered, err)
+	}
+	if silence > 10 {
+		t.Errorf("the database misses its peer after %d s without an answer, want 10 at most", silence)
+	}
+}
+
 // Somebody else writes to the file: nothing is recorded, which callers are told as such.
 func TestSQLite_P13_ALockedFileIsAStoreThatCannotRecord(t *testing.T) {
 	d := &sqliteDB{health: newHealth()}

@@ -41,6 +41,10 @@ const (
 	// idleFor is how long the database waits within a transaction for a replica that hangs, before
 	// it ends the session and releases its locks.
 	idleFor = "10000" // milliseconds
+	// probe has the database find out within 10 seconds that a replica cannot be reached. A group
+	// that has arrived in part holds its locks, and idleFor does not end it: the session is not
+	// idle. It is no parameter of the connection, which poolers may refuse.
+	probe = `SET tcp_keepalives_idle = 4; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000`
 )
 
 // postgresDB is a PostgreSQL database, which several replicas can share.
@@ -100,6 +104,17 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	return d, err
 }
 
+// probed sets how soon the database notices that the peer of a new connection is gone. A database that
+// does not know the settings keeps its own.
+func probed(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.PgConn().Exec(ctx, probe).ReadAll()
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return nil
+	}
+	return err
+}
+
 // check returns an error if the database cannot be reached or does not make acknowledged writes
 // durable.
 func (d *postgresDB) check(ctx context.Context) error {
@@ -120,6 +135,7 @@ func configurePool(pc *pgxpool.Config) {
 	pc.ConnConfig.RuntimeParams["application_name"] = applicationName
 	pc.ConnConfig.ConnectTimeout = connectWait
 	pc.MaxConns = max(pc.MaxConns, 16)
+	pc.AfterConnect = probed
 }
 
 // applicationName is how the connections of servers are named in PostgreSQL.

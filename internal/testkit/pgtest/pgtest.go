@@ -82,7 +82,7 @@ func sharedURL(t testing.TB) string {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = create(bin, memory())
+		shared.server, shared.err = create(bin, memory(), "")
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)

@@ -31,12 +31,21 @@ type Server struct {
 	dir  string // directory of data, socket and log; owned by the user who runs the server
 	port int
 	proc *process // nil if it is not running
+	// network is whose clients the server also accepts, such as 10.0.0.0/8; "" for loopback only.
+	network string
 }
 
 // New returns a running server, which is removed when t ends. It skips t if there is no PostgreSQL.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s, err := create(binaries(t), "")
+	return NewIn(t, "")
+}
+
+// NewIn is like New. The server listens on all addresses and also accepts the clients of a network,
+// such as 10.0.0.0/8. It trusts them, so the network must belong to the test.
+func NewIn(t testing.TB, network string) *Server {
+	t.Helper()
+	s, err := create(binaries(t), "", network)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +59,12 @@ func New(t testing.TB) *Server {
 
 // create initializes a data directory below parent, or below the directory of temporary files if
 // parent is "", and starts a server.
-func create(bin, parent string) (*Server, error) {
+func create(bin, parent, network string) (*Server, error) {
 	dir, err := os.MkdirTemp(parent, "pgtest")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir}
+	s := &Server{bin: bin, dir: dir, network: network}
 	err = s.init()
 	if err == nil {
 		err = s.Start()
@@ -83,7 +92,15 @@ func (s *Server) init() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgtest: initdb: %w\n%s", err, out)
 	}
-	return nil
+	if s.network == "" {
+		return nil
+	}
+	hosts, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(hosts, "host all all %s trust\n", s.network)
+	return errors.Join(err, hosts.Close())
 }
 
 func (s *Server) program(name string) string { return filepath.Join(s.bin, name) }
@@ -146,9 +163,13 @@ func (s *Server) spawn(port int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }()                                                                                // the server has its own
+	defer func() { _ = log.Close() }() // the server has its own
+	listen := "127.0.0.1"
+	if s.network != "" {
+		listen = "*"
+	}
 	cmd := exec.CommandContext(context.Background(), s.program("postgres"), "-D", s.data(), "-p", strconv.Itoa(port), //nolint:gosec // a program of PostgreSQL's
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200")
+		"-c", "listen_addresses="+listen, "-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.dir, log, log, attributes(user)
 	return spawn(cmd)
 }
