@@ -92,12 +92,14 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	s.config.Metrics.Streams(ctx, method, c.in.binding, 1)
 	defer s.config.Metrics.Streams(ctx, method, c.in.binding, -1)
 	begin()
+	recorded := c.in.record == nil
 	for u, err := range updates {
 		if err != nil {
 			return err
 		}
-		if c.in.record.lacksTask() {
+		if !recorded {
 			c.in.record.about(u)
+			recorded = c.in.record.sofar().task != ""
 		}
 		if err := send(u); err != nil {
 			return err
@@ -109,7 +111,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
 	c := &call{server: s, method: method, in: inboundOf(ctx)}
 	ctx, c.span = s.config.Traces.Request(ctx, method, c.in.binding, c.in.caller, c.in.trace)
-	c.in.record.traced(c.span)
+	c.in.record.called(method, c.span)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stop = func() bool { return true }
 	if lasts {
@@ -209,15 +211,15 @@ func (c *call) end(err *error) {
 	c.stop()
 	c.cancel(nil)
 	st := wire.Status(*err)
-	c.in.record.called(c.method, *err, st)
+	c.in.record.ended(*err, st)
 	c.endSpan(st)
 	*err = st.Err()
 }
 
 // endSpan ends the span of the call. If the call was refused, what it names may be any text.
 func (c *call) endSpan(st *status.Status) {
-	if r := c.in.record; r != nil && namesAreKnown(st.Code()) {
-		c.span.About(r.agent, r.task)
+	if o := c.in.record.sofar(); namesAreKnown(st.Code()) {
+		c.span.About(o.agent, o.task)
 	}
 	reason := ""
 	if st.Code() != codes.OK {

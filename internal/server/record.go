@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,17 +20,25 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// record is what is logged and measured of a request at its end. A nil *record records nothing.
+// record is what is logged and measured of a request at its end. A nil *record records nothing. It is safe for
+// concurrent use: a stream whose reader has stalled ends after its call over gRPC.
 type record struct {
 	start    time.Time
-	method   string         // the method that was called; "" if the request reached none
-	status   *status.Status // of the call, or of the refusal before it; nil if there was none
-	err      error          // of the call, with what its caller must not see
-	agent    string         // the agent that the request names
-	task     string         // the task that the request names, or that it has begun
-	span     *tracing.Request
 	received atomic.Int64 // bytes of the body
 	sent     atomic.Int64 // bytes of the answer, without headers
+
+	mu      sync.Mutex
+	outcome // guarded by mu
+}
+
+// outcome is what a request has called, and how that has ended.
+type outcome struct {
+	method string         // the method that was called; "" if the request reached none
+	status *status.Status // of the call, or of the refusal before it; nil if there was none
+	err    error          // of the call, with what its caller must not see
+	agent  string         // the agent that the request names
+	task   string         // the task that the request names, or that it has begun
+	span   *tracing.Request
 }
 
 // records reports whether requests are logged, measured or traced.
@@ -45,18 +54,24 @@ func (s *Server) newRecord() *record {
 	return &record{start: time.Now()}
 }
 
-// traced notes the span of the call.
-func (r *record) traced(span *tracing.Request) {
-	if r != nil {
-		r.span = span
+// called notes the method that is called, and the span of the call.
+func (r *record) called(method string, span *tracing.Request) {
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.method, r.span = method, span
 }
 
-// called notes how a call has ended.
-func (r *record) called(method string, err error, st *status.Status) {
-	if r != nil {
-		r.method, r.err, r.status = method, err, st
+// ended notes how a call has ended.
+func (r *record) ended(err error, st *status.Status) {
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err, r.status = err, st
 }
 
 // about notes which agent and task a request, a response or an update of a stream names.
@@ -64,6 +79,8 @@ func (r *record) about(m any) {
 	if r == nil {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch m := m.(type) {
 	case interface{ GetTenant() string }:
 		r.agent = cmp.Or(r.agent, m.GetTenant())
@@ -73,8 +90,15 @@ func (r *record) about(m any) {
 	r.task = cmp.Or(r.task, taskOf(m))
 }
 
-// lacksTask reports whether a task has not been noted yet.
-func (r *record) lacksTask() bool { return r != nil && r.task == "" }
+// sofar returns what has been noted until now.
+func (r *record) sofar() outcome {
+	if r == nil {
+		return outcome{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outcome
+}
 
 // taskOf returns the id of the task that a request, a response or an update names, or "".
 func taskOf(m any) string {
@@ -108,7 +132,12 @@ func (r *record) read(n int) {
 
 // refused notes the error of a request that reaches no call, unless one has been noted.
 func (r *record) refused(st *status.Status) {
-	if r != nil && r.status == nil {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status == nil {
 		r.status = st
 	}
 }
@@ -119,51 +148,52 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	if r == nil {
 		return
 	}
-	s.logRequest(in, r)
-	s.config.Metrics.Ended(ctx, r.method, in.binding, r.status.Code().String(), time.Since(r.start))
-	if limit := wire.InfoOf(r.status).GetMetadata()[agent.DetailLimit]; limit != "" && r.status.Code() == codes.ResourceExhausted {
+	o := r.sofar()
+	s.logRequest(in, o)
+	s.config.Metrics.Ended(ctx, o.method, in.binding, o.status.Code().String(), time.Since(r.start))
+	if limit := wire.InfoOf(o.status).GetMetadata()[agent.DetailLimit]; limit != "" && o.status.Code() == codes.ResourceExhausted {
 		s.config.Metrics.LimitHit(ctx, limit)
 	}
 }
 
 // logRequest logs a request that has ended. The line has no content of the request. What reaches no method and is
 // answered, such as pages and health checks, is logged at the level debug.
-func (s *Server) logRequest(in *inbound, r *record) {
-	code, log, level := r.status.Code(), in.settings.requests, zap.InfoLevel
+func (s *Server) logRequest(in *inbound, o outcome) {
+	code, log, level := o.status.Code(), in.settings.requests, zap.InfoLevel
 	switch {
 	case isFailure(code):
 		log, level = s.log, zap.ErrorLevel
-	case code == codes.OK && r.method == "":
+	case code == codes.OK && o.method == "":
 		level = zap.DebugLevel
 	}
 	if !log.Core().Enabled(level) {
 		return
 	}
-	entry := log.Check(level, r.method+" "+code.String()) // the sampler counts by this text
+	entry := log.Check(level, o.method+" "+code.String()) // the sampler counts by this text
 	if entry == nil {
 		return
 	}
 	entry.Message = "request"
 	fields := append(make([]zap.Field, 0, 16), zap.String("request_id", in.id), zap.String("binding", in.binding), zap.Stringer("code", code),
-		zap.Duration("duration", time.Since(r.start)), zap.Int64("bytes_in", r.received.Load()), zap.Int64("bytes_out", r.sent.Load()))
+		zap.Duration("duration", time.Since(in.record.start)), zap.Int64("bytes_in", in.record.received.Load()), zap.Int64("bytes_out", in.record.sent.Load()))
 	text := func(key, value string) {
 		if value != "" {
 			fields = append(fields, zap.String(key, value))
 		}
 	}
-	text("method", r.method)
+	text("method", o.method)
 	if in.caller != nil {
 		text("account", in.caller.Account)
 		text("principal", in.caller.Principal)
 	}
 	if namesAreKnown(code) {
-		text("agent", r.agent)
-		text("task", r.task)
+		text("agent", o.agent)
+		text("task", o.task)
 	}
-	fields = append(fields, r.span.Fields()...)
-	text("reason", wire.InfoOf(r.status).GetReason())
+	fields = append(fields, o.span.Fields()...)
+	text("reason", wire.InfoOf(o.status).GetReason())
 	if level == zap.ErrorLevel { // other errors may quote the request
-		fields = append(fields, zap.Error(r.err))
+		fields = append(fields, zap.Error(o.err))
 	}
 	entry.Write(fields...)
 }
