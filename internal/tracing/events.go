@@ -17,6 +17,9 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// maxName is the maximum size of a name or id that another party has chosen, in bytes.
+const maxName = 128
+
 // modeWorkflow is the mode of a team in the note that it has been prepared.
 const modeWorkflow = "workflow"
 
@@ -76,7 +79,7 @@ func (r *run) decided(ev *teamv1.Event, d *teamv1.Decided, isNew bool) {
 	var steps []string
 	for _, step := range d.GetSteps() {
 		r.scope(agent.Scope(ev.GetScope(), step.GetId())).step = step
-		steps = append(steps, name(step.GetId(), cmp.Or(step.GetMember(), step.GetName())))
+		steps = append(steps, name(step.GetId(), cmp.Or(step.GetMember(), callee(step))))
 	}
 	if !isNew || !s.team {
 		return
@@ -179,20 +182,33 @@ func (s *scope) describe(agentName string, a *attempt, of []attribute.KeyValue) 
 		}
 		return name(opChat, a.model), kind, of
 	case k == teamv1.Step_KIND_TOOL:
-		of = append(of, operationKey.String(opTool), toolNameKey.String(s.step.GetName()), toolTypeKey.String("function"))
-		if s.step.GetCallId() != "" {
-			of = append(of, toolCallIDKey.String(s.step.GetCallId()))
+		of = append(of, operationKey.String(opTool), toolTypeKey.String("function"))
+		if s.step.GetRefusal() != nil { // its name and id may be any text of the model
+			return opTool, kind, of
 		}
-		return name(opTool, s.step.GetName()), kind, of
+		called := callee(s.step)
+		of = append(of, toolNameKey.String(called))
+		if id := s.step.GetCallId(); id != "" {
+			of = append(of, toolCallIDKey.String(agent.Excerpt(id, maxName)))
+		}
+		return name(opTool, called), kind, of
 	case k == teamv1.Step_KIND_HUMAN:
 		return nameAsk, kind, of
 	case k == teamv1.Step_KIND_JUDGE && !s.team && !a.remote:
-		return name(nameJudge, s.step.GetName()), kind, of
+		return name(nameJudge, callee(s.step)), kind, of
 	}
 	if a.remote {
 		kind = trace.SpanKindClient
 	}
 	return name(s.operation(), agentName), kind, append(of, operationKey.String(s.operation()))
+}
+
+// callee returns the name of what a step calls, empty if the step is refused: a model may have made it up.
+func callee(step *teamv1.Step) string {
+	if step.GetRefusal() != nil {
+		return ""
+	}
+	return agent.Excerpt(step.GetName(), maxName)
 }
 
 // operation returns the operation of an agent or a team.

@@ -45,11 +45,11 @@ func theirs(header []string) trace.SpanContext {
 }
 
 // Record returns the trace contexts that are recorded with a task that the request begins; see
-// team.v1.Accepted.trace.
+// team.v1.Accepted.trace. A header that is not a valid trace context is not recorded.
 func (r *Request) Record(header []string) map[string]string {
 	record := map[string]string{}
-	if len(header) == 1 {
-		record[traceparent.Key] = header[0]
+	if value := traceparent.Format(theirs(header)); value != "" {
+		record[traceparent.Key] = value
 	}
 	if r != nil {
 		record[requestOf] = traceparent.Format(r.span.SpanContext())
