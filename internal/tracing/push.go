@@ -41,8 +41,8 @@ func (p *Pushes) Within(ctx context.Context, task a2a.Key) context.Context {
 }
 
 // Attempt begins the span of an attempt to deliver a notification, below that of the run in ctx. receiver is
-// the origin of the webhook, and failed the number of attempts that have failed before. The caller must call end with why the attempt failed, "" on
-// success.
+// the origin of the webhook, and failed the number of attempts that have failed before. The caller must call
+// end with why the attempt failed, "" on success.
 func (p *Pushes) Attempt(ctx context.Context, task, receiver, notification string, failed int) (_ context.Context, end func(why string)) {
 	if p == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, func(string) {}
