@@ -88,8 +88,8 @@ func (c *content) prompt(p *agent.ModelRequest) []attribute.KeyValue {
 	size := 0
 	for i := len(p.Messages) - 1; i >= 0; i-- {
 		m := c.modelMessage(&p.Messages[i])
-		for _, of := range m.Parts {
-			size += len(of.Content) + len(of.Arguments) + len(of.Result)
+		for _, p := range m.Parts {
+			size += len(p.Content) + len(p.Arguments) + len(p.Result)
 		}
 		if size > maxPrompt && len(list) > 0 {
 			break
@@ -97,11 +97,11 @@ func (c *content) prompt(p *agent.ModelRequest) []attribute.KeyValue {
 		list = append(list, m)
 	}
 	slices.Reverse(list)
-	of := written(inputMessagesKey, list)
+	attrs := written(inputMessagesKey, list)
 	if p.Instructions != "" {
-		of = append(of, written(instructionsKey, []part{{Type: "text", Content: c.text(p.Instructions)}})...)
+		attrs = append(attrs, written(instructionsKey, []part{{Type: "text", Content: c.text(p.Instructions)}})...)
 	}
-	return of
+	return attrs
 }
 
 func (c *content) modelMessage(m *agent.ModelMessage) message {

@@ -36,7 +36,7 @@ func (p *Pushes) Within(ctx context.Context, task a2a.Key) context.Context {
 	if err != nil || ev.GetAccepted() == nil { // the delivery itself reports errors of the store
 		return ctx
 	}
-	self, _ := p.placeOf(root, ev.GetAccepted())
+	self, _ := p.runSpan(root, ev.GetAccepted())
 	return trace.ContextWithSpanContext(ctx, self)
 }
 
@@ -47,11 +47,11 @@ func (p *Pushes) Attempt(ctx context.Context, task, receiver, notification strin
 	if p == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, func(string) {}
 	}
-	of := []attribute.KeyValue{taskKey.String(task), receiverKey.String(receiver), noticeKey.String(notification), httpMethodKey.String("POST")}
+	attrs := []attribute.KeyValue{taskKey.String(task), receiverKey.String(receiver), noticeKey.String(notification), httpMethodKey.String("POST")}
 	if failed > 0 {
-		of = append(of, httpResendKey.Int(failed))
+		attrs = append(attrs, httpResendKey.Int(failed))
 	}
-	ctx, span := p.tracer.Start(ctx, namePush, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...))
+	ctx, span := p.tracer.Start(ctx, namePush, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	return ctx, func(why string) {
 		if why != "" {
 			span.SetAttributes(errorTypeKey.String(why))
