@@ -88,8 +88,8 @@ func (c *content) prompt(p *agent.ModelRequest) []attribute.KeyValue {
 	size := 0
 	for i := len(p.Messages) - 1; i >= 0; i-- {
 		m := c.modelMessage(&p.Messages[i])
-		for _, p := range m.Parts {
-			size += len(p.Content) + len(p.Arguments) + len(p.Result)
+		for _, of := range m.Parts {
+			size += len(of.Content) + len(of.Arguments) + len(of.Result)
 		}
 		if size > maxPrompt && len(list) > 0 {
 			break

@@ -233,7 +233,7 @@ func (r *run) release(err error) {
 // span is a span that has ended.
 type span struct {
 	id         trace.SpanID
-	parent     trace.SpanContext // its parent; not valid if it begins the trace
+	parent     trace.SpanContext // not valid if it begins the trace
 	name       string
 	kind       trace.SpanKind
 	start, end time.Time
