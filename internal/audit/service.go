@@ -66,6 +66,9 @@ func (s *Service) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditReques
 	if errors.Is(err, ErrBroken) {
 		return nil, s.broken(err)
 	}
+	if deleted := (*agent.Error)(nil); errors.As(err, &deleted) {
+		return nil, deleted
+	}
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}
@@ -78,15 +81,48 @@ func (s *Service) broken(err error) error {
 	return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "%s; compare it with a backup", err)
 }
 
+// head is the head of a chain as someone has noted it.
+type head struct {
+	seq   int64
+	hash  string
+	found bool // the chain has it, or none was noted
+}
+
+// match compares the head with the entry of its sequence number.
+func (h *head) match(e Entry) error {
+	if e.Seq != h.seq {
+		return nil
+	}
+	if hex.EncodeToString(e.Hash) != h.hash {
+		return fmt.Errorf("%w: record %d of account %q has another hash than the one that was noted", ErrBroken, h.seq, e.Account)
+	}
+	h.found = true
+	return nil
+}
+
+// skip is like match, for the last of the records that were deleted.
+func (h *head) skip(dropped Entry) error {
+	if h.found || h.seq >= dropped.Seq {
+		return h.match(dropped)
+	}
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonAuditRecordDeleted,
+		"record %d of account %q was deleted under keep.audit; verify with a head from %d or later", h.seq, dropped.Account, dropped.Seq)
+}
+
 // Verify checks the chain of an account from its first stored record. If records before it were deleted, a
-// record must say so. The chain must have the record seq with the given hash, unless seq is 0 or that of a
-// record that was deleted. Verify returns the last entry. The error wraps ErrBroken, or is the store's.
+// record must say so. The chain must have the record seq with the given hash, unless seq is 0. Verify returns
+// the last entry. The error is AUDIT_RECORD_DELETED if the hash of the record seq is no longer known, wraps
+// ErrBroken, or is the store's.
 func Verify(ctx context.Context, s Store, account string, seq int64, hash string) (Entry, error) {
 	dropped, err := s.AuditDropped(ctx, account)
 	if err != nil {
 		return Entry{}, err
 	}
-	last, found, confirmed := dropped, seq <= dropped.Seq, dropped.Seq == 0
+	noted := &head{seq, hash, seq == 0}
+	if err := noted.skip(dropped); err != nil {
+		return Entry{}, err
+	}
+	last, confirmed := dropped, dropped.Seq == 0
 	for {
 		entries, err := s.Audit(ctx, account, last.Seq, maxPage)
 		if err != nil {
@@ -99,7 +135,10 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 		if now.Seq > dropped.Seq { // records were deleted meanwhile, and the record about it is at the end
 			confirmed = false
 			if dropped = now; dropped.Seq > last.Seq { // before they were read
-				last, found = dropped, found || seq <= dropped.Seq
+				if err := noted.skip(dropped); err != nil {
+					return Entry{}, err
+				}
+				last = dropped
 				continue
 			}
 		}
@@ -111,20 +150,17 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 			if err != nil {
 				return Entry{}, err
 			}
-			confirmed = confirmed || confirms(r, dropped)
-			if e.Seq == seq {
-				if hex.EncodeToString(e.Hash) != hash {
-					return Entry{}, fmt.Errorf("%w: record %d of account %q has another hash than the one that was noted", ErrBroken, seq, account)
-				}
-				found = true
+			if err := noted.match(e); err != nil {
+				return Entry{}, err
 			}
+			confirmed = confirmed || confirms(r, dropped)
 		}
 		if len(entries) > 0 {
 			last = entries[len(entries)-1]
 			continue
 		}
 		switch {
-		case !found:
+		case !noted.found:
 			return Entry{}, fmt.Errorf("%w: account %q has %d records, and record %d was noted", ErrBroken, account, last.Seq, seq)
 		case !confirmed:
 			return Entry{}, errUnconfirmed(dropped)

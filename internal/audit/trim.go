@@ -24,24 +24,32 @@ const MaxTrim = 1000
 // and not one by one with one record about each: a tenth of keep, at most a day.
 func Slack(keep time.Duration) time.Duration { return min(keep/10, 24*time.Hour) }
 
-// Trim returns the last entry to delete of the first entries of a chain, and the record about it, which must
-// be appended to the chain in the same transaction. ok is false if nothing is to be deleted: no entry, or
-// the oldest is not older than keep and its Slack. The last entry of entries is never deleted, so that a
-// chain is not empty.
-func Trim(entries []Entry, now time.Time, keep time.Duration) (last Entry, r *teamv1.AuditRecord, ok bool, err error) {
+// Trim returns the last entry to delete of the entries that follow dropped, the last entry that is no longer
+// stored, and the record about it, which must be appended to the chain in the same transaction. ok is false if
+// nothing is to be deleted: no entry, or the oldest is not older than keep and its Slack. The last entry of
+// entries is never deleted, so that a chain is not empty. The error wraps ErrBroken if the entries to delete are
+// not what was written: they are the only proof of that, and their times may be wrong.
+func Trim(dropped Entry, entries []Entry, now time.Time, keep time.Duration) (last Entry, r *teamv1.AuditRecord, ok bool, err error) {
 	before := now.Add(-keep - Slack(keep))
-	for i := 0; i+1 < len(entries) && i < MaxTrim; i++ {
-		of, err := entries[i].Record()
+	n := 0
+	for ; n+1 < len(entries) && n < MaxTrim; n++ {
+		of, err := entries[n].Record()
 		if err != nil {
 			return Entry{}, nil, false, err
 		}
 		if !of.GetTime().AsTime().Before(before) {
 			break
 		}
-		last, ok = entries[i], true
 		before = now.Add(-keep)
 	}
-	return last, Trimmed(last, now), ok, nil
+	if n == 0 {
+		return Entry{}, nil, false, nil
+	}
+	if err := Check(dropped, entries[:n]); err != nil {
+		return Entry{}, nil, false, err
+	}
+	last = entries[n-1]
+	return last, Trimmed(last, now), true, nil
 }
 
 // Trimmed returns the record that says that the records of a chain up to last were deleted.

@@ -42,7 +42,7 @@ func (s *Shell) Backup(ctx context.Context, url, file string, force bool) error 
 	if err != nil {
 		return errors.Join(context.Cause(ctx), ofStore(url, err))
 	}
-	return s.content("backed up", "File", file, c)
+	return s.reportCopied("backed up", file, copied{File: file, Content: c})
 }
 
 // Restore copies a backup to an empty store and prints what it has restored.
@@ -57,22 +57,21 @@ func (s *Shell) Restore(ctx context.Context, file, url string) error {
 	if err != nil {
 		return errors.Join(context.Cause(ctx), ofStore(url, err))
 	}
-	return s.content("restored", "Store", store.Redacted(url), c)
+	to := store.Redacted(url)
+	return s.reportCopied("restored", to, copied{Store: to, Content: c})
 }
 
-// content prints what a backup contains, after what was done with it and the file or store to which it was
-// written.
-func (s *Shell) content(done, kind, place string, c sqlstore.Content) error {
+// copied is a backup or restored store, as it is printed with -o json.
+type copied struct {
+	File  string `json:"file,omitempty"`
+	Store string `json:"store,omitempty"`
+	sqlstore.Content
+}
+
+// reportCopied prints what was copied. done is what was done, and place the file or store to which it was written.
+func (s *Shell) reportCopied(done, place string, c copied) error {
 	if s.JSON {
-		out := struct {
-			File  string `json:"file,omitempty"`
-			Store string `json:"store,omitempty"`
-			sqlstore.Content
-		}{Content: c}
-		if out.File = place; kind == "Store" {
-			out.File, out.Store = "", place
-		}
-		return json.NewEncoder(s.Out).Encode(out)
+		return json.NewEncoder(s.Out).Encode(c)
 	}
 	out := s.text()
 	fmt.Fprintf(out, "%s %s: %d tasks of %d accounts, %d of them not ended\n", done, place, c.Tasks, c.Accounts, c.Unfinished)

@@ -47,12 +47,12 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	b := &reading[a2a.Backlog]{read: read, fail: fail}
 	i := &instruments{Meter: m}
 	tasks := i.gauge("team_server.tasks.open", "{task}", "Tasks that have not ended, by state, of all replicas; 100,000 at most.")
-	since := i.age("team_server.tasks.open.oldest.age", "How long the status of the task has not changed for which that is longest, by state; for input_required, the age of its questions.")
+	since := i.age("team_server.tasks.open.oldest.age", "Longest time since the status of an open task changed, by state; for input_required, the age of the oldest question.")
 	due := i.gauge("team_server.queue.due", "{run}", "Runs that are due and wait for a slot, of all replicas; 100,000 at most.")
-	dueAge := i.age("team_server.queue.oldest.age", "For how long the run that is due longest has been due; 0 if none is.")
+	dueAge := i.age("team_server.queue.oldest.age", "Age of the oldest due run; 0 if none is due.")
 	claimed := i.gauge("team_server.queue.claimed", "{run}", "Runs that a replica drives, of all replicas.")
 	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, of all replicas; 100,000 at most.")
-	pushAge := i.age("team_server.push.oldest.age", "For how long the notification that is due longest has been due; 0 if none is.")
+	pushAge := i.age("team_server.push.oldest.age", "Age of the oldest due notification; 0 if none is due.")
 	if err := i.err(); err != nil {
 		return func() {}, err
 	}

@@ -18,7 +18,6 @@ type Calls struct {
 	streams                   metric.Int64UpDownCounter
 
 	byCode, byMethod, byReason, byLimit *labels
-	limitNames                          *names
 }
 
 // NewCalls returns the instruments of a meter, or nil if m is nil.
@@ -35,7 +34,7 @@ func NewCalls(m metric.Meter) (*Calls, error) {
 		signIns: i.counter("team_server.sign_ins.refused", "{request}", "Requests whose credentials were refused."),
 		limits:  i.counter("team_server.limits.hit", "{request}", "Requests that were refused because of a limit."),
 		byCode:  newLabels("method", "binding", "code"), byMethod: newLabels("method", "binding"),
-		byReason: newLabels("reason"), byLimit: newLabels("limit"), limitNames: newNames(maxLimits),
+		byReason: newLabels("reason"), byLimit: newLabels("limit"),
 	}, i.err()
 }
 
@@ -70,6 +69,6 @@ func (c *Calls) SignInRefused(ctx context.Context, reason string) {
 // LimitHit counts a request that was refused because of a limit.
 func (c *Calls) LimitHit(ctx context.Context, limit string) {
 	if c != nil {
-		c.limits.Add(ctx, 1, c.byLimit.of(c.limitNames.name(limit)).add...)
+		c.limits.Add(ctx, 1, c.byLimit.of(limitName(limit)).add...)
 	}
 }

@@ -21,7 +21,6 @@ const Other = "other"
 const (
 	maxAgents = 100
 	maxModels = 50
-	maxLimits = 50
 )
 
 // instruments creates instruments and collects the errors.

@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -77,7 +78,8 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 			t.Error(err)
 		}
 	}()
-	m := s.Meter()
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.Reader()))
+	m := provider.Meter("test")
 	ok := func(err error) {
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ type Runs struct {
 	duration                                                             metric.Float64Histogram
 
 	byAgent, byAgentOutcome, byOutcome, byEvent, byLimit, byKind, byModel *labels
-	agents, models, limitNames                                            *names
+	agents, models                                                        *names
 	named                                                                 func(agentID string) bool
 	store                                                                 *Store
 }
@@ -54,7 +54,7 @@ func NewRuns(m metric.Meter, named func(agentID string) bool, s *Store) (*Runs, 
 		toolCalls:  i.counter("team_server.tool.calls", "{call}", "Calls of tools."),
 		byAgent:    newLabels("agent"), byAgentOutcome: newLabels("agent", "outcome"), byOutcome: newLabels("outcome"), byEvent: newLabels("event"),
 		byLimit: newLabels("limit", "level"), byKind: newLabels("model", "kind"), byModel: newLabels("model"),
-		agents: newNames(maxAgents), models: newNames(maxModels), limitNames: newNames(maxLimits), named: named, store: s,
+		agents: newNames(maxAgents), models: newNames(maxModels), named: named, store: s,
 	}, i.err()
 }
 
@@ -185,7 +185,7 @@ func (r *Runs) countEnd(ctx context.Context, j *measured, root bool, e *teamv1.E
 		r.steps.Add(ctx, 1, r.byOutcome.of(outcome).add...)
 	}
 	if limit := e.GetError().GetDetails()[agent.DetailLimit]; limit != "" {
-		r.limits.Add(ctx, 1, r.byLimit.of(r.limitNames.name(limit), level).add...)
+		r.limits.Add(ctx, 1, r.byLimit.of(limitName(limit), level).add...)
 	}
 }
 

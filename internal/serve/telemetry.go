@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -15,12 +18,20 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
+const (
+	// maxSeries is how many combinations of labels an instrument has at most, whatever its labels are. The
+	// SDK counts further ones together, with the label otel_metric_overflow.
+	maxSeries = 4000
+	// metricsTimeout is the timeout for the export of the metrics that are left at the end.
+	metricsTimeout = 2 * time.Second
+)
+
 // telemetry serves metrics to Prometheus, and exports spans and metrics to a collector, each if it is configured. A
 // nil *telemetry does nothing.
 type telemetry struct {
-	scraped  *scrape.Server   // nil without a listener
-	exporter *otlp.Exporter   // nil if nothing is exported
-	meters   *scrape.Provider // of metrics that are exported only; nil without
+	scraped  *scrape.Server           // nil without a listener
+	exporter *otlp.Exporter           // nil if nothing is exported
+	meters   *sdkmetric.MeterProvider // of metrics that are scraped or exported; nil without
 }
 
 // startTelemetry listens on the address for metrics, and reads from the environment what is exported.
@@ -33,36 +44,40 @@ func startTelemetry(ctx context.Context, settings *teamv1.ServerSettings, log *z
 		return nil, fmt.Errorf("server.metrics: %w", err)
 	}
 	t := &telemetry{}
+	if address := settings.GetMetrics(); address != "" {
+		if t.scraped, err = listenMetrics(ctx, address, log.Named("metrics")); err != nil {
+			return nil, err
+		}
+	}
+	// The exporter is the last that can fail: what reads metrics for it ends with the provider of meters.
 	if t.exporter, err = otlp.New(ctx, exported, server.TraceIDs{}, Version(), log.Named("otlp")); err != nil {
-		return nil, err
+		return nil, errors.Join(err, t.close())
 	}
 	options := t.exporter.Metrics()
-	switch address := settings.GetMetrics(); {
-	case address != "":
-		l, err := listenTCP(ctx, address)
-		if err != nil {
-			return nil, errors.Join(cannotListen("Set server.metrics to 127.0.0.1:0", address, err), t.exporter.Shutdown(ctx))
-		}
-		if t.scraped, err = scrape.New(l, log.Named("metrics"), options...); err != nil {
-			return nil, errors.Join(err, t.exporter.Shutdown(ctx))
-		}
-	case exported.Metrics:
-		t.meters = scrape.NewProvider(options...)
+	if t.scraped != nil {
+		options = append(options, sdkmetric.WithReader(t.scraped.Reader()))
+	}
+	if len(options) > 0 {
+		t.meters = sdkmetric.NewMeterProvider(append(options, sdkmetric.WithCardinalityLimit(maxSeries), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))...)
 	}
 	return t, nil
 }
 
+// listenMetrics listens on the address for metrics.
+func listenMetrics(ctx context.Context, address string, log *zap.Logger) (*scrape.Server, error) {
+	l, err := listenTCP(ctx, address)
+	if err != nil {
+		return nil, cannotListen("Set server.metrics to 127.0.0.1:0", address, err)
+	}
+	return scrape.New(l, log)
+}
+
 // meter returns the meter, nil without metrics.
 func (t *telemetry) meter() metric.Meter {
-	switch {
-	case t == nil:
+	if t == nil || t.meters == nil {
 		return nil
-	case t.scraped != nil:
-		return t.scraped.Meter()
-	case t.meters != nil:
-		return scrape.MeterOf(t.meters)
 	}
-	return nil
+	return t.meters.Meter("github.com/agentteams/team-server")
 }
 
 // tracing returns what a server traces.
@@ -83,29 +98,24 @@ func (t *telemetry) address() string {
 }
 
 // serve serves metrics until ctx ends, and then exports what is left. Failures are only logged: the server works without
-// telemetry.
+// telemetry, and what is exported is exported also if the listener fails.
 func (t *telemetry) serve(ctx context.Context, log *zap.Logger) {
-	switch {
-	case t == nil:
-		return
-	case t.scraped == nil:
-		<-ctx.Done()
-		if err := t.close(); err != nil {
-			log.Warn("the end of the export of spans and metrics has failed", zap.Error(err))
-		}
+	if t == nil {
 		return
 	}
-	log.Info("serving metrics", zap.String("address", "http://"+t.scraped.Addr()+scrape.Path))
-	if err := t.scraped.Serve(ctx); err != nil {
-		log.Error("metrics are not served any more; restart the server to get them back", zap.Error(err))
+	if t.scraped != nil {
+		log.Info("serving metrics", zap.String("address", "http://"+t.scraped.Addr()+scrape.Path))
+		if err := t.scraped.Serve(ctx); err != nil {
+			log.Error("metrics are not served any more; restart the server to get them back", zap.Error(err))
+		}
 	}
 	<-ctx.Done()
-	if err := t.exporter.Shutdown(ctx); err != nil {
-		log.Warn("the end of the export of spans has failed", zap.Error(err))
+	if err := t.close(); err != nil {
+		log.Warn("the end of the export of spans and metrics has failed", zap.Error(err))
 	}
 }
 
-// close ends what serve does not end.
+// close closes the listener, and exports what is left.
 func (t *telemetry) close() error {
 	if t == nil {
 		return nil
@@ -115,7 +125,11 @@ func (t *telemetry) close() error {
 		errs = append(errs, t.scraped.Close())
 	}
 	if t.meters != nil {
-		errs = append(errs, scrape.Shutdown(t.meters))
+		ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
+		defer cancel()
+		if err := t.meters.Shutdown(ctx); ctx.Err() == nil { // otherwise what is left is lost
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(append(errs, t.exporter.Shutdown(context.Background()))...)
 }

@@ -97,16 +97,16 @@ func (c *content) prompt(p *agent.ModelRequest) []attribute.KeyValue {
 		list = append(list, m)
 	}
 	slices.Reverse(list)
-	of := written(inputMessagesKey, list)
+	attrs := written(inputMessagesKey, list)
 	if p.Instructions != "" {
-		of = append(of, written(instructionsKey, []part{{Type: "text", Content: c.text(p.Instructions)}})...)
+		attrs = append(attrs, written(instructionsKey, []part{{Type: "text", Content: c.text(p.Instructions)}})...)
 	}
-	return of
+	return attrs
 }
 
 func (c *content) modelMessage(m *agent.ModelMessage) message {
 	if m.Role == agent.RoleTool {
-		return message{string(m.Role), []part{{Type: "tool_call_response", ID: m.CallID, Result: c.text(m.Text)}}}
+		return message{string(m.Role), []part{{Type: "tool_call_response", ID: c.text(m.CallID), Result: c.text(m.Text)}}}
 	}
 	return message{string(m.Role), c.parts(m.Text, m.ToolCalls)}
 }
@@ -118,7 +118,7 @@ func (c *content) parts(text string, calls []*teamv1.ToolCall) []part {
 		list = append(list, part{Type: "text", Content: c.text(text)})
 	}
 	for _, call := range calls[:min(len(calls), maxPrompt/maxText)] {
-		list = append(list, part{Type: "tool_call", ID: call.GetId(), Name: call.GetName(), Arguments: c.text(call.GetArguments())})
+		list = append(list, part{Type: "tool_call", ID: c.text(call.GetId()), Name: c.text(call.GetName()), Arguments: c.text(call.GetArguments())})
 	}
 	return list
 }

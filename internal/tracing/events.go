@@ -17,13 +17,16 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// maxName is the maximum size of a name or id that another party has chosen, in bytes.
+const maxName = 128
+
 // modeWorkflow is the mode of a team in the note that it has been prepared.
 const modeWorkflow = "workflow"
 
 // apply folds an event other than the end of the run. If the event is new, apply makes the spans that it ends. The
 // caller must hold mu.
 func (r *run) apply(ev *teamv1.Event, isNew bool) {
-	costs, in, at := r.book.Apply(ev), ev.GetScope(), ev.GetTime().AsTime()
+	costs, scope, at := r.book.Apply(ev), ev.GetScope(), ev.GetTime().AsTime()
 	if r.texts != nil {
 		r.texts.Add(ev.GetSeq(), agent.MessageOf(r.root, ev))
 	}
@@ -31,7 +34,7 @@ func (r *run) apply(ev *teamv1.Event, isNew bool) {
 	case *teamv1.Event_Accepted:
 		r.accepted, r.task = ev, k.Accepted
 	case *teamv1.Event_Claimed:
-		r.quit = r.last
+		r.lastBeforeClaim = r.last
 		if isNew {
 			r.replica = k.Claimed.GetReplica()
 		} else {
@@ -39,33 +42,33 @@ func (r *run) apply(ev *teamv1.Event, isNew bool) {
 		}
 	case *teamv1.Event_Noted:
 		if k.Noted.GetCode() == agent.NoteTeamPrepared {
-			s := r.scope(in)
+			s := r.scope(scope)
 			s.team, s.workflow = true, k.Noted.GetDetails().GetFields()["mode"].GetStringValue() == modeWorkflow
 		}
 	case *teamv1.Event_Decided:
 		r.decided(ev, k.Decided, isNew)
 	case *teamv1.Event_Bound:
-		if open := r.scope(in).open; open != nil {
+		if open := r.scope(scope).open; open != nil {
 			open.remote = true
 		}
 	case *teamv1.Event_Waiting:
-		if open := r.scope(in).open; open != nil {
+		if open := r.scope(scope).open; open != nil {
 			open.waited = at
 		}
 	case *teamv1.Event_Started:
-		if in != "" {
+		if scope != "" {
 			r.started(ev, k.Started, costs, isNew)
 		}
 	case *teamv1.Event_Retried:
 		if isNew {
 			r.attempted(ev, outcome{end: at, failed: reason(k.Retried.GetError()), costs: costs})
 		}
-		r.scope(in).open = nil
+		r.scope(scope).open = nil
 	case *teamv1.Event_Ended:
 		if isNew {
 			r.attempted(ev, r.outcomeOf(k.Ended, at, costs))
 		}
-		delete(r.scopes, in)
+		delete(r.scopes, scope)
 	}
 	r.last = at
 }
@@ -76,21 +79,21 @@ func (r *run) decided(ev *teamv1.Event, d *teamv1.Decided, isNew bool) {
 	var steps []string
 	for _, step := range d.GetSteps() {
 		r.scope(agent.Scope(ev.GetScope(), step.GetId())).step = step
-		steps = append(steps, name(step.GetId(), cmp.Or(step.GetMember(), step.GetName())))
+		steps = append(steps, name(step.GetId(), cmp.Or(step.GetMember(), callee(step))))
 	}
 	if !isNew || !s.team {
 		return
 	}
 	at := ev.GetTime().AsTime()
-	of := append(r.common(ev), operationKey.String(opPlan), planStepsKey.StringSlice(steps))
+	attrs := append(r.common(ev), operationKey.String(opPlan), planStepsKey.StringSlice(steps))
 	if d.GetRule() != "" {
-		of = append(of, planRuleKey.String(d.GetRule()))
+		attrs = append(attrs, planRuleKey.String(d.GetRule()))
 	}
 	if r.content != nil && d.GetReason() != "" {
-		of = append(of, planReasonKey.String(r.content.text(d.GetReason())))
+		attrs = append(attrs, planReasonKey.String(r.content.text(d.GetReason())))
 	}
 	r.make(span{
-		id: spanID(r.root, opPlan, ev.GetSeq()), below: r.around(ev.GetScope()), name: name(opPlan, lastOf(ev.GetAgent())), start: at, end: at, of: of,
+		id: spanID(r.root, opPlan, ev.GetSeq()), parent: r.openSpan(ev.GetScope()), name: name(opPlan, lastOf(ev.GetAgent())), start: at, end: at, attrs: attrs,
 	})
 }
 
@@ -100,12 +103,12 @@ func (r *run) started(ev *teamv1.Event, started *teamv1.Started, costs []cost.Su
 	if s.open != nil && isNew {
 		o := outcome{end: s.open.waited, costs: costs}
 		if o.end.IsZero() {
-			o.end, o.failed = r.quit, errInterrupted
+			o.end, o.failed = r.lastBeforeClaim, errInterrupted
 		}
 		r.attempted(ev, o)
 	}
 	s.open = &attempt{
-		id: spanID(r.root, "attempt", ev.GetSeq()), path: ev.GetAgent(), start: ev.GetTime().AsTime(), number: started.GetAttempt(), model: started.GetModel(), by: started.GetProvider(),
+		id: spanID(r.root, "attempt", ev.GetSeq()), path: ev.GetAgent(), start: ev.GetTime().AsTime(), number: started.GetAttempt(), model: started.GetModel(), provider: started.GetProvider(),
 	}
 }
 
@@ -148,51 +151,64 @@ func (r *run) attempted(ev *teamv1.Event, o outcome) {
 		a = &attempt{id: spanID(r.root, "step", ev.GetSeq()), start: o.end}
 	}
 	made := span{
-		id: a.id, below: r.around(agent.Parent(ev.GetScope())), start: a.start, end: later(o.end, a.start), failed: o.failed,
-		of: append(r.common(ev), stepKey.String(ev.GetScope()), attemptKey.Int(int(a.number))),
+		id: a.id, parent: r.openSpan(agent.Parent(ev.GetScope())), start: a.start, end: later(o.end, a.start), failed: o.failed,
+		attrs: append(r.common(ev), stepKey.String(ev.GetScope()), attemptKey.Int(int(a.number))),
 	}
-	made.name, made.kind, made.of = s.describe(lastOf(ev.GetAgent()), a, made.of)
+	made.name, made.kind, made.attrs = s.describe(lastOf(ev.GetAgent()), a, made.attrs)
 	if o.word != "" {
-		made.of = append(made.of, outcomeKey.String(o.word))
+		made.attrs = append(made.attrs, outcomeKey.String(o.word))
 	}
 	if o.turn.GetModel() != "" {
-		made.of = append(made.of, responseModelKey.String(o.turn.GetModel()))
+		made.attrs = append(made.attrs, responseModelKey.String(o.turn.GetModel()))
 	}
 	if o.turn.GetFinishReason() != "" {
-		made.of = append(made.of, finishKey.StringSlice([]string{o.turn.GetFinishReason()}))
+		made.attrs = append(made.attrs, finishKey.StringSlice([]string{o.turn.GetFinishReason()}))
 	}
-	made.of = slices.Concat(made.of, usage(o.costs), a.given, o.given)
+	made.attrs = slices.Concat(made.attrs, usage(o.costs), a.given, o.given)
 	r.make(made)
 }
 
 // describe returns the name and the kind of the span of an attempt, and adds the attributes that say what it calls.
-func (s *scope) describe(agentName string, a *attempt, of []attribute.KeyValue) (string, trace.SpanKind, []attribute.KeyValue) {
+func (s *scope) describe(agentName string, a *attempt, attrs []attribute.KeyValue) (string, trace.SpanKind, []attribute.KeyValue) {
 	kind := trace.SpanKindInternal
 	switch k := s.step.GetKind(); {
 	case a.model != "" || k == teamv1.Step_KIND_MODEL:
-		of = append(of, operationKey.String(opChat))
+		attrs = append(attrs, operationKey.String(opChat))
 		if a.model != "" {
-			of, kind = append(of, requestModelKey.String(a.model)), trace.SpanKindClient
+			attrs, kind = append(attrs, requestModelKey.String(a.model)), trace.SpanKindClient
 		}
-		if a.by != "" {
-			of = append(of, providerKey.String(a.by))
+		if a.provider != "" {
+			attrs = append(attrs, providerKey.String(a.provider))
 		}
-		return name(opChat, a.model), kind, of
+		return name(opChat, a.model), kind, attrs
 	case k == teamv1.Step_KIND_TOOL:
-		of = append(of, operationKey.String(opTool), toolNameKey.String(s.step.GetName()), toolTypeKey.String("function"))
-		if s.step.GetCallId() != "" {
-			of = append(of, toolCallIDKey.String(s.step.GetCallId()))
+		attrs = append(attrs, operationKey.String(opTool), toolTypeKey.String("function"))
+		if s.step.GetRefusal() != nil { // its name and id may be any text of the model
+			return opTool, kind, attrs
 		}
-		return name(opTool, s.step.GetName()), kind, of
+		called := callee(s.step)
+		attrs = append(attrs, toolNameKey.String(called))
+		if id := s.step.GetCallId(); id != "" {
+			attrs = append(attrs, toolCallIDKey.String(agent.Excerpt(id, maxName)))
+		}
+		return name(opTool, called), kind, attrs
 	case k == teamv1.Step_KIND_HUMAN:
-		return nameAsk, kind, of
+		return nameAsk, kind, attrs
 	case k == teamv1.Step_KIND_JUDGE && !s.team && !a.remote:
-		return name(nameJudge, s.step.GetName()), kind, of
+		return name(nameJudge, callee(s.step)), kind, attrs
 	}
 	if a.remote {
 		kind = trace.SpanKindClient
 	}
-	return name(s.operation(), agentName), kind, append(of, operationKey.String(s.operation()))
+	return name(s.operation(), agentName), kind, append(attrs, operationKey.String(s.operation()))
+}
+
+// callee returns the name of what a step calls, empty if the step is refused: a model may have made it up.
+func callee(step *teamv1.Step) string {
+	if step.GetRefusal() != nil {
+		return ""
+	}
+	return agent.Excerpt(step.GetName(), maxName)
 }
 
 // operation returns the operation of an agent or a team.
@@ -210,9 +226,9 @@ func (r *run) finish(end *ending) {
 	if t := ev.GetTime(); t != nil {
 		at = t.AsTime()
 	}
-	for in, s := range r.scopes {
+	for scope, s := range r.scopes {
 		if s.open != nil {
-			r.attempted(&teamv1.Event{Scope: in, Agent: s.open.path}, outcome{end: at, failed: errInterrupted})
+			r.attempted(&teamv1.Event{Scope: scope, Agent: s.open.path}, outcome{end: at, failed: errInterrupted})
 		}
 	}
 	o, s, total := r.outcomeOf(e, at, end.costs), r.scope(""), e.GetSpent()
@@ -221,11 +237,11 @@ func (r *run) finish(end *ending) {
 		start = r.accepted.GetTime().AsTime()
 	}
 	made := span{
-		id: r.self.SpanID(), below: r.parent, name: name(s.operation(), lastOf(ev.GetAgent())), start: start, end: later(at, start), failed: o.failed,
-		of: append(r.common(ev), operationKey.String(s.operation()), outcomeKey.String(o.word), accountKey.String(a2a.AccountOf(r.owner)),
+		id: r.self.SpanID(), parent: r.parent, name: name(s.operation(), lastOf(ev.GetAgent())), start: start, end: later(at, start), failed: o.failed,
+		attrs: append(r.common(ev), operationKey.String(s.operation()), outcomeKey.String(o.word), accountKey.String(a2a.AccountOf(r.owner)),
 			totalInputKey.Int64(total.GetInputTokens()), totalOutputKey.Int64(total.GetOutputTokens()), totalCostKey.Float64(usd(total.GetCostMicros()))),
 	}
-	made.of = slices.Concat(made.of, usage(o.costs), r.content.message(inputMessagesKey, string(agent.RoleUser), r.task.GetMessage()), o.given)
+	made.attrs = slices.Concat(made.attrs, usage(o.costs), r.content.message(inputMessagesKey, string(agent.RoleUser), r.task.GetMessage()), o.given)
 	made.links = r.origins()
 	r.makeIn(r.self.TraceID(), made)
 }
@@ -245,11 +261,11 @@ func (r *run) origins() []trace.Link {
 
 // common returns the attributes of each span of the run.
 func (r *run) common(ev *teamv1.Event) []attribute.KeyValue {
-	of := []attribute.KeyValue{taskKey.String(r.root), agentNameKey.String(lastOf(ev.GetAgent())), agentIDKey.String(ev.GetAgent())}
+	attrs := []attribute.KeyValue{taskKey.String(r.root), agentNameKey.String(lastOf(ev.GetAgent())), agentIDKey.String(ev.GetAgent())}
 	if id := cmp.Or(r.task.GetConversation().GetContextId(), r.task.GetMessage().GetContextId()); id != "" {
-		of = append(of, conversationKey.String(id))
+		attrs = append(attrs, conversationKey.String(id))
 	}
-	return of
+	return attrs
 }
 
 // usage returns what was spent as attributes; none if it is nothing. What other servers have reported is apart, because
@@ -261,17 +277,17 @@ func usage(costs []cost.Sum) []attribute.KeyValue {
 	}
 	whole, claimed := all.Spent(), all.Claimed()
 	own := agent.LessSpent(whole, claimed)
-	var of []attribute.KeyValue
+	var attrs []attribute.KeyValue
 	if own.GetInputTokens()+own.GetOutputTokens()+own.GetCostMicros() > 0 {
-		of = append(of, inputTokensKey.Int64(own.GetInputTokens()), outputTokensKey.Int64(own.GetOutputTokens()), costKey.Float64(usd(own.GetCostMicros())))
+		attrs = append(attrs, inputTokensKey.Int64(own.GetInputTokens()), outputTokensKey.Int64(own.GetOutputTokens()), costKey.Float64(usd(own.GetCostMicros())))
 	}
 	if claimed != nil {
-		of = append(of, claimedInputKey.Int64(claimed.GetInputTokens()), claimedOutputKey.Int64(claimed.GetOutputTokens()), claimedCostKey.Float64(usd(claimed.GetCostMicros())))
+		attrs = append(attrs, claimedInputKey.Int64(claimed.GetInputTokens()), claimedOutputKey.Int64(claimed.GetOutputTokens()), claimedCostKey.Float64(usd(claimed.GetCostMicros())))
 	}
 	if whole.GetEstimated() {
-		of = append(of, estimatedKey.Bool(true))
+		attrs = append(attrs, estimatedKey.Bool(true))
 	}
-	return of
+	return attrs
 }
 
 // usd returns millionths of a USD in USD.

@@ -36,22 +36,22 @@ func (p *Pushes) Within(ctx context.Context, task a2a.Key) context.Context {
 	if err != nil || ev.GetAccepted() == nil { // the delivery itself reports errors of the store
 		return ctx
 	}
-	self, _ := p.placeOf(root, ev.GetAccepted())
+	self, _ := p.runSpan(root, ev.GetAccepted())
 	return trace.ContextWithSpanContext(ctx, self)
 }
 
 // Attempt begins the span of an attempt to deliver a notification, below that of the run in ctx. receiver is
-// the origin of the webhook, and failed the number of attempts that have failed before. The caller must call end with why the attempt failed, "" on
-// success.
+// the origin of the webhook, and failed the number of attempts that have failed before. The caller must call
+// end with why the attempt failed, "" on success.
 func (p *Pushes) Attempt(ctx context.Context, task, receiver, notification string, failed int) (_ context.Context, end func(why string)) {
 	if p == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, func(string) {}
 	}
-	of := []attribute.KeyValue{taskKey.String(task), receiverKey.String(receiver), noticeKey.String(notification), httpMethodKey.String("POST")}
+	attrs := []attribute.KeyValue{taskKey.String(task), receiverKey.String(receiver), noticeKey.String(notification), httpMethodKey.String("POST")}
 	if failed > 0 {
-		of = append(of, httpResendKey.Int(failed))
+		attrs = append(attrs, httpResendKey.Int(failed))
 	}
-	ctx, span := p.tracer.Start(ctx, namePush, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(of...))
+	ctx, span := p.tracer.Start(ctx, namePush, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	return ctx, func(why string) {
 		if why != "" {
 			span.SetAttributes(errorTypeKey.String(why))

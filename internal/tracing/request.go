@@ -21,12 +21,12 @@ func (t *Tracer) Request(ctx context.Context, method, binding string, caller *a2
 	if t == nil {
 		return ctx, nil
 	}
-	of := []attribute.KeyValue{rpcMethodKey.String(method), bindingKey.String(binding)}
+	attrs := []attribute.KeyValue{rpcMethodKey.String(method), bindingKey.String(binding)}
 	if caller != nil {
-		of = append(of, accountKey.String(caller.Account))
+		attrs = append(attrs, accountKey.String(caller.Account))
 	}
-	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(of...)}
-	switch theirs := theirs(header); {
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...)}
+	switch theirs := callerSpan(header); {
 	case theirs.IsValid() && t.trusts(caller):
 		ctx = trace.ContextWithRemoteSpanContext(ctx, theirs)
 	case theirs.IsValid():
@@ -36,8 +36,8 @@ func (t *Tracer) Request(ctx context.Context, method, binding string, caller *a2
 	return ctx, &Request{span}
 }
 
-// theirs returns the span that a header names.
-func theirs(header []string) trace.SpanContext {
+// callerSpan returns the span that a header names.
+func callerSpan(header []string) trace.SpanContext {
 	if len(header) != 1 {
 		return trace.SpanContext{}
 	}
@@ -45,11 +45,11 @@ func theirs(header []string) trace.SpanContext {
 }
 
 // Record returns the trace contexts that are recorded with a task that the request begins; see
-// team.v1.Accepted.trace.
+// team.v1.Accepted.trace. A header that is not a valid trace context is not recorded.
 func (r *Request) Record(header []string) map[string]string {
 	record := map[string]string{}
-	if len(header) == 1 {
-		record[traceparent.Key] = header[0]
+	if value := traceparent.Format(callerSpan(header)); value != "" {
+		record[traceparent.Key] = value
 	}
 	if r != nil {
 		record[requestOf] = traceparent.Format(r.span.SpanContext())

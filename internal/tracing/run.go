@@ -47,17 +47,17 @@ type run struct {
 	// are set by Load and do not change afterwards.
 	self, parent trace.SpanContext
 
-	mu       sync.Mutex
-	accepted *teamv1.Event     // guarded by mu
-	task     *teamv1.Accepted  // of accepted; guarded by mu
-	book     *cost.Book        // guarded by mu
-	scopes   map[string]*scope // that have not ended; guarded by mu
-	texts    *journal.Texts    // nil without content; guarded by mu
-	earlier  int64             // epoch of the previous claim, 0 if there was none; guarded by mu
-	replica  string            // the process that drives the run; guarded by mu
-	last     time.Time         // time of the last event; guarded by mu
-	quit     time.Time         // time of the last event before this claim; guarded by mu
-	end      *ending           // the end of the run, until it is durable; guarded by mu
+	mu              sync.Mutex
+	accepted        *teamv1.Event     // guarded by mu
+	task            *teamv1.Accepted  // of accepted; guarded by mu
+	book            *cost.Book        // guarded by mu
+	scopes          map[string]*scope // that have not ended; guarded by mu
+	texts           *journal.Texts    // nil without content; guarded by mu
+	earlier         int64             // epoch of the previous claim, 0 if there was none; guarded by mu
+	replica         string            // the process that drives the run; guarded by mu
+	last            time.Time         // time of the last event; guarded by mu
+	lastBeforeClaim time.Time         // time of the last event before this claim; guarded by mu
+	end             *ending           // the end of the run, until it is durable; guarded by mu
 }
 
 // scope is a step that has not ended, or the root.
@@ -70,15 +70,15 @@ type scope struct {
 
 // attempt is an open attempt of a step.
 type attempt struct {
-	id     trace.SpanID
-	path   string // of the agent
-	start  time.Time
-	number int32
-	model  string // empty if it calls no model
-	by     string // provider of the model
-	remote bool   // the work is done by another server
-	waited time.Time
-	given  []attribute.KeyValue
+	id       trace.SpanID
+	path     string // of the agent
+	start    time.Time
+	number   int32
+	model    string // empty if it calls no model
+	provider string // of the model
+	remote   bool   // the work is done by another server
+	waited   time.Time
+	given    []attribute.KeyValue
 }
 
 // ending is the end of a run, and what it adds to the costs.
@@ -98,9 +98,9 @@ func newRun(t *Tracer, c a2a.Claim) *run {
 	return r
 }
 
-// placeOf returns the span of the run of a task, and the span that it belongs below. What requests of earlier versions
+// runSpan returns the span of the run of a task, and the span that it belongs below. What requests of earlier versions
 // have recorded names only the caller, who is not trusted: the run then begins a trace of its own.
-func (t *Tracer) placeOf(root string, task *teamv1.Accepted) (self, parent trace.SpanContext) {
+func (t *Tracer) runSpan(root string, task *teamv1.Accepted) (self, parent trace.SpanContext) {
 	parent = traceparent.Parse(task.GetTrace()[requestOf])
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), parent)
 	_, span := t.tracer.Start(withIDs(ctx, ids{traceID(root), spanID(root, "run", 0)}), name(opAgent, task.GetAgent())) // never ended: it only says whether the trace is sampled
@@ -113,7 +113,7 @@ func (r *run) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	if len(events) == 0 || events[0].GetAccepted() == nil {
 		return events, err
 	}
-	r.self, r.parent = r.placeOf(r.root, events[0].GetAccepted())
+	r.self, r.parent = r.runSpan(r.root, events[0].GetAccepted())
 	if !r.self.IsSampled() {
 		return events, err
 	}
@@ -174,26 +174,26 @@ func (r *run) Commit(ctx context.Context) error {
 }
 
 // In implements agent.Spans.
-func (r *run) In(ctx context.Context, in string, given agent.Given) context.Context {
+func (r *run) In(ctx context.Context, scope string, given agent.Given) context.Context {
 	if !r.self.IsSampled() { // those that are called must not record either
 		return trace.ContextWithSpanContext(ctx, r.self)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.scopes[in]; s != nil && s.open != nil {
+	if s := r.scopes[scope]; s != nil && s.open != nil {
 		s.open.given = r.content.given(given)
 	}
-	return trace.ContextWithSpanContext(ctx, r.around(in))
+	return trace.ContextWithSpanContext(ctx, r.openSpan(scope))
 }
 
 // Fields implements agent.Spans.
 func (r *run) Fields() []zap.Field { return fields(r.self) }
 
-// around returns the span of the open attempt of a scope, or of the nearest one above it: in the end, of the run. The
+// openSpan returns the span of the open attempt of a scope, or of the nearest one above it: in the end, of the run. The
 // caller must hold mu.
-func (r *run) around(in string) trace.SpanContext {
-	for ; in != ""; in = agent.Parent(in) {
-		if s := r.scopes[in]; s != nil && s.open != nil {
+func (r *run) openSpan(scope string) trace.SpanContext {
+	for ; scope != ""; scope = agent.Parent(scope) {
+		if s := r.scopes[scope]; s != nil && s.open != nil {
 			return r.self.WithSpanID(s.open.id)
 		}
 	}
@@ -201,11 +201,11 @@ func (r *run) around(in string) trace.SpanContext {
 }
 
 // scope returns what is known of a scope. The caller must hold mu.
-func (r *run) scope(in string) *scope {
-	s := r.scopes[in]
+func (r *run) scope(id string) *scope {
+	s := r.scopes[id]
 	if s == nil {
 		s = &scope{}
-		r.scopes[in] = s
+		r.scopes[id] = s
 	}
 	return s
 }
@@ -218,8 +218,8 @@ func (r *run) release(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := span{
-		id: spanID(r.root, nameClaim, r.epoch), below: r.self, name: nameClaim, start: r.claimed, end: r.clock(),
-		of: []attribute.KeyValue{taskKey.String(r.root), epochKey.Int64(r.epoch), replicaKey.String(r.replica)},
+		id: spanID(r.root, nameClaim, r.epoch), parent: r.self, name: nameClaim, start: r.claimed, end: r.clock(),
+		attrs: []attribute.KeyValue{taskKey.String(r.root), epochKey.Int64(r.epoch), replicaKey.String(r.replica)},
 	}
 	if r.earlier > 0 {
 		s.links = []trace.Link{{SpanContext: r.self.WithSpanID(spanID(r.root, nameClaim, r.earlier))}}
@@ -233,11 +233,11 @@ func (r *run) release(err error) {
 // span is a span that has ended.
 type span struct {
 	id         trace.SpanID
-	below      trace.SpanContext // its parent; not valid if it begins the trace
+	parent     trace.SpanContext // not valid if it begins the trace
 	name       string
 	kind       trace.SpanKind
 	start, end time.Time
-	of         []attribute.KeyValue
+	attrs      []attribute.KeyValue
 	links      []trace.Link
 	failed     string // why it failed; empty if it did not
 }
@@ -247,11 +247,11 @@ func (t *Tracer) make(s span) { t.makeIn(trace.TraceID{}, s) }
 
 // makeIn is like make; a span that begins a trace gets the given id for it.
 func (t *Tracer) makeIn(id trace.TraceID, s span) {
-	ctx := withIDs(trace.ContextWithSpanContext(context.Background(), s.below), ids{id, s.id})
+	ctx := withIDs(trace.ContextWithSpanContext(context.Background(), s.parent), ids{id, s.id})
 	if s.failed != "" {
-		s.of = append(s.of, errorTypeKey.String(s.failed))
+		s.attrs = append(s.attrs, errorTypeKey.String(s.failed))
 	}
-	_, made := t.tracer.Start(ctx, s.name, trace.WithSpanKind(s.kind), trace.WithTimestamp(s.start), trace.WithAttributes(s.of...), trace.WithLinks(s.links...))
+	_, made := t.tracer.Start(ctx, s.name, trace.WithSpanKind(s.kind), trace.WithTimestamp(s.start), trace.WithAttributes(s.attrs...), trace.WithLinks(s.links...))
 	if s.failed != "" {
 		made.SetStatus(codes.Error, s.failed)
 	}

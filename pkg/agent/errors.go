@@ -69,6 +69,7 @@ const (
 	ReasonWaitTimeout           = "WAIT_TIMEOUT"
 	ReasonSlowReader            = "SLOW_READER"
 	ReasonDataLoss              = "DATA_LOSS"
+	ReasonAuditRecordDeleted    = "AUDIT_RECORD_DELETED"
 
 	ReasonCollaborationInProgress = "COLLABORATION_IN_PROGRESS"
 

@@ -68,7 +68,7 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	}
 	keep := store.Keep{Conversations: c.KeepConversations, Boards: c.KeepBoards, Audit: c.KeepAudit}
 	if url == store.MemoryURL {
-		return memory.New(memory.Config{Deduplicate: c.Deduplicate, Keep: keep}), nil
+		return memory.New(memory.Config{Deduplicate: c.Deduplicate, Keep: keep, Log: c.Log}), nil
 	}
 	measure, err := metrics.NewStore(c.Meter)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -42,7 +43,7 @@ func BenchmarkSend(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = s.Close() })
-			meter = s.Meter()
+			meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.Reader())).Meter("bench")
 		}
 		s, err := server.New(server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agents: rig.Manager(b, a), Log: of.log, Meter: meter})
 		if err != nil {

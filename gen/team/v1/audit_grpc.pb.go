@@ -34,7 +34,8 @@ type AuditServiceClient interface {
 	// ListAudit returns records of an account, oldest first.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// VerifyAudit checks the chain of an account from its beginning. It fails with DATA_LOSS if the
-	// chain is not as it was written.
+	// chain is not as it was written, and with FAILED_PRECONDITION if the record that the request names
+	// was deleted, so that its hash is not known.
 	VerifyAudit(ctx context.Context, in *VerifyAuditRequest, opts ...grpc.CallOption) (*VerifyAuditResponse, error)
 }
 
@@ -75,7 +76,8 @@ type AuditServiceServer interface {
 	// ListAudit returns records of an account, oldest first.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// VerifyAudit checks the chain of an account from its beginning. It fails with DATA_LOSS if the
-	// chain is not as it was written.
+	// chain is not as it was written, and with FAILED_PRECONDITION if the record that the request names
+	// was deleted, so that its hash is not known.
 	VerifyAudit(context.Context, *VerifyAuditRequest) (*VerifyAuditResponse, error)
 	mustEmbedUnimplementedAuditServiceServer()
 }

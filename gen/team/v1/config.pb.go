@@ -4788,7 +4788,7 @@ func (x *ServerSettings) GetTracing() *TracingSettings {
 	return nil
 }
 
-// KeepSettings says how long is kept what is not part of a task. What a task that has not ended uses is kept.
+// KeepSettings limits how long data outside of tasks is kept. Data that an unfinished task uses is never deleted.
 type KeepSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long a conversation is kept after its last message; retention. The memory store keeps a limited
@@ -4857,7 +4857,7 @@ func (x *KeepSettings) GetAudit() *durationpb.Duration {
 // LogSettings says what the server logs, and how.
 type LogSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The least level that is logged: debug, info, warn or error; info. --log-level takes precedence.
+	// The minimum level that is logged: debug, info, warn or error; info. --log-level takes precedence.
 	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
 	// The form of the lines: console or json; console. With -o json it is always json.
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
@@ -4924,7 +4924,7 @@ type LogSampling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many of these lines are logged; 20.
 	First *int32 `protobuf:"varint,1,opt,name=first,proto3,oneof" json:"first,omitempty"`
-	// Of further ones each line with a multiple of this number is logged, with 0 none; 100.
+	// After that, every Nth line is logged; 0 logs none. Default 100.
 	Thereafter *int32 `protobuf:"varint,2,opt,name=thereafter,proto3,oneof" json:"thereafter,omitempty"`
 	// Whether lines are left out; true. With false each request is logged.
 	Enabled       *bool `protobuf:"varint,3,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
@@ -7443,10 +7443,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06_firstB\r\n" +
 	"\v_thereafterB\n" +
 	"\n" +
-	"\b_enabled\"\x95\x02\n" +
-	"\x0fTracingSettings\x12\xe7\x01\n" +
-	"\rtrust_callers\x18\x01 \x03(\tB\xc1\x01\xbaH\xbd\x01\x92\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
-	"\x15tracing.trust_callers\x12[this is not a caller; write ACCOUNT/NAME, an ACCOUNT for all of its callers, or \"*\" for all\x1a<this.matches('^([*]|[A-Za-z0-9_.-]{1,63}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
+	"\b_enabled\"\xee\x01\n" +
+	"\x0fTracingSettings\x12\xc0\x01\n" +
+	"\rtrust_callers\x18\x01 \x03(\tB\x9a\x01\xbaH\x96\x01\x92\x01\x92\x01\"\x8f\x01\xba\x01\x8b\x01\n" +
+	"\x15tracing.trust_callers\x124trust_callers must have ACCOUNT/NAME, ACCOUNT or \"*\"\x1a<this.matches('^([*]|[A-Za-z0-9_.-]{1,63}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\bR\acontent\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +

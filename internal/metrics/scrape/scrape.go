@@ -17,9 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.uber.org/zap"
 )
 
@@ -27,30 +25,25 @@ import (
 const Path = "/metrics"
 
 const (
-	// scrapes is how many requests are answered at the same time; others get 503.
-	scrapes = 4
-	// scrapeTime is the timeout of a request.
-	scrapeTime = 10 * time.Second
-	// shutdownTime is the timeout for the export of what is left at the end.
-	shutdownTime = 2 * time.Second
-	// maxSeries is how many combinations of labels an instrument has at most, whatever its labels are. The
-	// SDK counts further ones together, with the label otel_metric_overflow.
-	maxSeries = 4000
+	// maxScrapes is how many requests are answered at the same time; others get 503.
+	maxScrapes = 4
+	// scrapeTimeout is the timeout of a request.
+	scrapeTimeout = 10 * time.Second
 )
 
 // Server serves metrics. Call Serve once, or Close.
 type Server struct {
-	provider *sdkmetric.MeterProvider
+	reader   sdkmetric.Reader
 	listener net.Listener
 	http     *http.Server
 }
 
 // New returns a server that listens, and answers when Serve is called. It closes the listener if it fails.
 // On a loopback address it answers only requests whose Host is one, so that pages cannot read the metrics
-// through a name that leads there. options are further ones for NewProvider.
-func New(l net.Listener, log *zap.Logger, options ...sdkmetric.Option) (*Server, error) {
+// through a name that leads there.
+func New(l net.Listener, log *zap.Logger) (*Server, error) {
 	registry := prometheus.NewRegistry()
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
 		otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
 	if err == nil {
 		err = errors.Join(registry.Register(collectors.NewGoCollector()), registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
@@ -60,7 +53,7 @@ func New(l net.Listener, log *zap.Logger, options ...sdkmetric.Option) (*Server,
 	}
 	lines := &lineLog{log}
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: lines, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapes, Timeout: scrapeTime,
+		ErrorLog: lines, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, metrics)
@@ -69,39 +62,18 @@ func New(l net.Listener, log *zap.Logger, options ...sdkmetric.Option) (*Server,
 		handler = onlyLocal(mux)
 	}
 	return &Server{
-		provider: NewProvider(append(options, sdkmetric.WithReader(exporter))...),
+		reader:   reader,
 		listener: l,
 		http: &http.Server{
-			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 2 * scrapeTime,
+			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 2 * scrapeTimeout,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: stdlog.New(lines, "", 0),
 		},
 	}, nil
 }
 
-// Provider is a provider of meters.
-type Provider = sdkmetric.MeterProvider
-
-// NewProvider returns a provider of meters whose instruments have a limited number of series each.
-func NewProvider(options ...sdkmetric.Option) *Provider {
-	return sdkmetric.NewMeterProvider(append(options, sdkmetric.WithCardinalityLimit(maxSeries), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))...)
-}
-
-// MeterOf returns the meter of a server.
-func MeterOf(p *Provider) metric.Meter { return p.Meter("github.com/agentteams/team-server") }
-
-// Shutdown ends a provider. Readers that export have a limited time for what is left.
-func Shutdown(p *Provider) error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
-	defer cancel()
-	err := p.Shutdown(ctx)
-	if ctx.Err() != nil { // what is left is lost
-		return nil
-	}
-	return err
-}
-
-// Meter returns the meter whose instruments are served.
-func (s *Server) Meter() metric.Meter { return MeterOf(s.provider) }
+// Reader returns the reader of the metrics that are served. It belongs to a provider of meters, which the caller
+// shuts down.
+func (s *Server) Reader() sdkmetric.Reader { return s.reader }
 
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
@@ -112,17 +84,17 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer stop()
 	err := s.http.Serve(s.listener)
 	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
+		return nil
 	}
-	if err != nil {
-		err = fmt.Errorf("serving metrics on %s: %w", s.Addr(), err)
-	}
-	return errors.Join(err, Shutdown(s.provider))
+	return fmt.Errorf("serving metrics on %s: %w", s.Addr(), err)
 }
 
-// Close closes a server that does not serve.
+// Close closes the listener of a server that does not serve. After Serve it does nothing.
 func (s *Server) Close() error {
-	return errors.Join(s.listener.Close(), Shutdown(s.provider))
+	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // onlyLocal refuses requests whose Host is not a loopback address.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -96,21 +97,24 @@ func (c *chain) last() audit.Entry {
 func (s *Store) trimAudit(now time.Time, keep time.Duration) error {
 	s.audit.mu.Lock()
 	defer s.audit.mu.Unlock()
+	var errs []error
 	for _, c := range s.audit.chains {
-		for {
-			last, _, ok, err := audit.Trim(c.entries, now, keep)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			if err := c.drop(int(last.Seq-c.dropped.Seq), now); err != nil {
-				return err
-			}
+		errs = append(errs, c.trim(now, keep))
+	}
+	return errors.Join(errs...)
+}
+
+// trim removes the records that are older than keep.
+func (c *chain) trim(now time.Time, keep time.Duration) error {
+	for {
+		last, _, ok, err := audit.Trim(c.dropped, c.entries, now, keep)
+		if err != nil || !ok {
+			return err
+		}
+		if err := c.drop(int(last.Seq-c.dropped.Seq), now); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // AuditDropped implements audit.Store.

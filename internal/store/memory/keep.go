@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -14,16 +16,18 @@ import (
 const sweepEvery = time.Minute
 
 // sweepSoon calls Sweep if the last call is long enough ago. It is called when a task is created: without
-// new tasks nothing needs the memory.
-func (s *Store) sweepSoon(ctx context.Context, now time.Time) error {
+// new tasks nothing needs the memory. A task is created also if what is old cannot be deleted.
+func (s *Store) sweepSoon(ctx context.Context, now time.Time) {
 	if s.retained == (store.Keep{}) {
-		return nil
+		return
 	}
 	last := s.swept.Load()
 	if now.Sub(time.UnixMilli(last)) < sweepEvery || !s.swept.CompareAndSwap(last, now.UnixMilli()) {
-		return nil
+		return
 	}
-	return s.Sweep(ctx)
+	if err := s.Sweep(ctx); err != nil {
+		s.log.Warn("what is old cannot be deleted", zap.Error(err))
+	}
 }
 
 // Sweep deletes conversations, events and ended items of boards, and audit records that are older than

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidwall/btree"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -57,6 +58,8 @@ type Config struct {
 	Keep store.Keep
 	// Fold computes tasks; nil means project.New.
 	Fold FoldFunc
+	// Log receives details that callers must not see; nil means no log.
+	Log *zap.Logger
 }
 
 // Store holds everything in the memory of this process, and loses it when the process exits. It
@@ -68,6 +71,7 @@ type Store struct {
 	retained    store.Keep
 	swept       atomic.Int64 // time of the last sweep that a task has caused, in milliseconds
 	fold        FoldFunc
+	log         *zap.Logger
 	tokens      store.Sealer
 	due         dueQueue
 	all         store.Bell // rung when a root is new or has new events, or when a board has changed
@@ -118,10 +122,13 @@ func New(cfg Config) *Store {
 	if cfg.Fold == nil {
 		cfg.Fold = func(root, scope string) Fold { return project.New(root, scope) }
 	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return &Store{
-		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, retained: cfg.Keep, fold: cfg.Fold, tokens: store.NewSealer(key),
+		clock: cfg.Clock, maxFinished: cfg.MaxFinished, deduplicate: cfg.Deduplicate, retained: cfg.Keep, fold: cfg.Fold, log: cfg.Log, tokens: store.NewSealer(key),
 		runs: map[string]*run{}, owners: map[string]*owner{}, asking: map[*run]struct{}{}, requests: map[requestKey]request{},
 		definitions: map[string]*definition{}, busy: map[string][]*run{},
 		sizes:         sharedSizes{seed: maphash.MakeSeed()},
@@ -138,9 +145,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 		return "", false, errors.New("create a task: it needs an id and an owner")
 	}
 	now := s.clock()
-	if err := s.sweepSoon(ctx, now); err != nil {
-		return "", false, err
-	}
+	s.sweepSoon(ctx, now)
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 )
@@ -97,15 +99,28 @@ func (s *Store) AuditDropped(ctx context.Context, account string) (audit.Entry, 
 	return e, err
 }
 
-// trimAudit deletes the records of all accounts that are older than keep.
+// trimAudit deletes the records of all accounts that are older than keep, except those of broken chains.
 func (s *Store) trimAudit(ctx context.Context, now time.Time, keep time.Duration) error {
 	accounts, err := s.AuditAccounts(ctx)
+	errs := []error{err}
 	for _, account := range accounts {
-		for more := true; more && err == nil; {
-			more, err = s.trimChain(ctx, account, now, keep)
+		err := s.trimAccount(ctx, account, now, keep)
+		if errors.Is(err, audit.ErrBroken) {
+			s.cfg.Log.Error("the audit log was changed outside of the server, and is not deleted; compare it with a backup", zap.String("account", account), zap.Error(err))
+			continue
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// trimAccount deletes the records of an account that are older than keep.
+func (s *Store) trimAccount(ctx context.Context, account string, now time.Time, keep time.Duration) error {
+	for {
+		if more, err := s.trimChain(ctx, account, now, keep); !more || err != nil {
+			return err
 		}
 	}
-	return err
 }
 
 // trimChain deletes a batch of the oldest records of an account, and appends a record about it. more reports
@@ -120,14 +135,14 @@ func (s *Store) trimChain(ctx context.Context, account string, now time.Time, ke
 	if err != nil {
 		return false, err
 	}
-	if _, _, ok, err := audit.Trim(first, now, keep); !ok || err != nil {
+	if _, _, ok, err := audit.Trim(dropped, first, now, keep); !ok || err != nil {
 		return false, err // in most cases, after having read only two records
 	}
 	entries, err := s.Audit(ctx, account, dropped.Seq, audit.MaxTrim+1)
 	if err != nil {
 		return false, err
 	}
-	last, record, ok, err := audit.Trim(entries, now, keep)
+	last, record, ok, err := audit.Trim(dropped, entries, now, keep)
 	if err != nil || !ok {
 		return false, err
 	}

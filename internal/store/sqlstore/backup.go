@@ -93,13 +93,7 @@ func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) 
 		c, err = verifyBackup(ctx, made)
 	}
 	if err == nil {
-		err = errors.Join(syncFile(made), checkTarget(file, force))
-	}
-	if err == nil {
-		err = os.Rename(made, file)
-	}
-	if err == nil {
-		err = syncFolder(file)
+		err = publish(made, file, force)
 	}
 	return c, explainBackup(file, err)
 }
@@ -115,9 +109,44 @@ func checkTarget(file string, force bool) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file; name another file", file)
 	case !force:
-		return fmt.Errorf("%s exists already; name another file, or replace it with --force", file)
+		return existsAlready(file)
 	}
 	return nil
+}
+
+// publish syncs a file that was made and gives it its name. Without force it replaces no file, also none that was
+// made meanwhile.
+func publish(made, file string, force bool) error {
+	if err := errors.Join(syncFile(made), checkTarget(file, force)); err != nil {
+		return err
+	}
+	linked := errors.ErrUnsupported
+	if !force {
+		linked = os.Link(made, file) // fails if the file exists; the caller removes the other name
+	}
+	switch {
+	case errors.Is(linked, fs.ErrExist):
+		return existsAlready(file)
+	case linked != nil: // or the file system has no links
+		if err := os.Rename(made, file); err != nil {
+			return err
+		}
+	}
+	return syncFolder(file)
+}
+
+// syncFile syncs a file.
+func syncFile(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0) //nolint:gosec // a file of the caller
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// existsAlready returns the error for a file that must not be replaced.
+func existsAlready(file string) error {
+	return fmt.Errorf("%s exists already; name another file, or replace it with --force", file)
 }
 
 // explainBackup says what to do about an error of a backup.
@@ -136,7 +165,7 @@ func backupSQLite(ctx context.Context, source, made string, log *zap.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	if err := v.checkSame(ctx); err != nil {
+	if err := checkSame(ctx, v.db); err != nil {
 		return err
 	}
 	if v.InUse {
@@ -188,9 +217,6 @@ func backupPostgres(ctx context.Context, raw, made string, log *zap.Logger) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	if err := v.checkSame(ctx); err != nil {
-		return err
-	}
 	to, err := Open(ctx, store.SQLite+made, Config{Sealed: true, Log: log})
 	if err != nil {
 		return err
@@ -203,7 +229,10 @@ func backupPostgres(ctx context.Context, raw, made string, log *zap.Logger) (err
 	if err != nil {
 		return scrub(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it has only read
+	defer tx.Rollback()                        //nolint:errcheck // it has only read
+	if err := checkSame(ctx, tx); err != nil { // in the snapshot, because a server may migrate the store now
+		return scrub(err)
+	}
 	if _, err = copyAll(ctx, v.store(pgQuerier{tx}), to); err != nil {
 		return fmt.Errorf("read the database: %w", scrub(err))
 	}
@@ -477,8 +506,5 @@ func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger)
 	if exists(made + "-wal") {
 		return errors.New("the log of the restored store was not written back; check the disk, and try again")
 	}
-	if err := errors.Join(syncFile(made), checkTarget(file, false)); err != nil {
-		return err
-	}
-	return errors.Join(os.Rename(made, file), syncFolder(file))
+	return publish(made, file, false)
 }

@@ -161,7 +161,7 @@ func (i *inspector) files(file string) {
 	for _, suffix := range snapshotSuffixes {
 		info, err := os.Stat(file + suffix)
 		if err == nil && info.Mode().Perm()&0o077 != 0 && permissions {
-			i.add(Warning, "store permissions", "chmod 600 it, and the files beside it whose names begin like its own", "%s has mode %#o: other users of this machine can open it", file+suffix, info.Mode().Perm())
+			i.add(Warning, "store permissions", makePrivate(file), "%s has mode %#o: other users of this machine can open it", file+suffix, info.Mode().Perm())
 			return
 		}
 	}

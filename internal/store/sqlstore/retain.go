@@ -48,11 +48,11 @@ func (s *Store) retain(ctx context.Context) {
 }
 
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
-// that belongs to them; conversations, events and ended items of boards, and audit records that are older than
-// Config.Keep says; streamed text of runs that ended an hour ago; requests whose window has passed; definitions without runs; and sums of
-// accounts and costs for days long past. It adds up the costs of ended runs; if that fails, the rest is
-// done all the same. It also releases what ended runs still hold of their accounts, before these runs
-// are deleted.
+// that belongs to them; conversations, events and ended items of boards, and audit records that
+// are older than Config.Keep says; streamed text of runs that ended an hour ago; requests whose
+// window has passed; definitions without runs; and sums of accounts and costs for days long
+// past. It adds up the costs of ended runs; if that fails, the rest is done all the same. It
+// also releases what ended runs still hold of their accounts, before these runs are deleted.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()

@@ -136,8 +136,19 @@ func private(file string, log *zap.Logger) {
 	}
 	const others = 0o007
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" {
-		log.Warn("every user of this machine can open the store; chmod 600 it, and the files beside it whose names begin like its own", zap.String("file", file))
+		log.Warn("every user of this machine can open the store; "+makePrivate(file), zap.String("file", file))
 	}
+}
+
+// makePrivate says how to let only the owner open a store.
+func makePrivate(file string) string {
+	names := []string{"run chmod 600", file}
+	for _, suffix := range []string{"-wal", "-shm", ".lock"} {
+		if exists(file + suffix) {
+			names = append(names, file+suffix)
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // checkFile checks for damage before SQLite opens a file. It may correct the log and

@@ -346,7 +346,7 @@ func TestSQLite_T_48_AFileOfOthersIsWarnedOf(t *testing.T) {
 	}
 	core, log := observer.New(zap.WarnLevel)
 	open(t, "sqlite:"+file, sqlstore.Config{Log: zap.New(core)})
-	if log.FilterMessageSnippet("chmod 600").Len() != 1 {
+	if log.FilterMessageSnippet("run chmod 600 "+file+" "+file+".lock").Len() != 1 {
 		t.Errorf("the log says %v", log.All())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -135,17 +134,25 @@ var errEmptyDatabase = fmt.Errorf("%w: the database is empty, because no server 
 func (v *View) Close() error { return v.db.Close() }
 
 // Schema returns the version of the store's schema, and the version that this program knows.
-func (v *View) Schema(ctx context.Context) (have, known int64, err error) {
+func (v *View) Schema(ctx context.Context) (have, known int64, err error) { return schemaOf(ctx, v.db) }
+
+// rower reads one row; a database or a transaction.
+type rower interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
+// schemaOf returns the version of the schema that q reads, and the version that this program knows.
+func schemaOf(ctx context.Context, q rower) (have, known int64, err error) {
 	if known, err = knownSchema(); err != nil {
 		return 0, 0, err
 	}
-	err = v.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have)
+	err = q.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have)
 	return have, known, err
 }
 
-// checkSame returns an error unless the store has the schema of this program.
-func (v *View) checkSame(ctx context.Context) error {
-	have, known, err := v.Schema(ctx)
+// checkSame returns an error unless what q reads has the schema of this program.
+func checkSame(ctx context.Context, q rower) error {
+	have, known, err := schemaOf(ctx, q)
 	switch {
 	case err != nil:
 		return err
@@ -187,12 +194,3 @@ func (d viewDB) tell(_, _ string)                                               
 func (d viewDB) state() *health                                                 { return newHealth() }
 func (d viewDB) close() error                                                   { return nil }
 func (d viewDB) do(context.Context, func(context.Context, querier) error) error { return errView }
-
-// syncFile syncs a file.
-func syncFile(name string) error {
-	f, err := os.OpenFile(name, os.O_RDWR, 0) //nolint:gosec // a file of the caller
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}

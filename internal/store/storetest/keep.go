@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Sweeper is a store that deletes what is older than its store.Keep says.
@@ -89,7 +91,13 @@ func keepAudit(t *testing.T, open OpenKeep) {
 		t.Fatalf("Verify = %d, %v", head.Seq, err)
 	}
 	if _, err := verify("acme", old, fmt.Sprintf("%x", noted[0].Hash)); err != nil {
-		t.Errorf("with the noted head of a deleted record: %v", err)
+		t.Errorf("with the noted head of the last deleted record: %v", err)
+	}
+	if _, err := verify("acme", old, "00"); !errors.Is(err, audit.ErrBroken) {
+		t.Errorf("with another hash of the last deleted record: %v", err)
+	}
+	if _, err := verify("acme", old-1, "00"); agent.AsError(err).Reason != agent.ReasonAuditRecordDeleted {
+		t.Errorf("with the noted head of a record before it: %v", err)
 	}
 	if _, err := verify("acme", old+1, "00"); err == nil {
 		t.Error("another hash of a kept record was accepted")
