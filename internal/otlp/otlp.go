@@ -24,8 +24,8 @@ import (
 const (
 	// byDefault is the address of the collector if none is set; that of the specification of OTLP.
 	byDefault = "http://localhost:4317"
-	// FlushTime is the maximum time that is waited for the export of what is left when a server stops.
-	FlushTime = 3 * time.Second
+	// flushTimeout is the timeout for the export of what is left when a server stops.
+	flushTimeout = 3 * time.Second
 	// logEvery is the interval at which a failure that lasts is logged.
 	logEvery = time.Minute
 )
@@ -90,12 +90,12 @@ func (e *Exporter) Metrics() []sdkmetric.Option {
 	return e.metrics
 }
 
-// Shutdown exports the spans that are left, for at most FlushTime, and ends the exporter. Failures are only logged.
+// Shutdown exports the spans that are left, for at most flushTimeout, and ends the exporter. Failures are only logged.
 func (e *Exporter) Shutdown(ctx context.Context) error {
 	if e == nil || e.spans == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), FlushTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	err := e.spans.Shutdown(ctx)
 	if ctx.Err() != nil { // the collector does not answer: that has been logged

@@ -70,7 +70,7 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, closing(err)
 	}
-	reloads, err := metrics.NewReloads(o.measure.meter(), time.Now())
+	reloads, err := metrics.NewReloads(o.telemetry.meter(), time.Now())
 	if err != nil {
 		return nil, closing(fmt.Errorf("metrics: %w", err))
 	}
@@ -78,11 +78,11 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 	c.Teams, c.Definitions = teams, definitions{teams, live}
 	s, err := server.New(c)
 	if err != nil { // it has closed the listeners
-		return nil, errors.Join(err, live.Close(), o.measure.close(), o.store.Close())
+		return nil, errors.Join(err, live.Close(), o.telemetry.close(), o.store.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
-		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.measure.address(),
+		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.telemetry.address(),
 		Live: live, Teams: teams, file: file, server: s, settings: o.settings, atStart: o.atStart, level: o.level,
 		records: newRecords(o.store, c.Log), reloads: reloads, log: c.Log, cancel: cancel, done: make(chan struct{}),
 	}
@@ -96,7 +96,7 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 		measuring, stopMeasuring := context.WithCancel(context.WithoutCancel(ctx)) // also while the server drains
 		defer stopMeasuring()
 		var scraped sync.WaitGroup
-		scraped.Go(func() { o.measure.serve(measuring, c.Log) })
+		scraped.Go(func() { o.telemetry.serve(measuring, c.Log) })
 		err := s.Serve(ctx)
 		cancel()
 		following.Wait()
@@ -131,7 +131,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
 	for _, address := range []string{http, grpc} {
-		if err := checkAddress(def, address); err != nil {
+		if err := CheckAddress(def, address); err != nil {
 			return nil, err
 		}
 	}
@@ -196,8 +196,8 @@ func Check(def *config.Config) (faults []error) {
 			faults = append(faults, fmt.Errorf("server.%s: %w", key, err))
 		}
 	}
-	add("http", checkAddress(def, http))
-	add("grpc", checkAddress(def, grpc))
+	add("http", CheckAddress(def, http))
+	add("grpc", CheckAddress(def, grpc))
 	if http == grpc && !strings.HasSuffix(http, ":0") {
 		add("grpc", fmt.Errorf("%s is the address of server.http, too; write another port", grpc))
 	}
@@ -220,8 +220,8 @@ func checkMetrics(s *teamv1.ServerSettings) error {
 		"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true", s.GetMetrics())
 }
 
-// checkAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
-func checkAddress(def *config.Config, address string) error {
+// CheckAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
+func CheckAddress(def *config.Config, address string) error {
 	if address == Off || Loopback(address) {
 		return nil
 	}
@@ -238,7 +238,7 @@ func checkAddress(def *config.Config, address string) error {
 type resources struct {
 	listeners server.Listeners
 	store     server.Store
-	measure   *telemetry // nil without metrics and traces
+	telemetry *telemetry // nil without metrics and traces
 	settings  func(*config.Config) (server.Config, error)
 	atStart   []string         // the keys of server: that settings leaves out
 	level     *zap.AtomicLevel // may be nil
@@ -246,7 +246,7 @@ type resources struct {
 
 // close closes what was opened.
 func (o resources) close() error {
-	return errors.Join(closeListeners(o.listeners), o.measure.close(), o.store.Close())
+	return errors.Join(closeListeners(o.listeners), o.telemetry.close(), o.store.Close())
 }
 
 // startServer builds the agents of a configuration and serves them. If it fails, it closes what was opened.
@@ -256,7 +256,7 @@ func startServer(ctx context.Context, def *config.Config, o resources, c server.
 		return nil, errors.Join(err, o.close())
 	}
 	warnReordered(def, c.Log)
-	c.Meter, c.NamedInMetrics, c.Tracing = o.measure.meter(), live.inFile, o.measure.tracing(def, live.secrets)
+	c.Meter, c.NamedInMetrics, c.Tracing = o.telemetry.meter(), live.inFile, o.telemetry.tracing(def, live.secrets)
 	return startLive(ctx, live, o, c)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,50 +21,59 @@ import (
 )
 
 // record is what is logged and measured of a request at its end. A nil *record records nothing.
+// It is safe for concurrent use: gRPC ends a request whose reader has stalled before the call has ended.
 type record struct {
 	start    time.Time
-	method   string         // the method that was called; "" if the request reached none
-	status   *status.Status // of the call, or of the refusal before it; nil if there was none
-	err      error          // of the call, with what its caller must not see
-	agent    string         // the agent that the request names
-	task     string         // the task that the request names, or that it has begun
-	span     *tracing.Request
 	received atomic.Int64 // bytes of the body
 	sent     atomic.Int64 // bytes of the answer, without headers
+
+	mu     sync.Mutex     // guards the following
+	method string         // the method that was called; "" if the request reached none
+	status *status.Status // of the call, or of the refusal before it; nil if there was none
+	err    error          // of the call, with what its caller must not see
+	agent  string         // the agent that the request names
+	task   string         // the task that the request names, or that it has begun
+	span   *tracing.Request
 }
 
-// records reports whether requests are logged, measured or traced.
-func (s *Server) records() bool {
+// observesRequests reports whether requests are logged, measured or traced.
+func (s *Server) observesRequests() bool {
 	return s.config.Metrics != nil || s.config.Traces != nil || s.log.Core().Enabled(zap.ErrorLevel)
 }
 
 // newRecord returns the record of a request, nil if requests are neither logged, measured nor traced.
 func (s *Server) newRecord() *record {
-	if !s.records() {
+	if !s.observesRequests() {
 		return nil
 	}
 	return &record{start: time.Now()}
 }
 
-// traced notes the span of the call.
-func (r *record) traced(span *tracing.Request) {
+// setSpan sets the span of the call.
+func (r *record) setSpan(span *tracing.Request) {
 	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.span = span
 	}
 }
 
-// called notes how a call has ended.
-func (r *record) called(method string, err error, st *status.Status) {
+// setResult sets how a call has ended.
+func (r *record) setResult(method string, err error, st *status.Status) {
 	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.method, r.err, r.status = method, err, st
 	}
 }
 
-// about notes which agent and task a request, a response or an update of a stream names.
-func (r *record) about(m any) {
+// setNames sets which agent and task a request, a response or an update of a stream names.
+func (r *record) setNames(m any) {
 	if r == nil {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch m := m.(type) {
 	case interface{ GetTenant() string }:
 		r.agent = cmp.Or(r.agent, m.GetTenant())
@@ -74,7 +84,14 @@ func (r *record) about(m any) {
 }
 
 // lacksTask reports whether a task has not been noted yet.
-func (r *record) lacksTask() bool { return r != nil && r.task == "" }
+func (r *record) lacksTask() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.task == ""
+}
 
 // taskOf returns the id of the task that a request, a response or an update names, or "".
 func taskOf(m any) string {
@@ -99,16 +116,21 @@ func taskOf(m any) string {
 	return ""
 }
 
-// read notes the size of the body.
-func (r *record) read(n int) {
+// addReceived adds bytes of the body.
+func (r *record) addReceived(n int) {
 	if r != nil {
 		r.received.Add(int64(n))
 	}
 }
 
-// refused notes the error of a request that reaches no call, unless one has been noted.
-func (r *record) refused(st *status.Status) {
-	if r != nil && r.status == nil {
+// setRefusal sets the error of a request that reaches no call, unless one has been set.
+func (r *record) setRefusal(st *status.Status) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status == nil {
 		r.status = st
 	}
 }
@@ -119,6 +141,8 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	if r == nil {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s.logRequest(in, r)
 	s.config.Metrics.Ended(ctx, r.method, in.binding, r.status.Code().String(), time.Since(r.start))
 	if limit := wire.InfoOf(r.status).GetMetadata()[agent.DetailLimit]; limit != "" && r.status.Code() == codes.ResourceExhausted {
@@ -126,7 +150,7 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	}
 }
 
-// logRequest logs a request that has ended. The line has no content of the request. What reaches no method and is
+// logRequest logs a request that has ended, with r.mu held. The line has no content of the request. What reaches no method and is
 // answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, r *record) {
 	code, log, level := r.status.Code(), in.settings.requests, zap.InfoLevel
@@ -217,7 +241,7 @@ func (s *Server) recordHTTP(w http.ResponseWriter, r *http.Request, in *inbound)
 	}
 	a := &answer{ResponseWriter: w, record: in.record}
 	return a, func() {
-		in.record.refused(status.New(codeOf(a.code), ""))
+		in.record.setRefusal(status.New(codeOf(a.code), ""))
 		s.finish(r.Context(), in)
 	}
 }
@@ -261,7 +285,7 @@ func (g grpcRecorder) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	case *stats.OutPayload:
 		in.record.sent.Add(int64(e.Length))
 	case *stats.End:
-		in.record.refused(status.Convert(e.Error))
+		in.record.setRefusal(status.Convert(e.Error))
 		g.s.finish(ctx, in)
 	}
 }
@@ -275,7 +299,7 @@ func (grpcRecorder) HandleConn(context.Context, stats.ConnStats) {}
 // refuseGRPC logs and measures a call that tap refuses, and returns the error for it.
 func (s *Server) refuseGRPC(ctx context.Context, in *inbound, err error) error {
 	st := wire.Status(err)
-	in.record.refused(st)
+	in.record.setRefusal(st)
 	s.finish(ctx, in)
 	return st.Err()
 }
