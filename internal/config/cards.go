@@ -25,6 +25,7 @@ func (k *checker) cards() {
 				continue
 			}
 			k.keyFile(file, "trusted_keys", func(data []byte) error {
+				k.trusted[file] = data
 				_, err := cardsign.ParseTrusted(data)
 				return err
 			}, "agents", id, "a2a", "trusted_keys", i)

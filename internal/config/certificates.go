@@ -18,7 +18,7 @@ func (k *checker) certificates() {
 	for _, id := range sorted(k.Server.GetAgents()) {
 		path := []any{"agents", id, "grpc", "tls", "ca"}
 		if ca := k.Server.GetAgents()[id].GetGrpc().GetTls().GetCa(); ca != "" && k.Used[id] && !k.isDamaged(path...) {
-			k.certificate("tls.ca", ca, path...)
+			k.trusted[ca] = k.certificate("tls.ca", ca, path...)
 		}
 		if t := k.Server.GetAgents()[id].GetGrpc().GetTls(); k.Used[id] {
 			k.pair(t.GetCert(), t.GetKey(), "agents", id, "grpc", "tls")
@@ -26,7 +26,8 @@ func (k *checker) certificates() {
 	}
 }
 
-func (k *checker) certificate(key, file string, path ...any) {
+// certificate returns the content of a file with authorities, and reports a fault if it has none.
+func (k *checker) certificate(key, file string, path ...any) []byte {
 	n, _ := k.at(path...)
 	pem, err := k.ReadFile(file)
 	switch {
@@ -35,6 +36,7 @@ func (k *checker) certificate(key, file string, path ...any) {
 	case !x509.NewCertPool().AppendCertsFromPEM(pem):
 		k.fault(n, key+" "+quote(file)+": contains no certificate", "name a file with certificates in PEM")
 	}
+	return pem
 }
 
 // serverTLS checks the files of server.tls.

@@ -37,6 +37,7 @@ type Config struct {
 	dir         string
 	scripts     map[string][]byte        // the sources of Scripts
 	schemas     map[string][]byte        // the sources of Schemas
+	trusted     map[string][]byte        // the files by which remote agents are verified: tls.ca and trusted_keys, by the name they have here
 	secretFiles []string                 // paths of files that ${file:PATH} names for secrets
 	missingByID map[[2]string]string     // by section and id: what an unused entry needs but is not available
 	secrets     map[string]secret.Secret // those of Server, by what Server has in their place
@@ -121,7 +122,7 @@ func (l Loader) Load(path string) (*Config, error) {
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
-		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
+		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
 		loader: l, source: data,
 	}
 	d := parse(path, data)

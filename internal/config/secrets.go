@@ -49,10 +49,12 @@ func (c *Config) conceal() error {
 	})
 }
 
-// Same reports whether c and other serve the same: equal content, scripts and schemas.
+// Same reports whether c and other serve the same: equal content, and equal content of the files from which agents
+// are built.
 func (c *Config) Same(other *Config) bool {
 	return proto.Equal(c.Server, other.Server) && maps.EqualFunc(c.secrets, other.secrets, secret.Secret.Equal) &&
-		maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) && maps.EqualFunc(c.schemas, other.schemas, bytes.Equal)
+		maps.EqualFunc(c.scripts, other.scripts, bytes.Equal) && maps.EqualFunc(c.schemas, other.schemas, bytes.Equal) &&
+		maps.EqualFunc(c.trusted, other.trusted, bytes.Equal)
 }
 
 // SameSetting reports whether a key of server: has the same value in c and other, including the secrets in it. Dots

@@ -76,7 +76,7 @@ type run struct {
 
 // job is a part of the checks. It returns at the end of its context.
 type job struct {
-	name string // of its only check, if it does not end in time
+	name string // what it checks
 	do   func(ctx context.Context) []Check
 }
 
@@ -107,7 +107,11 @@ func Run(ctx context.Context, c Config) ([]Check, error) {
 	free := make(chan struct{}, parallel)
 	for i, j := range jobs {
 		wg.Go(func() {
-			free <- struct{}{}
+			select {
+			case free <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
 			defer func() { <-free }()
 			ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
 			defer cancel()

@@ -2,9 +2,12 @@ package doctor_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +18,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	_ "modernc.org/sqlite"
 
 	"github.com/agentteams/team-server/internal/cli"
@@ -299,6 +305,81 @@ func TestBesideAServer(t *testing.T) {
 	}
 	if code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A server that requires certificates of clients, which doctor has not, is recognized by its own certificate; a program
+// with another certificate is not.
+func TestBesideAServerThatRequiresCertificates(t *testing.T) {
+	s := newSetup(t)
+	ca := testcerts.New(t, "ca")
+	issue := func() {
+		cert, key := ca.Issue(time.Now().Add(90*24*time.Hour), "127.0.0.1")
+		testcerts.Write(t, s.dir, "cert.pem", cert)
+		testcerts.Write(t, s.dir, "key.pem", key)
+	}
+	issue()
+	testcerts.Write(t, s.dir, "ca.pem", ca.PEM)
+	const settings = `auth: {mtls: [{san: ann.example, name: ann}]}, tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem, client: REQUIRED}`
+	r := startWith(t, s.write("running.yaml", "version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: {"+settings+"}\n"))
+	s.server += `, http: "` + r.HTTP + `", grpc: "` + r.GRPC + `", ` + settings
+	out, code := s.run(false)
+	for _, listener := range []string{"http: a server with the certificate of server.tls serves " + r.HTTP, "grpc: a server with the certificate of server.tls serves " + r.GRPC} {
+		if !strings.Contains(out, "ok       address "+listener) {
+			t.Errorf("no %q in\n%s", listener, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	other := testcerts.New(t, "other")
+	cert, key := other.Issue(time.Now().Add(90*24*time.Hour), "127.0.0.1")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := httptest.NewUnstartedServer(http.NotFoundHandler())
+	foreign.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert}
+	foreign.Config.ErrorLog = log.New(io.Discard, "", 0)
+	foreign.StartTLS()
+	defer foreign.Close()
+	s.server = strings.Replace(s.server, r.HTTP, foreign.Listener.Addr().String(), 1)
+	if out, code := s.run(false); code != 1 || !strings.Contains(out, "failed   address http: "+foreign.Listener.Addr().String()+" is in use by another program") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// A server of gRPC that is not a team-server does not pass for one, even if it refuses calls without credentials.
+func TestOtherGRPCServer(t *testing.T) {
+	for _, answer := range []codes.Code{codes.Unimplemented, codes.Unauthenticated, codes.OK} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			return status.Error(answer, "nothing here")
+		}))
+		ended := make(chan error, 1)
+		go func() { ended <- g.Serve(l) }()
+		s := newSetup(t)
+		s.server += `, grpc: "` + l.Addr().String() + `"`
+		out, code := s.run(false)
+		if code != 1 || !strings.Contains(out, "failed   address grpc: "+l.Addr().String()+" is in use by another program") {
+			t.Errorf("%s: exit code %d\n%s", answer, code, out)
+		}
+		g.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Addresses of flags are checked as serve does: beyond loopback they need authentication and TLS.
+func TestAddressOfFlag(t *testing.T) {
+	s := newSetup(t)
+	s.flags.HTTP = "0.0.0.0:0"
+	if out, code := s.run(false); code != 1 || !strings.Contains(out, "failed   address http: refusing to serve on 0.0.0.0 without authentication") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 

@@ -15,32 +15,41 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/serve"
-	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/remote"
+	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// addresses checks that the addresses to listen on are free, or that a team-server listens there.
+// addresses checks that a server may listen on its addresses, and that they are free, or that a team-server listens
+// there.
 func (r *run) addresses() (jobs []job) {
 	s := r.Definition.Server.GetServer()
-	add := func(name, flag, address string, ours func(context.Context, string, *tls.Config) bool) {
+	add := func(name, flag, address string, ours probe) {
 		if address != "" && address != serve.Off {
 			jobs = append(jobs, job{name, func(ctx context.Context) []Check { return r.address(ctx, name, flag, address, ours) }})
 		}
 	}
-	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp(), serve.DefaultHTTP), answersHealthz)
-	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc(), serve.DefaultGRPC), answersAgents)
+	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp(), serve.DefaultHTTP), answersHTTP)
+	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc(), serve.DefaultGRPC), answersGRPC)
 	add("address metrics", "metrics", s.GetMetrics(), answersMetrics)
 	return jobs
 }
 
-// address checks an address. ours reports whether a team-server serves it.
-func (r *run) address(ctx context.Context, name, flag, address string, ours func(context.Context, string, *tls.Config) bool) []Check {
+// probe reports whether a team-server serves an address, with TLS unless secure is nil.
+type probe func(ctx context.Context, address string, secure *tls.Config) bool
+
+// address checks an address.
+func (r *run) address(ctx context.Context, name, flag, address string, ours probe) []Check {
+	if flag != "metrics" { // those were checked with the file
+		if err := serve.CheckAddress(r.Definition, address); err != nil {
+			return failed(name, "", "%s", err) // which says what to do
+		}
+	}
 	l, err := serve.Listen(ctx, flag, address)
 	if err == nil {
 		_ = l.Close()
@@ -49,15 +58,39 @@ func (r *run) address(ctx context.Context, name, flag, address string, ours func
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return failed(name, "write another address", "%s", err)
 	}
-	var secure *tls.Config
-	if t := serve.TLSOf(r.Definition); t.CertFile != "" {
-		secure = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // nothing is sent but a request for the health
-	}
-	if ours(ctx, address, secure) {
+	t := serve.TLSOf(r.Definition)
+	var shown atomic.Bool
+	secure := own(t.CertFile, func() { shown.Store(true) })
+	switch {
+	case ours(ctx, address, secure):
 		return ok(name, "a team-server serves %s", address)
+	case shown.Load() && t.RequireClient: // it answers nobody without a certificate
+		return ok(name, "a server with the certificate of server.tls serves %s", address)
 	}
 	return failed(name, "stop the other program, or write another address", "%s is in use by another program", address)
 }
+
+// own returns the TLS configuration of a client that accepts only the certificate in a file, and calls shown when a
+// server has shown that it has it. It returns nil without a file.
+func own(file string, shown func()) *tls.Config {
+	if file == "" {
+		return nil
+	}
+	certs := certificatesIn(file)
+	return &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the certificate, whatever its names and authority
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if len(certs) == 0 || !certs[0].Equal(c.PeerCertificates[0]) {
+				return errors.New("another certificate")
+			}
+			shown()
+			return nil
+		},
+	}
+}
+
+// probeTimeout is the timeout of a request of a probe.
+const probeTimeout = 3 * time.Second
 
 // get reads a page of a server on this machine.
 func get(ctx context.Context, address, path string, secure *tls.Config) (status int, body string) {
@@ -66,7 +99,7 @@ func get(ctx context.Context, address, path string, secure *tls.Config) (status 
 		scheme = "https"
 	}
 	t := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+reachable(address)+path, http.NoBody)
 	if err != nil {
@@ -90,7 +123,8 @@ func reachable(address string) string {
 	return address
 }
 
-func answersHealthz(ctx context.Context, address string, secure *tls.Config) bool {
+// answersHTTP is the probe of the HTTP listener.
+func answersHTTP(ctx context.Context, address string, secure *tls.Config) bool {
 	if status, _ := get(ctx, address, "/healthz", secure); status != http.StatusOK {
 		return false
 	}
@@ -98,23 +132,17 @@ func answersHealthz(ctx context.Context, address string, secure *tls.Config) boo
 	return status == http.StatusOK && strings.Contains(body, `"AuditService"`)
 }
 
+// answersMetrics is the probe of the listener for metrics, which has no TLS.
 func answersMetrics(ctx context.Context, address string, _ *tls.Config) bool {
 	status, body := get(ctx, address, "/metrics", nil)
 	return status == http.StatusOK && strings.Contains(body, "team_")
 }
 
-// answersAgents reports whether the Agent service answers, if only that it needs a key.
-func answersAgents(ctx context.Context, address string, secure *tls.Config) bool {
-	a, err := remote.New(remote.Config{Address: reachable(address), TLS: secure})
-	if err != nil {
-		return false
-	}
-	defer a.Close() //nolint:errcheck // it was only asked
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+// answersGRPC is the probe of the gRPC listener.
+func answersGRPC(ctx context.Context, address string, secure *tls.Config) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_, err = a.HealthCheck(ctx)
-	var e *agent.Error
-	return err == nil || errors.As(err, &e) && e.Code != agent.CodeUnavailable
+	return bindings.ServesGRPC(ctx, reachable(address), secure)
 }
 
 // certificates checks the certificates that the file names: those of the listeners, and those of connections to

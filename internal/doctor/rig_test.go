@@ -19,6 +19,21 @@ func startServer(t *testing.T, url string) *serve.Running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, def, url)
+}
+
+// startWith serves a file, with a store in memory, until the end of the test.
+func startWith(t *testing.T, file string) *serve.Running {
+	t.Helper()
+	def, err := config.Loader{}.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, def, "")
+}
+
+func start(t *testing.T, def *config.Config, url string) *serve.Running {
+	t.Helper()
 	r, err := serve.Start(t.Context(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: url, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

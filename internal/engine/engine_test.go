@@ -301,7 +301,7 @@ func later(t *testing.T) {
 	if first, last := drives[1]-drives[0], drives[29]-drives[28]; first != time.Second || last != 30*time.Second {
 		t.Errorf("tried again after %v at first and %v at last", first, last)
 	}
-	if n := r.logs.FilterMessage("run is left to a later version of team-server").Len(); n < 1 || n > 5 {
+	if n := r.logs.FilterMessage("run released: it needs a later version of team-server").Len(); n < 1 || n > 5 {
 		t.Errorf("logged %d times", n)
 	}
 }

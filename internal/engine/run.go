@@ -77,7 +77,7 @@ func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what
 func (e *Engine) releaseToNewer(ctx context.Context, c a2a.Claim, err error) (due bool) {
 	n := e.countStop(c.Root, false)
 	e.rarely(c.Root+"newer", func(skipped int) {
-		e.Log.Warn("run is left to a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
+		e.Log.Warn("run released: it needs a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
 	return true

@@ -90,7 +90,7 @@ func (e *Exporter) Metrics() []sdkmetric.Option {
 	return e.metrics
 }
 
-// Shutdown exports the spans that are left, for at most 3 seconds, and ends the exporter of spans. Failures are only logged.
+// Shutdown exports the spans that are left, for at most flushTimeout, and ends the exporter of spans. Failures are only logged.
 func (e *Exporter) Shutdown(ctx context.Context) error {
 	if e == nil || e.spans == nil {
 		return nil

@@ -68,6 +68,9 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	if address := def.Server.GetServer().GetMetrics(); address != "" && !Loopback(address) {
+		return nil, notLoopback(address, "Set server.metrics to 127.0.0.1:0, or use team-server serve")
+	}
 	measure, err := startTelemetry(ctx, def.Server.GetServer(), d.Log)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
 	c.Listeners, c.Log = l, d.Log
-	return startServer(ctx, def, resources{l, kept, measure, settings, d.Level}, c)
+	return startServer(ctx, def, resources{l, kept, measure, settings, devAtStart, d.Level}, c)
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {
@@ -104,7 +107,7 @@ func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (s
 // one.
 func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (net.Listener, error) {
 	if address := cmp.Or(configured, byDefault); !Loopback(address) {
-		return nil, fmt.Errorf("dev listens on loopback only, not on %s.  Use --%s 127.0.0.1:0, or team-server serve with API keys", address, flag)
+		return nil, notLoopback(address, "Use --"+flag+" 127.0.0.1:0, or team-server serve with API keys")
 	}
 	if configured != "" {
 		return Listen(ctx, flag, configured)
@@ -114,6 +117,11 @@ func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (n
 		d.Say("%s is in use by another program; %s listens on %s instead", taken, flag, l.Addr())
 	}
 	return l, err
+}
+
+// notLoopback returns the error for an address beyond loopback. instead says what to do.
+func notLoopback(address, instead string) error {
+	return fmt.Errorf("dev listens on loopback only, not on %s.  %s", address, instead)
 }
 
 // Run reloads the file when it changes. It returns when the server has stopped.

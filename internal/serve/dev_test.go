@@ -2,14 +2,17 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 )
 
@@ -117,7 +120,7 @@ func TestDevSaysTheSameFaultsOnce(t *testing.T) {
 	l := &reloader{Reloads: Reloads{Source: d.source, report: d}, r: r, file: r.file, known: map[string]bool{}}
 	for _, text := range []string{"version: v1\nteems: {}\n", "version: v1\nteems: {}\n# a comment\n", "version: v1\nteems: {}\n\n"} {
 		put(t, file, text)
-		if l.reload(t.Context()); l.file != r.file {
+		if l.reload(t.Context(), false); l.file != r.file {
 			t.Error("takes a file with faults")
 		}
 	}
@@ -134,7 +137,7 @@ func TestWatch(t *testing.T) {
 	files := []string{filepath.Join(dir, "team.yaml"), filepath.Join(later, "on", "script.yaml")}
 	put(t, files[0], "0")
 	loads := make(chan *readings, 100)
-	load := func() *readings {
+	load := func(bool) *readings {
 		read := &readings{}
 		for _, f := range files {
 			read.record(f)
@@ -144,11 +147,11 @@ func TestWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := make(chan error, 1)
-	before := load()
+	ended := make(chan struct{})
+	before := load(false)
 	put(t, files[0], "1") // before it is watched
 	busy(t, filepath.Join(dir, "dev.log"))
-	go func() { ended <- watch(ctx, watching{read: before, load: load, files: true, say: t.Errorf}) }()
+	go func() { defer close(ended); watch(ctx, watching{read: before, load: load, files: true, say: t.Errorf}) }()
 	<-loads
 	for _, change := range []func(){
 		func() {},
@@ -184,17 +187,99 @@ func TestWatch(t *testing.T) {
 				t.Fatal("loads what has not changed")
 			}
 			before = read
-		case err := <-ended:
-			t.Fatal(err)
+		case <-ended:
+			t.Fatal("watch has ended")
 		case <-time.After(30 * time.Second):
 			t.Fatal("a change was not noticed")
 		}
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	<-ended
 	if len(loads) > 0 {
 		t.Error("loads once more")
+	}
+}
+
+// TestWatchWithoutFiles: if the operating system cannot watch files, from the start or from some time on, that is said
+// once, and signals still work.
+func TestWatchWithoutFiles(t *testing.T) {
+	broken := errors.New("too many open files")
+	var opened *fsnotify.Watcher
+	for name, open := range map[string]func() (*fsnotify.Watcher, error){
+		"from the start": func() (*fsnotify.Watcher, error) { return nil, broken },
+		"later": func() (w *fsnotify.Watcher, err error) {
+			opened, err = fsnotify.NewWatcher()
+			return opened, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened = nil
+			file := filepath.Join(t.TempDir(), "team.yaml")
+			put(t, file, "0")
+			read := &readings{}
+			read.record(file)
+			loads, says, signal := make(chan bool, 10), make(chan string, 10), make(chan os.Signal, 1)
+			load := func(signaled bool) *readings {
+				loads <- signaled
+				return read
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				watch(ctx, watching{read: read, load: load, signal: signal, files: true, open: open, say: func(format string, args ...any) { says <- fmt.Sprintf(format, args...) }})
+			}()
+			for range 2 {
+				signal <- syscall.SIGHUP
+				if !<-loads {
+					t.Error("a load without a signal")
+				}
+				if opened != nil {
+					opened.Errors <- broken
+					opened = nil
+				}
+			}
+			cancel()
+			<-ended
+			const want = "file changes are not detected: too many open files; send SIGHUP after a change, or restart"
+			if got := <-says; got != want || len(says) > 0 {
+				t.Errorf("says %q and %d more, want %q", got, len(says), want)
+			}
+		})
+	}
+}
+
+// TestDevServesMetricsOnLoopbackOnly: dev, which authenticates nobody, does not serve metrics beyond loopback either.
+func TestDevServesMetricsOnLoopbackOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	put(t, file, fmt.Sprintf(parrot, "one")+"server: {metrics: \"0.0.0.0:0\", metrics_beyond_loopback: true}\n")
+	d := &Dev{Path: file, HTTP: "127.0.0.1:0", GRPC: Off, Log: zap.NewNop(), Say: t.Errorf}
+	r, err := d.Start(t.Context())
+	if err == nil {
+		_ = r.Stop()
+	}
+	if want := "dev listens on loopback only, not on 0.0.0.0:0.  Set server.metrics to 127.0.0.1:0, or use team-server serve"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// TestDevNamesWhatItUses: of the keys that take effect at the next start, dev names only those that it uses.
+func TestDevNamesWhatItUses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	put(t, file, fmt.Sprintf(parrot, "one"))
+	var says []string
+	d := &Dev{Path: file, HTTP: "127.0.0.1:0", GRPC: Off, Log: zap.NewNop(), Say: func(format string, args ...any) {
+		says = append(says, fmt.Sprintf(format, args...))
+	}}
+	r, err := d.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Stop() }()
+	l := &reloader{Reloads: Reloads{Source: d.source, report: d}, r: r, file: r.file, known: map[string]bool{}}
+	put(t, file, fmt.Sprintf(parrot, "one")+"server: {http: \"127.0.0.1:9\", store: \"sqlite:x.db\", tls: {terminated_by_proxy: true}, log: {format: json}, retention: 24h}\n")
+	l.reload(t.Context(), false)
+	if want := "takes effect at the next start: server.http, server.retention"; len(says) != 2 || says[1] != want {
+		t.Errorf("says %q, want %q", says, want)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/upstream"
 )
 
@@ -97,6 +98,25 @@ func (l *Live) IDs() []string { return slices.Sorted(maps.Keys(l.current.Load().
 
 // Definition returns the configuration that is served.
 func (l *Live) Definition() *config.Config { return l.current.Load().def }
+
+// inFile reports whether the configuration file that is served defines an agent or team.
+func (l *Live) inFile(id string) bool {
+	def := l.Definition()
+	defined := def.Server.GetTeams()[id] != nil || def.Server.GetAgents()[id] != nil
+	return defined && def.Addition(id) == ""
+}
+
+// secrets returns the secrets of all configurations that are in use: of the one that is served, and of those with which
+// runs continue that began before it.
+func (l *Live) secrets() []secret.Secret {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.current.Load().def.Secrets()
+	for _, r := range l.others {
+		all = append(all, slices.DeleteFunc(r.def.Secrets(), func(s secret.Secret) bool { return slices.ContainsFunc(all, s.Equal) })...)
+	}
+	return all
+}
 
 // PlanOf implements board.Teams.
 func (l *Live) PlanOf(id, revision string) (items []*teamv1.WorkItem) {

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/metrics"
 )
@@ -30,8 +29,8 @@ type Reloads struct {
 
 // reporter reports reloads to people. *Dev and logReporter implement it. Its methods are called one at a time.
 type reporter interface {
-	// refused reports why a configuration is not served. fresh are the faults of err that were not reported since
-	// the last configuration without faults; there may be none.
+	// refused reports why a configuration is not served. fresh are the faults of err to report: after a signal all,
+	// otherwise those that were not reported since the last configuration without faults; there may be none.
 	refused(err error, fresh []string)
 	// applied reports what is served now.
 	applied(reloaded)
@@ -62,13 +61,11 @@ func (r *Running) Run(ctx context.Context, c Reloads) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		say := func(format string, args ...any) { c.report.unwatched(fmt.Sprintf(format, args...)) }
-		load := func() *readings {
-			l.reload(ctx)
+		load := func(signaled bool) *readings {
+			l.reload(ctx, signaled)
 			return c.Source.read
 		}
-		if err := watch(ctx, watching{read: c.Source.read, load: load, signal: c.Signal, files: c.Watch, say: say}); err != nil {
-			say("file changes are not detected: %v", err)
-		}
+		watch(ctx, watching{read: c.Source.read, load: load, signal: c.Signal, files: c.Watch, say: say})
 	})
 	err := r.Wait()
 	cancel()
@@ -85,38 +82,38 @@ type reloader struct {
 	known map[string]bool   // the faults that were reported since the last configuration without any
 }
 
-// reload reads the configuration, and serves it unless it has faults.
-func (l *reloader) reload(ctx context.Context) {
+// reload reads the configuration, and serves it unless it has faults. signaled says that a person asked for it.
+func (l *reloader) reload(ctx context.Context, signaled bool) {
 	file, err := l.Source.Load()
 	if err == nil {
 		err = l.r.apply(ctx, file, l.file)
 	}
 	if err != nil {
 		if ctx.Err() == nil { // else the server stops
-			l.refuse(ctx, err)
+			l.refuse(ctx, err, signaled)
 		}
 		return
 	}
 	read := l.Source.read.recorded()
 	to := reloaded{
-		file: file, same: file.Same(l.file), unchanged: maps.Equal(read, l.read) && file.Same(l.file), fixed: len(l.known) > 0, pending: pending(l.r.file, file),
+		file: file, same: file.Same(l.file), unchanged: maps.Equal(read, l.read) && file.Same(l.file), fixed: len(l.known) > 0, pending: pending(l.r.file, file, l.r.atStart),
 	}
 	l.file, l.read, l.known = file, read, map[string]bool{}
 	if to.unchanged {
 		l.r.reloads.Ended(ctx, metrics.ReloadUnchanged)
 	} else {
 		l.r.reloads.Ended(ctx, metrics.ReloadApplied)
-		l.r.recordChange(ctx, "server.reload", file)
+		l.r.records.add(ctx, "server.reload", file)
 	}
 	l.report.applied(to)
 }
 
 // refuse reports why a configuration is not served.
-func (l *reloader) refuse(ctx context.Context, err error) {
+func (l *reloader) refuse(ctx context.Context, err error, signaled bool) {
 	l.r.reloads.Ended(ctx, metrics.ReloadRefused)
 	var fresh []string
 	for _, fault := range faultsOf(err) {
-		if !l.known[fault] {
+		if signaled || !l.known[fault] {
 			l.known[fault] = true
 			fresh = append(fresh, fault)
 		}
@@ -184,17 +181,3 @@ func (p *logReporter) applied(to reloaded) {
 }
 
 func (p *logReporter) unwatched(text string) { p.log.Warn(text) }
-
-// recordChange appends a record of the configuration file to the audit log, as soon as the store takes writes.
-func (r *Running) recordChange(ctx context.Context, action string, file *config.Config) {
-	select {
-	case r.records <- fileRecord(ctx, r.store, action, file):
-	case <-ctx.Done():
-	}
-}
-
-// maxRecords is how many records of reloads wait for a store that takes no writes.
-const maxRecords = 64
-
-// records are records for the audit log that wait to be written.
-type records chan *teamv1.AuditRecord

@@ -22,6 +22,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/testkit/collector"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -242,7 +243,7 @@ func handshakes(t *testing.T, address string, ca *testcerts.Authority) {
 }
 
 // TestReloadFaultsChangeNothing: a file with faults, a missing one, a half-written one and one that cannot be applied
-// leave everything as it was. The log has each fault once, with its place.
+// leave everything as it was. The log has each fault once, with its place, and again after a signal.
 func TestReloadFaultsChangeNothing(t *testing.T) {
 	keys := "{auth: {api_keys: [{name: ann, sha256: " + hashOf("one") + "}]}}"
 	good := desk("first", keys)
@@ -280,7 +281,8 @@ func TestReloadFaultsChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a missing file", "the folder contains no team.yaml")
-	s.signal <- syscall.SIGHUP // the same fault is logged once
+	s.signal <- syscall.SIGHUP
+	expect("the same after a signal", "the folder contains no team.yaml")
 	s.write("team.yaml", good)
 	t.Log(s.until("configuration reloaded"))
 
@@ -314,7 +316,7 @@ func TestReloadFaultsChangeNothing(t *testing.T) {
 			missing++
 		}
 	}
-	if missing != 1 {
+	if missing != 2 { // once when it was removed, and once after the signal
 		t.Errorf("the missing file is logged %d times", missing)
 	}
 }
@@ -494,5 +496,57 @@ func TestT_49_ReloadsAreOnRecord(t *testing.T) {
 			t.Log(actions)
 			break
 		}
+	}
+}
+
+// TestReloadTrustedFiles: if only the content of a file by which remote agents are verified has changed, it is used from
+// then on: an authority that was replaced is not trusted any more.
+func TestReloadTrustedFiles(t *testing.T) {
+	ca, other, dir := testcerts.New(t, "ca"), testcerts.New(t, "other"), t.TempDir()
+	cert, key := ca.Issue(time.Now().Add(time.Hour), "127.0.0.1")
+	testcerts.Write(t, dir, "cert.pem", cert)
+	testcerts.Write(t, dir, "key.pem", key)
+	far := &site{t: t, dir: dir, level: zap.NewAtomicLevel()}
+	far.start(desk("from far", "{tls: {cert: cert.pem, key: key.pem}}"), false)
+
+	s := &site{t: t, dir: t.TempDir(), signal: make(chan os.Signal, 1), level: zap.NewAtomicLevel()}
+	s.write("ca.pem", string(ca.PEM))
+	text := fmt.Sprintf("version: v1\nagents: {there: {description: Repeats., grpc: {address: %q, agent_id: desk, tls: {ca: ca.pem}}}}\nserver: {default_agent: there}\n", far.GRPC)
+	s.start(text, false)
+	c := rig.Clients(t, s.target(""))[0]
+	for n, step := range []struct {
+		ca   *testcerts.Authority
+		want a2av1.TaskState
+	}{{ca, a2av1.TaskState_TASK_STATE_COMPLETED}, {other, a2av1.TaskState_TASK_STATE_FAILED}, {ca, a2av1.TaskState_TASK_STATE_COMPLETED}} {
+		if n > 0 {
+			s.write("ca.pem", string(step.ca.PEM))
+			s.signal <- syscall.SIGHUP
+			t.Log(s.until("configuration reloaded"))
+		}
+		if task, why := send(t, c, "there", fmt.Sprint("m", n)); task.GetStatus().GetState() != step.want {
+			t.Errorf("step %d: %v %s, want %s", n, task.GetStatus(), why, step.want)
+		}
+	}
+}
+
+// TestT_51_ReloadedSecretsAreNotExported: with server.tracing.content, secrets of a file that was reloaded are replaced in
+// spans, as are those of the file before while runs may still use them.
+func TestT_51_ReloadedSecretsAreNotExported(t *testing.T) {
+	to := collector.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)
+	s := &site{t: t, dir: t.TempDir(), signal: make(chan os.Signal, 1), level: zap.NewAtomicLevel()}
+	s.write("key", "canary-one")
+	s.start("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nmodels: {small: {provider: openai, name: m, api_key: \"${file:key}\"}}\nserver: {default_agent: echo, tracing: {content: true}}\n", false)
+	s.write("key", "canary-two")
+	s.signal <- syscall.SIGHUP
+	t.Log(s.until("configuration reloaded"))
+	req := rig.Text("echo", "m", "the key is canary-two, is it not")
+	if _, err := rig.Clients(t, s.target(""))[1].Send(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	text := fmt.Sprint(to.Spans())
+	if strings.Contains(text, "canary") || !strings.Contains(text, "the key is ***, is it not") {
+		t.Errorf("exported: %s", text)
 	}
 }

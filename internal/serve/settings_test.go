@@ -219,7 +219,7 @@ func TestShutdownSettings(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.stop() }()
-	line := s.until("stopping: not ready any more")
+	line := s.until("shutting down: not ready")
 	t.Log(line)
 	if !strings.Contains(line, "drain_delay:1s") || !strings.Contains(line, "shutdown_timeout:20s") {
 		t.Errorf("the log has %q", line)
@@ -234,10 +234,10 @@ func TestShutdownSettings(t *testing.T) {
 	t.Log(s.until("stopped: all requests have ended"))
 }
 
-// TestRunsAreHandedOver: the log says which runs a server that stops hands over, and which the next one takes over, with
+// TestRunsAreHandedOver: the log says which runs a server that stops hands over, and which the next one continues, with
 // the ids of task, context and agent, and nothing of their content.
 func TestRunsAreHandedOver(t *testing.T) {
-	text := "version: v1\nagents: {sloth: {scripted: {steps: [{delay_ms: 2000}, {text: canary-answer}]}}}\nserver: {default_agent: sloth, store: \"sqlite:" + t.TempDir() + "/team.db\"}\n"
+	text := "version: v1\nagents: {sloth: {scripted: {steps: [{delay_ms: 2000}, {text: canary-answer}]}}}\nserver: {default_agent: sloth, store: \"sqlite:" + t.TempDir() + "/team.db\", log: {level: debug}}\n"
 	s := newSite(t, text, false)
 	req := rig.Text("", "m", "canary-question")
 	req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
@@ -255,7 +255,7 @@ func TestRunsAreHandedOver(t *testing.T) {
 	over, before := s.until("run handed over"), s.log.All()
 	s.taken = 0
 	s.start(text, false)
-	taken := s.until("run taken over from another replica")
+	taken := s.until("run continues; another process drove it before")
 	for _, line := range []string{over, taken} {
 		t.Log(line)
 		for _, id := range []string{"task:" + task.GetId(), "context:" + task.GetContextId(), "agent:sloth"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/metrics/scrape"
 	"github.com/agentteams/team-server/internal/otlp"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -80,13 +81,13 @@ func (t *telemetry) meter() metric.Meter {
 	return t.meters.Meter("github.com/agentteams/team-server")
 }
 
-// tracing returns what a server traces.
-func (t *telemetry) tracing(def *config.Config) server.Tracing {
+// tracing returns what a server traces. secrets are not exported.
+func (t *telemetry) tracing(def *config.Config, secrets func() []secret.Secret) server.Tracing {
 	if t == nil {
 		return server.Tracing{}
 	}
 	settings := def.Server.GetServer().GetTracing()
-	return server.Tracing{Provider: t.exporter.Spans(), TrustCallers: settings.GetTrustCallers(), Content: settings.GetContent(), Secrets: def.Secrets()}
+	return server.Tracing{Provider: t.exporter.Spans(), TrustCallers: settings.GetTrustCallers(), Content: settings.GetContent(), Secrets: secrets}
 }
 
 // address returns the address of the listener, Off without one.
@@ -132,11 +133,4 @@ func (t *telemetry) close() error {
 		}
 	}
 	return errors.Join(append(errs, t.exporter.Shutdown(context.Background()))...)
-}
-
-// inFile reports whether the configuration file that is served defines an agent or team.
-func (l *Live) inFile(id string) bool {
-	def := l.Definition()
-	defined := def.Server.GetTeams()[id] != nil || def.Server.GetAgents()[id] != nil
-	return defined && def.Addition(id) == ""
 }

@@ -54,7 +54,7 @@ func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		case err != nil:
 			s.fail(w, r, wire.Status(err))
 		default:
-			inboundOf(r.Context()).record.read(len(b))
+			inboundOf(r.Context()).record.addReceived(len(b))
 			r.Body = &body{Buffer: bytes.NewBuffer(b), params: params}
 			next(w, r, params)
 		}

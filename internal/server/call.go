@@ -62,12 +62,12 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	if bounded, err = c.check(bounded, req); err != nil {
 		return resp, err
 	}
-	c.in.record.about(req)
+	c.in.record.setNames(req)
 	if resp, err = do(bounded, req); err != nil {
 		return resp, err
 	}
-	c.in.record.about(resp)
-	resp, _ = Reduce(resp, cmp.Or(c.in.base, c.in.settings.baseURL)).(Resp)
+	c.in.record.setNames(resp)
+	resp, _ = Reduce(resp, c.in.baseURL()).(Resp)
 	return resp, wire.Fits(resp)
 }
 
@@ -83,7 +83,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	if err != nil {
 		return err
 	}
-	c.in.record.about(req)
+	c.in.record.setNames(req)
 	updates, err := open(checked, req)
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 			return err
 		}
 		if !recorded {
-			c.in.record.about(u)
-			recorded = c.in.record.sofar().task != ""
+			c.in.record.setNames(u)
+			recorded = c.in.record.soFar().task != ""
 		}
 		if err := send(u); err != nil {
 			return err
@@ -111,7 +111,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
 	c := &call{server: s, method: method, in: inboundOf(ctx)}
 	ctx, c.span = s.config.Traces.Request(ctx, method, c.in.binding, c.in.caller, c.in.trace)
-	c.in.record.called(method, c.span)
+	c.in.record.setCall(method, c.span)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stop = func() bool { return true }
 	if lasts {
@@ -211,14 +211,14 @@ func (c *call) end(err *error) {
 	c.stop()
 	c.cancel(nil)
 	st := wire.Status(*err)
-	c.in.record.ended(*err, st)
+	c.in.record.setResult(*err, st)
 	c.endSpan(st)
 	*err = st.Err()
 }
 
 // endSpan ends the span of the call. If the call was refused, what it names may be any text.
 func (c *call) endSpan(st *status.Status) {
-	if o := c.in.record.sofar(); namesAreKnown(st.Code()) {
+	if o := c.in.record.soFar(); namesAreKnown(st.Code()) {
 		c.span.About(o.agent, o.task)
 	}
 	reason := ""

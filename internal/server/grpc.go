@@ -57,7 +57,7 @@ func (s *Server) newGRPC() *grpc.Server {
 			MaxConnectionIdle: 2 * time.Minute, MaxConnectionAge: 10 * time.Minute, MaxConnectionAgeGrace: 70 * time.Second,
 		}),
 	}
-	if s.records() {
+	if s.observesRequests() {
 		options = append(options, grpc.StatsHandler(grpcRecorder{s}))
 	}
 	g := grpc.NewServer(options...)

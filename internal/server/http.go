@@ -113,7 +113,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.logRefusal(in, err)
 		s.recordSignIn(in, err)
 		s.signInRefused(r.Context(), err)
-		in.record.refused(wire.Status(err))
+		in.record.setRefusal(wire.Status(err))
 		s.fail(w, r, wire.Status(err))
 		return
 	}
@@ -132,7 +132,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			err = s.countRequest(in)
 		}
 		if err != nil {
-			in.record.refused(status.Convert(err))
+			in.record.setRefusal(status.Convert(err))
 			s.fail(w, r, status.Convert(err))
 			return
 		}

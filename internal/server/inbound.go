@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -49,6 +50,9 @@ type inbound struct {
 	// received is called when the message of a gRPC call has been received; nil if that does not matter.
 	received func()
 }
+
+// baseURL returns the URL of the server as the caller sees it, "" if unknown.
+func (in *inbound) baseURL() string { return cmp.Or(in.base, in.settings.baseURL) }
 
 type inboundKey struct{}
 

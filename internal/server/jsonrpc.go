@@ -43,12 +43,12 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.sendStreaming(ctx, in, begin, s.updates(send))
+			return s.sendStreaming(ctx, in, begin, updates(inboundOf(ctx), send))
 		})
 	case req.Method == "SubscribeToTask":
 		in := &a2av1.SubscribeToTaskRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, in, begin, s.updates(send))
+			return s.subscribe(ctx, in, begin, updates(inboundOf(ctx), send))
 		})
 	default:
 		s.failRPC(w, req, noMethod(req.Method))

@@ -84,7 +84,7 @@ func (s monitorService) watchTask(ctx context.Context, req *teamv1.WatchTaskRequ
 	}
 	return stream(ctx, s.Server, "WatchTask", req, open, begin, func(r *teamv1.WatchTaskResponse) error {
 		if r.GetSnapshot() != nil {
-			r, _ = Reduce(r, s.settings.Load().baseURL).(*teamv1.WatchTaskResponse)
+			r, _ = Reduce(r, inboundOf(ctx).baseURL()).(*teamv1.WatchTaskResponse)
 		}
 		return send(r)
 	})

@@ -19,12 +19,10 @@ import (
 // after this message; 0 means that the message has none.
 type sendFunc func(seq int64, m any) error
 
-// sendEncoded returns a function that sends updates with the protobuf bytes that all
-// readers of a task share.
-func (s *Server) sendEncoded(send sendFunc) func(feed.Update) error {
-	encode := s.fitting(proto.Marshal)
+// sendEncoded returns a function that sends updates to a caller as protobuf, see encodeUpdate.
+func sendEncoded(in *inbound, send sendFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		data, err := u.Encoded(feed.FormProto, encode)
+		data, err := encodeUpdate(in, u, feed.FormProto, proto.Marshal)
 		if err != nil {
 			return err
 		}

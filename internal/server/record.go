@@ -41,21 +41,21 @@ type outcome struct {
 	span   *tracing.Request
 }
 
-// records reports whether requests are logged, measured or traced.
-func (s *Server) records() bool {
+// observesRequests reports whether requests are logged, measured or traced.
+func (s *Server) observesRequests() bool {
 	return s.config.Metrics != nil || s.config.Traces != nil || s.log.Core().Enabled(zap.ErrorLevel)
 }
 
 // newRecord returns the record of a request, nil if requests are neither logged, measured nor traced.
 func (s *Server) newRecord() *record {
-	if !s.records() {
+	if !s.observesRequests() {
 		return nil
 	}
 	return &record{start: time.Now()}
 }
 
-// called notes the method that is called, and the span of the call.
-func (r *record) called(method string, span *tracing.Request) {
+// setCall sets the method that is called, and the span of the call.
+func (r *record) setCall(method string, span *tracing.Request) {
 	if r == nil {
 		return
 	}
@@ -64,8 +64,8 @@ func (r *record) called(method string, span *tracing.Request) {
 	r.method, r.span = method, span
 }
 
-// ended notes how a call has ended.
-func (r *record) ended(err error, st *status.Status) {
+// setResult sets how a call has ended.
+func (r *record) setResult(err error, st *status.Status) {
 	if r == nil {
 		return
 	}
@@ -74,8 +74,8 @@ func (r *record) ended(err error, st *status.Status) {
 	r.err, r.status = err, st
 }
 
-// about notes which agent and task a request, a response or an update of a stream names.
-func (r *record) about(m any) {
+// setNames sets which agent and task a request, a response or an update of a stream names.
+func (r *record) setNames(m any) {
 	if r == nil {
 		return
 	}
@@ -90,8 +90,8 @@ func (r *record) about(m any) {
 	r.task = cmp.Or(r.task, taskOf(m))
 }
 
-// sofar returns what has been noted until now.
-func (r *record) sofar() outcome {
+// soFar returns what has been set until now.
+func (r *record) soFar() outcome {
 	if r == nil {
 		return outcome{}
 	}
@@ -123,15 +123,15 @@ func taskOf(m any) string {
 	return ""
 }
 
-// read notes the size of the body.
-func (r *record) read(n int) {
+// addReceived adds bytes of the body.
+func (r *record) addReceived(n int) {
 	if r != nil {
 		r.received.Add(int64(n))
 	}
 }
 
-// refused notes the error of a request that reaches no call, unless one has been noted.
-func (r *record) refused(st *status.Status) {
+// setRefusal sets the error of a request that reaches no call, unless one has been set.
+func (r *record) setRefusal(st *status.Status) {
 	if r == nil {
 		return
 	}
@@ -148,7 +148,7 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	if r == nil {
 		return
 	}
-	o := r.sofar()
+	o := r.soFar()
 	s.logRequest(in, o)
 	s.config.Metrics.Ended(ctx, o.method, in.binding, o.status.Code().String(), time.Since(r.start))
 	if limit := wire.InfoOf(o.status).GetMetadata()[agent.DetailLimit]; limit != "" && o.status.Code() == codes.ResourceExhausted {
@@ -156,8 +156,8 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 	}
 }
 
-// logRequest logs a request that has ended. The line has no content of the request. What reaches no method and is
-// answered, such as pages and health checks, is logged at the level debug.
+// logRequest logs a request that has ended. The line has no content of the request. What reaches no method and
+// is answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, o outcome) {
 	code, log, level := o.status.Code(), in.settings.requests, zap.InfoLevel
 	switch {
@@ -247,7 +247,7 @@ func (s *Server) recordHTTP(w http.ResponseWriter, r *http.Request, in *inbound)
 	}
 	a := &answer{ResponseWriter: w, record: in.record}
 	return a, func() {
-		in.record.refused(status.New(codeOf(a.code), ""))
+		in.record.setRefusal(status.New(codeOf(a.code), ""))
 		s.finish(r.Context(), in)
 	}
 }
@@ -291,7 +291,7 @@ func (g grpcRecorder) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	case *stats.OutPayload:
 		in.record.sent.Add(int64(e.Length))
 	case *stats.End:
-		in.record.refused(status.Convert(e.Error))
+		in.record.setRefusal(status.Convert(e.Error))
 		g.s.finish(ctx, in)
 	}
 }
@@ -305,7 +305,7 @@ func (grpcRecorder) HandleConn(context.Context, stats.ConnStats) {}
 // refuseGRPC logs and measures a call that tap refuses, and returns the error for it.
 func (s *Server) refuseGRPC(ctx context.Context, in *inbound, err error) error {
 	st := wire.Status(err)
-	in.record.refused(st)
+	in.record.setRefusal(st)
 	s.finish(ctx, in)
 	return st.Err()
 }

@@ -22,8 +22,8 @@ func TestT_42_Failures(t *testing.T) {
 	for range many {
 		for _, code := range []codes.Code{codes.Internal, codes.InvalidArgument} {
 			r := s.newRecord()
-			r.called("SendMessage", nil)
-			r.ended(errors.New("canary"), status.New(code, "x"))
+			r.setCall("SendMessage", nil)
+			r.setResult(errors.New("canary"), status.New(code, "x"))
 			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: now})
 		}
 	}
@@ -49,8 +49,8 @@ func TestT_42_Sampling(t *testing.T) {
 		s.Reload(Config{LogSampling: c.of})
 		for range many {
 			r := s.newRecord()
-			r.called("SendMessage", nil)
-			r.ended(nil, status.New(codes.OK, ""))
+			r.setCall("SendMessage", nil)
+			r.setResult(nil, status.New(codes.OK, ""))
 			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: s.settings.Load()})
 		}
 		if n := seen.Len(); n < c.want || n > c.want+c.want/2 { // more if a second begins in between

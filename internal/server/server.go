@@ -234,7 +234,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	s.serving.Store(false)
 	now := s.settings.Load()
-	s.log.Info("stopping: not ready any more", zap.Duration("drain_delay", now.drainDelay), zap.Duration("shutdown_timeout", now.drainTime), zap.Error(err))
+	s.log.Info("shutting down: not ready", zap.Duration("drain_delay", now.drainDelay), zap.Duration("shutdown_timeout", now.drainTime), zap.Error(err))
 	if err == nil {
 		err = s.delay(failed)
 	}

@@ -120,7 +120,7 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 		return
 	}
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, s.updates(send))
+		return s.sendStreaming(ctx, req, begin, updates(inboundOf(ctx), send))
 	})
 }
 
@@ -135,7 +135,7 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	}
 	req.Id = params["id"]
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.subscribe(ctx, req, begin, s.updates(send))
+		return s.subscribe(ctx, req, begin, updates(inboundOf(ctx), send))
 	})
 }
 
@@ -159,12 +159,10 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 	})
 }
 
-// updates returns a function that sends updates with the JSON that all readers of a task
-// share.
-func (s *Server) updates(send eventFunc) func(feed.Update) error {
-	encode := s.fitting(wire.Marshal)
+// updates returns a function that sends updates to a caller as JSON, see encodeUpdate.
+func updates(in *inbound, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		data, err := u.Encoded(feed.FormJSON, encode)
+		data, err := encodeUpdate(in, u, feed.FormJSON, wire.Marshal)
 		if err != nil {
 			return err
 		}
@@ -172,16 +170,28 @@ func (s *Server) updates(send eventFunc) func(feed.Update) error {
 	}
 }
 
-// fitting wraps an encoder: it replaces parts that are too large for any binding, and
-// returns an error for a message that is still too large.
-func (s *Server) fitting(encode func(proto.Message) ([]byte, error)) func(proto.Message) ([]byte, error) {
-	return func(m proto.Message) ([]byte, error) {
-		m = Reduce(m, s.settings.Load().baseURL)
+// errReduced says that an update has parts to replace by URLs, which differ between its readers.
+var errReduced = errors.New("an update has parts that are replaced")
+
+// encodeUpdate encodes an update in a form. Its readers share the result, unless Reduce replaces parts by URLs of the
+// server: their readers may see it at different ones. An update that is still too large for any binding is an error.
+func encodeUpdate(in *inbound, u feed.Update, form feed.Form, encode func(proto.Message) ([]byte, error)) ([]byte, error) {
+	fitting := func(m proto.Message) ([]byte, error) {
 		if err := wire.Fits(m); err != nil {
 			return nil, err
 		}
 		return encode(m)
 	}
+	data, err := u.Encoded(form, func(m proto.Message) ([]byte, error) {
+		if Reduce(m, "") != m {
+			return nil, errReduced
+		}
+		return fitting(m)
+	})
+	if errors.Is(err, errReduced) {
+		return fitting(Reduce(u.Response, in.baseURL()))
+	}
+	return data, err
 }
 
 // decode decodes the body into req, unless it is empty. If that fails, decode answers with

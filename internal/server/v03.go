@@ -156,7 +156,7 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 			return nil, err
 		}
 		return func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, req, begin, s.updatesV03(form, send))
+			return s.subscribe(ctx, req, begin, updatesV03(inboundOf(ctx), form, send))
 		}, nil
 	}
 	req, err := form.ReadSend(body)
@@ -167,15 +167,15 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 		return nil, err
 	}
 	return func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, s.updatesV03(form, send))
+		return s.sendStreaming(ctx, req, begin, updatesV03(inboundOf(ctx), form, send))
 	}, nil
 }
 
-// updatesV03 returns a function that sends updates in the given form. Readers cannot share
+// updatesV03 returns a function that sends updates to a caller in the given form. Readers cannot share
 // an encoding here, because each event says whether it is the last of its stream.
-func (s *Server) updatesV03(form a2av03.Form, send eventFunc) func(feed.Update) error {
+func updatesV03(in *inbound, form a2av03.Form, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		response, _ := Reduce(u.Response, s.settings.Load().baseURL).(*a2av1.StreamResponse)
+		response, _ := Reduce(u.Response, in.baseURL()).(*a2av1.StreamResponse)
 		if err := wire.Fits(response); err != nil {
 			return err
 		}

@@ -22,11 +22,11 @@ const (
 )
 
 // content makes attributes of texts. A nil *content makes none.
-type content struct{ secrets []secret.Secret }
+type content struct{ secrets func() []secret.Secret }
 
 // text returns a text as it is exported: without secrets, and cut after maxText.
 func (c *content) text(s string) string {
-	s = strings.ToValidUTF8(secret.Hide(s, c.secrets...), "\uFFFD") // an attribute must be valid
+	s = strings.ToValidUTF8(secret.Hide(s, c.secrets()...), "\uFFFD") // an attribute must be valid
 	if len(s) <= maxText {
 		return s
 	}

@@ -14,7 +14,7 @@ import (
 // TestT_51_Texts: texts have no secrets, also where they are cut, are valid, and have a limit; and of a prompt the
 // newest messages are kept.
 func TestT_51_Texts(t *testing.T) {
-	c := &content{secrets: []secret.Secret{secret.New("sk-canary-secret")}}
+	c := &content{secrets: func() []secret.Secret { return []secret.Secret{secret.New("sk-canary-secret")} }}
 	edge := strings.Repeat("x", maxText-5) + "sk-canary-secret"
 	for _, text := range []string{edge, strings.Repeat("ä", maxText), "sk-canary-secret", "a\xffb"} {
 		got := c.text(text)

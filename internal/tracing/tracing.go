@@ -27,8 +27,9 @@ type Config struct {
 	TrustCallers []string
 	// Content says that spans have the texts of messages, prompts, answers, arguments and results.
 	Content bool
-	// Secrets are replaced in these texts.
-	Secrets []secret.Secret
+	// Secrets returns what is replaced in these texts; nil means nothing. It is called for each text, and must be safe
+	// for concurrent use.
+	Secrets func() []secret.Secret
 }
 
 // Tracer makes spans. A nil *Tracer makes none. It is safe for concurrent use.
@@ -54,6 +55,9 @@ func New(c Config, version string, clock func() time.Time) (*Tracer, error) {
 	}
 	if c.Content {
 		t.content = &content{secrets: c.Secrets}
+		if c.Secrets == nil {
+			t.content.secrets = func() []secret.Secret { return nil }
+		}
 	}
 	want := ids{traceID("probe"), spanID("probe", "", 0)}
 	_, span := t.tracer.Start(withIDs(context.Background(), want), "probe", trace.WithNewRoot()) // never ended, so never exported

@@ -14,13 +14,14 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Reload makes c the configuration of the server from the next request on; requests that have begun end with the
+// Reload makes c the configuration of the server from the next request on; requests that have begun may end with the
 // settings with which they began. Calls that last, such as streams, end within seconds if c no longer has what gave
-// their caller the right to call. If the error is not nil, nothing has changed.
+// their caller the right to call. If the error is not nil, nothing has changed. Reloads at the same time are applied one
+// after the other.
 //
 // c is a whole Config, like that of New, of which Reload ignores what cannot change while the server runs: Agent,
 // Agents, GRPC, HTTP, Listeners, TLS, NoReflection, Store, Replica, Teams, Definitions, Boards, Slots, Version, Ready,
-// ExtendedCards, Push, StallTime, Streams.Poll, ForgetMessageIDs, Meter, NamedInMetrics and Log. Whether there are
+// ExtendedCards, Push, StallTime, Streams.Poll, ForgetMessageIDs, Meter, NamedInMetrics, Tracing and Log. Whether there are
 // any Keys, Clients or Issuers cannot change either; that is an error.
 func (s *TeamServer) Reload(c Config) error {
 	apply, err := s.Prepare(c)
@@ -50,6 +51,8 @@ func (s *TeamServer) Prepare(c Config) (apply func(), err error) {
 	}
 	at := c.addresses(s.at)
 	return func() {
+		s.reloading.Lock() // so that the parts are all of the same configuration
+		defer s.reloading.Unlock()
 		authenticate()
 		s.guard.Replace(guard)
 		s.accounts.Reload(c.accountSettings())

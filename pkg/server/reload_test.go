@@ -2,7 +2,10 @@ package server_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -67,4 +70,51 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after the reload", false, true)
+}
+
+// TestReloadsAtTheSameTime: of reloads at the same time one is the last, and all of its settings are in effect.
+func TestReloadsAtTheSameTime(t *testing.T) {
+	config := func(who string) server.Config {
+		return server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", who)}, PublicURL: "https://" + who + ".example"}
+	}
+	s, err := server.New(config("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	ann, bob := rig.Clients(t, target.As("acme", "ann"))[1], rig.Clients(t, target.As("acme", "bob"))[1]
+	for range 20 {
+		var reloads sync.WaitGroup
+		for _, who := range []string{"ann", "bob", "ann", "bob"} {
+			reloads.Go(func() {
+				if err := s.Reload(config(who)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		reloads.Wait()
+		_, annErr := ann.List(t.Context(), &a2av1.ListTasksRequest{})
+		_, bobErr := bob.List(t.Context(), &a2av1.ListTasksRequest{})
+		resp, err := http.Get(s.Addrs().URL + "/.well-known/agent-card.json") //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		card, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := strings.Contains(string(card), "https://ann.example"); (annErr == nil) != of || (bobErr == nil) == of {
+			t.Fatalf("the card is that of ann: %t, but ann: %v, bob: %v", of, annErr, bobErr)
+		}
+	}
 }

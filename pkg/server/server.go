@@ -256,6 +256,7 @@ type TeamServer struct {
 	listeners Listeners
 	at        Addrs // at which clients reach the listeners, unless the configuration says otherwise
 	server    *server.Server
+	reloading sync.Mutex // held while a configuration is applied
 }
 
 // core is a server without its bindings.
@@ -534,9 +535,13 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	cancel()
 	stop()
 	driving.Wait()
-	s.log.Info("stopped: all requests have ended, and all runs are handed over")
 	s.auth.Flush()
-	return errors.Join(err, driven, failure(s.store))
+	if err := errors.Join(err, driven, failure(s.store)); err != nil {
+		s.log.Info("stopped", zap.Error(err))
+		return err
+	}
+	s.log.Info("stopped: all requests have ended, and all runs are handed over")
+	return nil
 }
 
 // Addrs returns the addresses of the server, with the ports that were selected.

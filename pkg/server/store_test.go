@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -58,7 +61,8 @@ func readiness(t *testing.T, url string) int {
 func TestS_49_AStoreThatFailsEndsTheServer(t *testing.T) {
 	d := &doomed{Store: memory.New(memory.Config{}), failed: make(chan struct{})}
 	var notYet atomic.Bool
-	s, err := server.New(server.Config{Agent: upper(), Store: d, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Ready: func() error {
+	core, log := observer.New(zap.InfoLevel)
+	s, err := server.New(server.Config{Agent: upper(), Store: d, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Log: zap.New(core), Ready: func() error {
 		if notYet.Load() {
 			return errors.New("not yet")
 		}
@@ -86,6 +90,9 @@ func TestS_49_AStoreThatFailsEndsTheServer(t *testing.T) {
 	close(d.failed)
 	if err := <-done; !errors.Is(err, server.ErrStoreFailed) || !errors.Is(err, errDisk) {
 		t.Errorf("Serve: %v", err)
+	}
+	if stopped := log.FilterMessageSnippet("stopped"); stopped.Len() != 1 || stopped.All()[0].Message != "stopped" {
+		t.Errorf("the log has %v", stopped.All())
 	}
 	if ctx.Err() != nil {
 		t.Error("it went on")

@@ -84,7 +84,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	defer d.account.Close()
 	if from := lastReplica(events); from != "" && from != d.Replica {
-		d.Log.Info("run taken over from another replica", zap.String("replica", from))
+		d.Log.Debug("run continues; another process drove it before", zap.String("replica", from))
 	}
 	d.resumed, d.budget = d.summary.Started, d.envelope()
 	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
