@@ -257,7 +257,7 @@ func rate(f measure.Figures) float64 { return f.Rate }
 // on every store, and those of other projects.
 func BenchmarkServers(b *testing.B) {
 	w := measure.BudgetOf(b)
-	c := contest{callers: []int{1, 64}, load: load{time: cmp.Or(w.Time, maxTime), calls: 64 * w.Ops}, warm: 200, rounds: measure.Rounds}
+	c := contest{callers: []int{1, 64}, load: load{time: cmp.Or(w.Time, maxTime), calls: 64 * w.Ops}, warm: 50, rounds: measure.Rounds}
 	all := servers()
 	if testing.Short() {
 		all, c.rounds = short(all), 1
