@@ -47,7 +47,7 @@ func BenchmarkCoordinator(b *testing.B) {
 }
 
 // ledBy is a run of a leader with so many members.
-func ledBy(b *testing.B, members int) measure.Job {
+func ledBy(b testing.TB, members int) measure.Job {
 	b.Helper()
 	c := leader.CoordinatorConfig{Limits: most()}
 	for _, id := range memberIDs(members) {

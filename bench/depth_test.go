@@ -28,7 +28,7 @@ func nested(b *testing.B, depth int) []measure.Rival {
 }
 
 // nest is a team in a team and so on; the innermost one has the counting member.
-func nest(b *testing.B, depth int) agent.Agent {
+func nest(b testing.TB, depth int) agent.Agent {
 	b.Helper()
 	agents, deepest := measure.Registry{}, int32(20)
 	var a agent.Agent = counting()

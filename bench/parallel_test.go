@@ -108,7 +108,7 @@ func memberIDs(n int) []string {
 }
 
 // staffed is a team whose members are all the counting one.
-func staffed(b *testing.B, c team.Config, ids []string) *team.Team {
+func staffed(b testing.TB, c team.Config, ids []string) *team.Team {
 	b.Helper()
 	c.ID, c.Registry = "bench", alone{counting()}
 	for _, id := range ids {
