@@ -55,7 +55,7 @@ func BenchmarkConnections(b *testing.B) {
 				b.Fatal(err)
 			}
 			if kind.name == "stream" {
-				defer resp.Body.Close() //nolint:revive // they stay open together, twenty seconds at most
+				defer resp.Body.Close()
 				continue
 			}
 			_ = resp.Body.Close() // it is empty

@@ -73,7 +73,7 @@ func ours(place func(testing.TB) string) func(testing.TB) (func(testing.TB) *exe
 
 // command returns a program that is ended by a signal, not by a context.
 func command(program string, args ...string) *exec.Cmd {
-	return exec.CommandContext(context.Background(), program, args...) //nolint:gosec // built or installed by this test
+	return exec.CommandContext(context.Background(), program, args...)
 }
 
 // goServer prepares a server of the module bench/servers.
@@ -114,14 +114,14 @@ func install(ctx context.Context) (interpreter string, err error) {
 	}
 	interpreter = filepath.Join(env, "bin", "python")
 	done := filepath.Join(env, "installed.txt")
-	if have, err := os.ReadFile(done); err == nil && bytes.Equal(have, lock) { //nolint:gosec // written below
+	if have, err := os.ReadFile(done); err == nil && bytes.Equal(have, lock) {
 		return interpreter, nil
 	}
 	for _, args := range [][]string{
 		{system, "-m", "venv", "--clear", env},
 		{interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", pins},
 	} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // installers
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("installing the packages: %w: %s", err, lastLine(out))
 		}
 	}
@@ -228,13 +228,14 @@ func (c contest) table(entrants []*entrant) *measure.Table {
 	for _, n := range c.callers {
 		for _, e := range entrants {
 			f := e.figures[n]
-			if len(f) == 0 || e.out != nil {
+			if len(f) == 0 {
 				t.Add("%d\t%s\t%s\t-\t-\t-\t-\t-\t-\t-", n, e.name, e.store)
 				continue
 			}
 			ratio := "-"
-			if base != nil && base.out == nil {
-				ratio = fmt.Sprintf("%.2f", measure.Ratio(f, base.figures[n], rate))
+			if base != nil && len(base.figures[n]) > 0 {
+				both := min(len(f), len(base.figures[n])) // one of them may have ended early
+				ratio = fmt.Sprintf("%.2f", measure.Ratio(f[:both], base.figures[n][:both], rate))
 			}
 			cpu := measure.Median(f, measure.CPU)
 			t.Add("%d\t%s\t%s\t%.0f\t%s\t%s\t%s\t%.0f\t%.1f MB\t%s", n, e.name, e.store, measure.Median(f, rate),
@@ -245,10 +246,19 @@ func (c contest) table(entrants []*entrant) *measure.Table {
 	}
 	for _, e := range entrants {
 		if e.out != nil {
-			t.Goals = append(t.Goals, fmt.Sprintf("%s, %s: not measured: %v", e.name, e.store, e.out))
+			t.Goals = append(t.Goals, fmt.Sprintf("%s, %s: its measurement ended: %s", e.name, e.store, brief(e.out)))
 		}
 	}
 	return t
+}
+
+// brief returns an error as one line of at most 200 characters.
+func brief(err error) string {
+	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
+	if len(text) > 200 {
+		return string(text[:200]) + "…"
+	}
+	return string(text)
 }
 
 func rate(f measure.Figures) float64 { return f.Rate }
@@ -303,7 +313,7 @@ func TestA_27_ServersSideBySide(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables")
 	t.Setenv(measure.TablesVariable, file)
 	c.table(entrants).Print()
-	b, err := os.ReadFile(file) //nolint:gosec // written above
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestPrint(t *testing.T) {
 	if err := p.save(file); err != nil {
 		t.Fatal(err)
 	}
-	line, err := os.ReadFile(file) //nolint:gosec // written above
+	line, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (m meter) read(t testing.TB) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	found := 0
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		name, text, _ := strings.Cut(lines.Text(), " ")

@@ -104,8 +104,8 @@ func soak(t *testing.T, program, url string, size func(testing.TB, string) float
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, metrics), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.Background(), program, "serve", "-c", file, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", "--log-level=error", "--store="+url) //nolint:gosec // built above
-	cmd.Env = append(os.Environ(), "GOGC=50")                                                                                                                       // more collections, so that the least heap of a window is soon after one
+	cmd := exec.CommandContext(context.Background(), program, "serve", "-c", file, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", "--log-level=error", "--store="+url)
+	cmd.Env = append(os.Environ(), "GOGC=50") // more collections, so that the least heap of a window is soon after one
 	s, err := child.Serve(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // nobody has connected
+	defer l.Close()
 	return l.Addr().String()
 }
 
@@ -172,7 +172,7 @@ func schemaSize(t testing.TB, url string) float64 {
 		t.Errorf("the size of the schema: %v", err)
 		return 0
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // it has only read
+	defer conn.Close(context.Background())
 	var size int64
 	const query = `SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace`
 	if err := conn.QueryRow(t.Context(), query).Scan(&size); err != nil {

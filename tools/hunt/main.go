@@ -142,11 +142,11 @@ func (h *hunt) once(ctx context.Context, n int, log string) (err error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
-	cmd := exec.CommandContext(limited, "go", append(args, h.packages...)...) //nolint:gosec // the go command
+	cmd := exec.CommandContext(limited, "go", append(args, h.packages...)...)
 	if c.procs > 0 {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", c.procs))
 	}
-	f, err := os.Create(log + ".part") //nolint:gosec // below the folder of this program
+	f, err := os.Create(log + ".part")
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (f failure) String() string {
 
 // read returns the failures of a run. Of a failed test with failed subtests it returns the subtests.
 func read(log string) ([]failure, error) {
-	b, err := os.ReadFile(log) //nolint:gosec // of this program
+	b, err := os.ReadFile(log)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (r *report) write() error {
 		return errors.New("nothing has been measured")
 	}
 	folder := strings.TrimSuffix(r.doc, filepath.Ext(r.doc))
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a folder of documents
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	drawn := map[string]bool{}
@@ -37,12 +37,12 @@ func (r *report) write() error {
 			continue
 		}
 		drawn[f.file] = true
-		if err := os.WriteFile(filepath.Join(folder, f.file+".svg"), []byte(svg), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(filepath.Join(folder, f.file+".svg"), []byte(svg), 0o644); err != nil {
 			return err
 		}
 	}
 	text := document(r.parts, all, drawn, filepath.Base(folder))
-	if err := os.WriteFile(r.doc, []byte(text), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(r.doc, []byte(text), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.out, "wrote %s\n", r.doc)

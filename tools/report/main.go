@@ -118,11 +118,11 @@ func (r *report) part(ctx context.Context, p part, again bool) (bool, error) {
 	res := results{Part: p.name, Commit: commit, Benchtime: r.benchtime, Machine: describe(), Began: time.Now().UTC().Truncate(time.Second), LoadBegin: loadAverage()}
 	fmt.Fprintf(r.out, "%s: load %s\n", p.name, res.LoadBegin)
 	for _, one := range p.runs {
-		tables, err := r.measure(ctx, p, one)
+		tables, problem := r.measure(ctx, p, one)
 		res.Tables = append(res.Tables, tables...)
-		if err != nil {
-			res.Failed = err.Error()
-			fmt.Fprintf(r.out, "%s: %v\n", p.name, err)
+		if problem != nil {
+			res.Failed = problem.Error()
+			fmt.Fprintf(r.out, "%s: %v\n", p.name, problem)
 			break
 		}
 	}
@@ -144,7 +144,7 @@ func (r *report) measure(ctx context.Context, p part, one run) (tables []measure
 		return nil, err
 	}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+one.bench, "-benchtime="+r.benchtime, "-timeout="+r.limit.String(), one.pkg) //nolint:gosec // the go command
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench="+one.bench, "-benchtime="+r.benchtime, "-timeout="+r.limit.String(), one.pkg)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = one.dir, &said, &said
 	cmd.Env = append(append(os.Environ(), unset(one.env)...), measure.TablesVariable+"="+file)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -189,7 +189,7 @@ func reason(said string) string {
 }
 
 func readTables(file string) (tables []measure.Printed, err error) {
-	b, err := os.ReadFile(file) //nolint:gosec // of this program
+	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

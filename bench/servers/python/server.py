@@ -42,7 +42,8 @@ def store():
         return InMemoryTaskStore()
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    return DatabaseTaskStore(create_async_engine("sqlite+aiosqlite:///" + sys.argv[2]))
+    # Concurrent calls wait for each other; the default of five seconds is too short for many of them.
+    return DatabaseTaskStore(create_async_engine("sqlite+aiosqlite:///" + sys.argv[2], connect_args={"timeout": 25}))
 
 
 async def main():

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func script(t *testing.T, text string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), "sh", "-c", text)
-} //nolint:gosec // of this test
+}
 
 // TestServe waits for a program that is ready, and ends it.
 func TestServe(t *testing.T) {
