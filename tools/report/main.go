@@ -83,7 +83,7 @@ func (r *report) run(ctx context.Context, names []string, writeOnly bool) error 
 	}
 	var failed []string
 	for _, p := range some {
-		if writeOnly || ctx.Err() != nil {
+		if writeOnly {
 			break
 		}
 		ok, err := r.part(ctx, p, len(names) > 0)
@@ -95,9 +95,6 @@ func (r *report) run(ctx context.Context, names []string, writeOnly bool) error 
 		}
 	}
 	err := r.write()
-	if err == nil && ctx.Err() != nil {
-		err = errors.New("interrupted; the next call continues")
-	}
 	if err == nil && len(failed) > 0 {
 		err = fmt.Errorf("not complete: %s; the output is in %s", strings.Join(failed, ", "), r.dir)
 	}
@@ -126,8 +123,8 @@ func (r *report) part(ctx context.Context, p part, again bool) (bool, error) {
 			break
 		}
 	}
-	if ctx.Err() != nil { // half of it is nothing
-		return false, nil
+	if err := ctx.Err(); err != nil { // a part of the results says nothing
+		return false, fmt.Errorf("%w; the next call continues", err)
 	}
 	res.Took, res.LoadEnd = time.Since(res.Began).Round(time.Second).String(), loadAverage()
 	fmt.Fprintf(r.out, "%s: %s, load %s\n", p.name, res.Took, res.LoadEnd)
