@@ -23,7 +23,7 @@ type point struct{ x, y float64 }
 
 const (
 	width, height = 640, 400
-	left, right   = 84, 16
+	left, right   = 84, 40
 	top           = 40
 	bottom        = 52
 	legendLine    = 18

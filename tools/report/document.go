@@ -96,7 +96,7 @@ func writeMachine(b *strings.Builder, parts []part, all map[string]*results) {
 			busy = true
 		}
 	}
-	fmt.Fprintf(b, "\nMachine: %s. The load is the average number of running processes over 1, 5 and 15 minutes; a + after the commit\nmeans that files had been changed.\n\n", strings.Join(machines, "; "))
+	fmt.Fprintf(b, "\nMachine: %s.\n\nThe load is the average number of running processes over 1, 5 and 15 minutes. A + after the commit means that files had\nbeen changed.\n\n", strings.Join(machines, "; "))
 	if busy {
 		b.WriteString("**The machine was busy with other work when some of the parts began: their times are too long, and their rates too low.**\n\n")
 	}
