@@ -72,6 +72,18 @@ bench: ## Run all benchmarks.
 bench-peers: ## Run the same teams here and in other frameworks, side by side.
 	cd bench/peers && go test -run='^$$' -bench=. -benchtime=300ms -timeout=30m ./...
 
+.PHONY: report
+report: ## Measure and write docs/performance.md with its charts, less than an hour on two cores; PART=name measures one part, BENCHTIME=2s longer.
+	go run ./tools/report $(if $(BENCHTIME),-benchtime $(BENCHTIME)) $(PART)
+
+.PHONY: soak
+soak: ## Run servers under steady load for SOAK_TIME (default 10m), and fail if what they hold grows.
+	SOAK_TIME=$(or $(SOAK_TIME),10m) go test -count=1 -timeout=25h -v -run=P18 ./tests/soak
+
+.PHONY: hunt
+hunt: ## Run all tests RUNS times (default 10) under load, and name those that fail now and then; resumable.
+	go run ./tools/hunt -n $(or $(RUNS),10) $(PACKAGES)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s).
 	.ci/fuzz $(FUZZTIME)

@@ -33,7 +33,10 @@ func BenchmarkDurable(b *testing.B) {
 	t := &measure.Table{
 		Title: fmt.Sprintf("a durable step of %d bytes", stepBytes),
 		Head:  "c\trival\tsteps/s\tp50\tp99\tcpu/op\tallocs/op\txsteps\txp50\txalone",
-		Goals: []string{"goal 10: sqlite xp50 <= 1.6 at c=1, xalone >= 5 at c=64 and no less at 256; postgres xalone >= 7 at c=64"},
+		Goals: []string{
+			"goal 10: rival=sqlite, c=1: xp50 <= 1.6", "goal 10: rival=sqlite, c=64: xalone >= 5", "goal 10: rival=sqlite, c=256: xalone >= 5",
+			"goal 10: rival=postgres, c=64: xalone >= 7",
+		},
 	}
 	w := measure.BudgetOf(b)
 	rivals := []measure.Rival{{Name: "fsync", Start: appendAndSync}, {Name: "sqlite", Start: durable(rig.SQLite)}, {Name: "postgres", Start: durable(rig.PostgreSQL)}}

@@ -28,7 +28,7 @@ func BenchmarkFront(b *testing.B) {
 		{"REST", "/message:send", restBody, restEcho},
 	} {
 		t := &measure.Table{Title: "A2A SendMessage over " + f.name, Goals: []string{
-			"goal 3: message xRPS >= 0.85 at c=64; binding is the server without a run and its record",
+			"goal 3: rival=message, c=64: xRPS >= 0.85", "binding is the server without a run and its record",
 		}}
 		b.Run(f.name, func(b *testing.B) {
 			direct := echo()

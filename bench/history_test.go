@@ -27,9 +27,10 @@ func lengths() []int { return []int{10, 100, 1000} }
 func BenchmarkHistory(b *testing.B) {
 	t := &measure.Table{
 		Title: "a step by the messages before it, journal in memory",
-		Head:  "messages\ttime at 10\tat 100\tat 1,000\tallocs at 10\tat 100\tat 1,000\tx1000\tx1000 allocs",
+		Head:  "messages\ttime at 10\ttime at 100\ttime at 1,000\tallocs at 10\tallocs at 100\tallocs at 1,000\tx1000\tx1000 allocs",
 		Goals: []string{
-			"goal 9: x1000 <= 1.5. run: one member's step as often before; conversation: a run of one step in a context whose messages",
+			"goal 9: messages=run: x1000 <= 1.5", "goal 9: messages=conversation: x1000 <= 1.5",
+			"run: one member's step as often before; conversation: a run of one step in a context whose messages",
 			"the store keeps, of which it is shown the last 20; given: a turn of a model that is shown them all; copies: that many messages for it, alone",
 		},
 	}

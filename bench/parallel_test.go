@@ -19,7 +19,7 @@ import (
 // teams of 1 to 100 whose answers are joined.
 func BenchmarkParallel(b *testing.B) {
 	t := &measure.Table{Title: "members that work at the same time, journal in memory", Goals: []string{
-		"goal 7: store <= 4µs and <= 32 allocs a child over goroutines; max_parallel is raised to the width",
+		"goal 7: rival=store: over goroutines <= 4µs", "goal 7: rival=store: allocs over goroutines <= 32", "max_parallel is raised to the width",
 	}}
 	growth{unit: "child", sizes: []int{1, 10, 100}, from: 1, rivals: fanOuts}.compare(b, t)
 }
@@ -108,7 +108,7 @@ func memberIDs(n int) []string {
 }
 
 // staffed is a team whose members are all the counting one.
-func staffed(b *testing.B, c team.Config, ids []string) *team.Team {
+func staffed(b testing.TB, c team.Config, ids []string) *team.Team {
 	b.Helper()
 	c.ID, c.Registry = "bench", alone{counting()}
 	for _, id := range ids {

@@ -18,7 +18,7 @@ import (
 // with the message.
 func BenchmarkSend(b *testing.B) {
 	t := &measure.Table{Title: "A2A SendMessage over gRPC, a task of four events", Goals: []string{
-		"goal 2: task xRPS >= 0.40 at c=64, and <= 500 allocs/op",
+		"goal 2: rival=task, c=64: xRPS >= 0.40", "goal 2: rival=task, c=64: allocs/op <= 500",
 	}}
 	servers(b, t,
 		measure.Rival{Name: "echo", Start: func(b *testing.B) (measure.Call, func()) {

@@ -55,7 +55,7 @@ func (a alone) Agent(string) (agent.Agent, error) { return a.member, nil }
 func (a alone) Health(string) *teamv1.Health      { return measure.Well }
 
 // teamOf is a team of one member.
-func teamOf(b *testing.B, s team.Scheduler, member agent.Agent, limits *teamv1.Limits) *team.Team {
+func teamOf(b testing.TB, s team.Scheduler, member agent.Agent, limits *teamv1.Limits) *team.Team {
 	b.Helper()
 	t, err := team.New(team.Config{
 		ID: "bench", Scheduler: s, Members: []team.Member{{Agent: "member"}}, Registry: alone{member}, Limits: limits,

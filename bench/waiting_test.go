@@ -55,8 +55,8 @@ func BenchmarkWaiting(b *testing.B) {
 	n := waitingRuns(b)
 	t := &measure.Table{
 		Once:  true,
-		Title: fmt.Sprintf("%d runs of a team that wait for people, in one process", n),
-		Head:  "store\tto wait\theap/run\tgoroutines\trun rows\theld\treplicas\tevents/run\tto the end\tcompleted",
+		Title: "runs of a team that wait for people, in one process",
+		Head:  "store\truns\tto wait\theap/run\tgoroutines\trun rows\theld\treplicas\tevents/run\tto the end\tcompleted",
 		Goals: []string{"the heap is that of the whole process against itself before, after a collection; goroutines likewise; held are runs that somebody drives"},
 	}
 	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite, rig.PostgreSQL} {
@@ -89,7 +89,7 @@ func wait(b *testing.B, t *measure.Table, at rig.Place, n int) {
 	w.until(a2av1.TaskState_TASK_STATE_COMPLETED, n)
 	answered := time.Since(begin)
 	perRun := (float64(after.heap) - float64(before.heap)) / float64(n)
-	t.Add("%s\t%s\t%.0f B\t%d\t%s\t%s\t%s\t%s\t%s\t%d", at.Name, asked.Round(time.Millisecond), perRun, after.goroutines-before.goroutines,
+	t.Add("%s\t%d\t%s\t%.0f B\t%d\t%s\t%s\t%s\t%s\t%s\t%d", at.Name, n, asked.Round(time.Millisecond), perRun, after.goroutines-before.goroutines,
 		rows.runs, rows.held, rows.replicas, rows.events, answered.Round(time.Millisecond), n)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(perRun, "B/run")

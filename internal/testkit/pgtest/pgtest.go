@@ -1,7 +1,8 @@
 // Package pgtest provides PostgreSQL for tests: a schema on a server that is shared by
 // the test process, or a separate server that may be killed. The shared server keeps its data
 // in memory where the system has a file system for that: it is never killed, and on a disk
-// most of the time of a test goes into the files of its schema. fsync is on for both.
+// most of the time of a test goes into the files of its schema. Benchmarks always get a disk.
+// fsync is on for all of them.
 //
 // The binaries of the server are searched for in PATH, /usr/lib/postgresql and the
 // directory that pg_config prints. TEAM_TEST_PG names a running server to use for
@@ -82,7 +83,11 @@ func sharedURL(t testing.TB) string {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = create(bin, memory(), "")
+		parent := memory()
+		if _, isBenchmark := t.(*testing.B); isBenchmark { // a sync of a file in memory costs nothing
+			parent = ""
+		}
+		shared.server, shared.err = create(bin, parent, "")
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/agentteams/team-server/internal/testkit/child"
 )
 
 // pause is the delay between attempts to connect to a server that is starting.
@@ -30,7 +32,7 @@ type Server struct {
 	bin  string // directory of the programs
 	dir  string // directory of data, socket and log; owned by the user who runs the server
 	port int
-	proc *process // nil if it is not running
+	proc *child.Process // nil if it is not running
 	// network is whose clients the server also accepts, such as 10.0.0.0/8; "" for loopback only.
 	network string
 }
@@ -147,14 +149,14 @@ func (s *Server) start() error {
 		return err
 	}
 	if err := s.answers(proc, port); err != nil {
-		proc.end(syscall.SIGQUIT)
+		proc.End(syscall.SIGQUIT)
 		return fmt.Errorf("%w\n%s", err, s.tail())
 	}
 	s.proc, s.port = proc, port
 	return nil
 }
 
-func (s *Server) spawn(port int) (*process, error) {
+func (s *Server) spawn(port int) (*child.Process, error) {
 	user, err := unprivileged()
 	if err != nil {
 		return nil, err
@@ -171,11 +173,11 @@ func (s *Server) spawn(port int) (*process, error) {
 	cmd := exec.CommandContext(context.Background(), s.program("postgres"), "-D", s.data(), "-p", strconv.Itoa(port), //nolint:gosec // a program of PostgreSQL's
 		"-c", "listen_addresses="+listen, "-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.dir, log, log, attributes(user)
-	return spawn(cmd)
+	return child.Start(cmd)
 }
 
 // answers waits until the server accepts a connection. It fails if the server exits.
-func (s *Server) answers(proc *process, port int) error {
+func (s *Server) answers(proc *child.Process, port int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {
@@ -184,7 +186,7 @@ func (s *Server) answers(proc *process, port int) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-proc.gone:
+		case <-proc.Gone:
 			return fmt.Errorf("pgtest: the server exited: %w", err)
 		case <-ctx.Done():
 			return fmt.Errorf("pgtest: the server does not answer: %w", err)
@@ -212,7 +214,7 @@ func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 func (s *Server) end(signal syscall.Signal) {
 	if s.proc != nil {
-		s.proc.end(signal)
+		s.proc.End(signal)
 		s.proc = nil
 	}
 }
