@@ -33,6 +33,7 @@ var never = map[string][]string{
 	"of the service that begins collaborations":                                           {"COLLABORATION_IN_PROGRESS", "COLLABORATION_NOT_FOUND", "TEAM_NOT_READY"},
 	"of accounts that have used up their day (TestC_07_AnAccountsDay)":                    {"ACCOUNT_LIMIT_REACHED"},
 	"of the service of boards":                                                            {"WORK_ITEM_NOT_FOUND"},
+	"of the service of the audit log":                                                     {"AUDIT_RECORD_DELETED"},
 	"of programs that build teams":                                                        {"INVALID_TEAM_CONFIG"},
 	"a stream over gRPC that is not read for 30 s; the other bindings cut it (TestP10)":   {"SLOW_READER"},
 	"who has canceled the call is not there to be told":                                   {"CANCELED"},
