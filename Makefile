@@ -155,7 +155,7 @@ double-build: ## Build the program twice from clean clones, and fail unless both
 
 .PHONY: deploy
 deploy: ## Test the Helm chart, the compose file and the systemd unit.
-	cd tests/deploy && go test -count=1 ./...
+	cd tests/deploy && go mod tidy -diff && go vet ./... && go test -count=1 ./...
 
 .PHONY: vuln
 vuln: ## Check the program against the Go vulnerability database, which must be reachable.

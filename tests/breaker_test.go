@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
@@ -34,12 +35,14 @@ func TestP11_BadInputOpensNoBreaker(t *testing.T) {
 			return nil, agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "that shop is closed")
 		},
 	} {
-		for _, binding := range []string{"in process", "service", remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC} {
-			if binding == "in process" && name == "an upstream of its own" {
-				continue // it is the agent itself that cannot be called
+		t.Run(name, func(t *testing.T) {
+			for _, binding := range sample.Of(t, []string{"in process", "service", remote.BindingGRPC, remote.BindingREST, remote.BindingJSONRPC}) {
+				if binding == "in process" && name == "an upstream of its own" {
+					continue // it is the agent itself that cannot be called
+				}
+				t.Run(binding, func(t *testing.T) { badInput(t, fail, binding) })
 			}
-			t.Run(name+" "+binding, func(t *testing.T) { badInput(t, fail, binding) })
-		}
+		})
 	}
 }
 
