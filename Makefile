@@ -73,7 +73,7 @@ bench-peers: ## Run the same teams here and in other frameworks, side by side.
 	cd bench/peers && go test -run='^$$' -bench=. -benchtime=300ms -timeout=30m ./...
 
 .PHONY: report
-report: ## Measure and write docs/performance.md with its charts, less than an hour on two cores; PART=name measures one part, BENCHTIME=2s longer.
+report: ## Measure and write docs/performance.md with its charts; PART=name measures one part, BENCHTIME=2s longer.
 	go run ./tools/report $(if $(BENCHTIME),-benchtime $(BENCHTIME)) $(PART)
 
 .PHONY: soak

@@ -20,7 +20,7 @@ type Goal struct {
 	Column string `json:"column"`
 	Most   bool   `json:"most,omitempty"` // Limit is an upper limit
 	Limit  string `json:"limit"`
-	// Got is the worst of the cells; "" if there are none.
+	// Got is the worst value of the selected cells. It is "" if the goal selects no cell.
 	Got string `json:"got,omitempty"`
 	Met bool   `json:"met,omitempty"`
 }

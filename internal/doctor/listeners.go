@@ -64,7 +64,7 @@ func (r *run) address(ctx context.Context, name, flag, address string, ours prob
 	switch {
 	case ours(ctx, address, secure):
 		return ok(name, "a team-server serves %s", address)
-	case shown.Load() && t.RequireClient: // it answers nobody without a certificate
+	case shown.Load() && t.RequireClient: // the server refuses this probe, which has no client certificate
 		return ok(name, "a server with the certificate of server.tls serves %s", address)
 	}
 	return failed(name, "stop the other program, or write another address", "%s is in use by another program", address)
@@ -101,7 +101,7 @@ func get(ctx context.Context, address, path string, secure *tls.Config) (status 
 	t := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+reachable(address)+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+dialable(address)+path, http.NoBody)
 	if err != nil {
 		return 0, ""
 	}
@@ -114,8 +114,8 @@ func get(ctx context.Context, address, path string, secure *tls.Config) (status 
 	return resp.StatusCode, string(b)
 }
 
-// reachable returns an address at which a listener on this machine is reached.
-func reachable(address string) string {
+// dialable returns an address at which a listener on this machine is reached.
+func dialable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("localhost", port)
@@ -142,7 +142,7 @@ func answersMetrics(ctx context.Context, address string, _ *tls.Config) bool {
 func answersGRPC(ctx context.Context, address string, secure *tls.Config) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return bindings.ServesGRPC(ctx, reachable(address), secure)
+	return bindings.ServesGRPC(ctx, dialable(address), secure)
 }
 
 // certificates checks the certificates that the file names: those of the listeners, and those of connections to

@@ -80,7 +80,7 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	return func() { _ = r.Unregister() }, nil
 }
 
-// age returns the age of the oldest in seconds, 0 if there is none.
+// age returns the age of the oldest entry in seconds. It returns 0 if nothing waits.
 func age(now time.Time, w a2a.Waiting) float64 {
 	if w.Count == 0 || w.Oldest.IsZero() {
 		return 0

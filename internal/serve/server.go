@@ -267,7 +267,7 @@ func warnReordered(def *config.Config, log *zap.Logger) {
 	}
 }
 
-// warnUnheld logs the questions that nobody may answer.
+// warnUnheld logs each question whose required role no configured key or client has.
 func warnUnheld(def *config.Config, log *zap.Logger) {
 	for _, path := range def.Unheld() {
 		log.Warn(config.UnheldWarning, zap.String("path", path))

@@ -43,8 +43,8 @@ type run struct {
 	epoch       int64
 	claimed     time.Time
 
-	// self is the span of the run, and parent the span that it belongs below, not valid if there is none. They
-	// are set by Load and do not change afterwards.
+	// self is the span of the run. parent is its parent span; it is invalid if the run is the root of its trace.
+	// Load sets both, and they do not change afterwards.
 	self, parent trace.SpanContext
 
 	mu              sync.Mutex

@@ -178,7 +178,7 @@ func skills(id string, info *teamv1.AgentInfo) []*a2av1.AgentSkill {
 }
 
 // facts returns the metadata of an agent as the parameters of the team-run extension. For a team
-// these are type, mode and member_count. It returns nil if there are none.
+// these are type, mode and member_count. It returns nil if the agent has no metadata.
 func facts(info *teamv1.AgentInfo) *structpb.Struct {
 	if len(info.GetMetadata()) == 0 {
 		return nil

@@ -213,8 +213,8 @@ func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Age
 	return id, a, nil
 }
 
-// storeError returns an error of the store as the caller of the API sees it. id is the task
-// concerned; it is empty if there is none or if there are many.
+// storeError returns an error of the store as the caller of the API sees it. id is the task that the
+// call is about; it is empty for calls about several tasks or about no task.
 func storeError(id string, err error) error {
 	var answered *AnsweredError
 	switch {

@@ -14,10 +14,9 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// TestReload: a Go program changes keys and other settings of a server that runs. A configuration that is wrong
-// changes nothing, and the error says what is wrong.
-func TestReload(t *testing.T) {
-	config := server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", "ann")}}
+// serving returns a server that serves until t ends.
+func serving(t *testing.T, config server.Config) *server.TeamServer {
+	t.Helper()
 	s, err := server.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -25,12 +24,20 @@ func TestReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return s
+}
+
+// TestReload: a Go program changes keys and other settings of a server that runs. A configuration that is wrong
+// changes nothing, and the error says what is wrong.
+func TestReload(t *testing.T) {
+	config := server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", "ann")}}
+	s := serving(t, config)
 	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
 	ann, bob := rig.Clients(t, target.As("acme", "ann")), rig.Clients(t, target.As("acme", "bob"))
 	accepts := func(c rig.Client) bool {
@@ -77,19 +84,7 @@ func TestReloadsAtTheSameTime(t *testing.T) {
 	config := func(who string) server.Config {
 		return server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", who)}, PublicURL: "https://" + who + ".example"}
 	}
-	s, err := server.New(config("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	s := serving(t, config("ann"))
 	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
 	ann, bob := rig.Clients(t, target.As("acme", "ann"))[1], rig.Clients(t, target.As("acme", "bob"))[1]
 	for range 20 {

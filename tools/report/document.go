@@ -54,7 +54,7 @@ const introduction = `# Performance
 <!-- Written by make report; do not edit. -->
 
 What the server costs, how the costs grow, and which goals it meets. ` + "`make report`" + ` measures all of this again on
-your machine, in less than an hour, and writes this page; ` + "`make report PART=growth`" + ` measures one part.
+your machine, and writes this page; ` + "`make report PART=growth`" + ` measures one part.
 [bench/README.md](../bench/README.md) says what each benchmark does and how to read its table.
 
 Figures are medians of five rounds, in which all rivals run in turn. Client and server share the cores. Times depend on

@@ -1,7 +1,7 @@
 // Command report runs the benchmarks and writes docs/performance.md with the figures, the goals that
 // are met and missed, charts of how the costs grow, and rules for the size of a server.
 //
-//	report                 # all parts, less than an hour on two cores
+//	report                 # all parts
 //	report growth servers  # some of them
 //	report -write          # only the document, from what has been measured
 //

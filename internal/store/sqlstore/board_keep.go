@@ -88,8 +88,8 @@ func (s *Store) trimBoard(ctx context.Context, k board.Key, before time.Time) er
 	})
 }
 
-// oldEvents returns the sequence number of the last of the first events of a board that are older than a
-// time, 0 if there is none. more reports whether there may be further ones.
+// oldEvents returns how far the events of a board can be deleted: the sequence number up to which all events
+// are older than before, or 0 if the first event is not. It reads one batch; more reports that older events may follow.
 func (s *Store) oldEvents(ctx context.Context, k board.Key, before time.Time) (through int64, more bool, err error) {
 	for _, limit := range []int64{1, boardBatch} { // in most cases the first one is not old
 		n, old := int64(0), true
