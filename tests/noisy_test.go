@@ -37,11 +37,12 @@ import (
 // printed, and how much longer if the calls beyond the limit go to a server that does nothing but refuse
 // them, because the callers share the processor with the servers here.
 func TestP11_OneAccountAtTwentyTimesItsLimit(t *testing.T) {
-	for _, c := range []struct {
+	type deployment struct {
 		name     string
 		place    func(testing.TB) rig.Place
 		replicas int
-	}{{"sqlite", rig.SQLite, 1}, {"postgres", rig.PostgreSQL, 1}, {"three replicas", rig.PostgreSQL, 3}} {
+	}
+	for _, c := range sample.Of(t, []deployment{{"sqlite", rig.SQLite, 1}, {"postgres", rig.PostgreSQL, 1}, {"three replicas", rig.PostgreSQL, 3}}) {
 		t.Run(c.name, func(t *testing.T) {
 			at := c.place(t)
 			var targets []rig.Target

@@ -301,7 +301,8 @@ func stall(t *testing.T, crowd crowd) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	agents := []*speaker{clocked("a", crowd.size), clocked("b", crowd.size), clocked("c", crowd.size)}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: crowd.limit, Log: zap.New(core),
+		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: crowd.limit,
+		Log: zap.New(core), LogSampling: server.LogSampling{Off: true}, // each line is counted
 		Streams: a2a.Streams{PerTask: 1200, PerOwner: 1200},
 	})
 	c := rig.Clients(t, target)[0]
@@ -338,7 +339,11 @@ func stall(t *testing.T, crowd crowd) {
 	held := heap()
 	cut := func() int { return logs.FilterField(zap.String("reason", "SLOW_READER")).Len() }
 	for now := range time.Tick(10 * time.Millisecond) {
-		if cut() == crowd.stalled || now.Sub(start) > 2*time.Minute {
+		if cut() == crowd.stalled {
+			break
+		}
+		if now.Sub(start) > 2*time.Minute {
+			t.Errorf("%d of %d readers were cut", cut(), crowd.stalled)
 			break
 		}
 	}
