@@ -30,8 +30,9 @@ func versions(which string) *sdk.ServerOptions {
 	return nil
 }
 
-// addAsking adds tools that ask people, in the way that the version of the server needs.
-func addAsking(s *sdk.Server, which string) {
+// addAsking adds tools that ask people, in the way that the version of the server needs. end ends calls that
+// wait for an answer.
+func addAsking(s *sdk.Server, which string, end <-chan struct{}) {
 	say := func(format string, args ...any) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}, nil
 	}
@@ -60,6 +61,13 @@ func addAsking(s *sdk.Server, which string) {
 			}
 			ctx, stop := context.WithTimeout(ctx, wait)
 			defer stop()
+			go func() {
+				select {
+				case <-end:
+					stop()
+				case <-ctx.Done():
+				}
+			}()
 			said := r.Params.RequestState
 			for i, p := range params {
 				answer, ok := r.Params.InputResponses[fmt.Sprint(i)].(*sdk.ElicitResult)

@@ -105,7 +105,7 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 		add("grown", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return say("grown") })
 		return say("grew")
 	})
-	addAsking(s, which)
+	addAsking(s, which, end)
 	if which == "odd" {
 		add("files.read", nil, nil)
 		add(strings.Repeat("x", 70), nil, nil)

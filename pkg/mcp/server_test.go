@@ -25,7 +25,10 @@ import (
 
 // program is the configuration of the program of the tests.
 func program(which string) mcp.Config {
-	return mcp.Config{Name: "web", Command: []string{os.Args[0]}, Env: map[string]secret.Secret{"MCP_TEST_PROGRAM": secret.New(which)}}
+	return mcp.Config{Name: "web", Command: []string{os.Args[0]}, Env: map[string]secret.Secret{
+		"MCP_TEST_PROGRAM": secret.New(which),
+		"GORACE":           secret.New("atexit_sleep_ms=0"), // the race detector sleeps for a second at each exit
+	}}
 }
 
 func start(t *testing.T, c mcp.Config) *mcp.Server {
