@@ -120,7 +120,7 @@ func (s *Shell) offlineKey(req *teamv1.CreateKeyRequest) error {
 		}{secret, line})
 	}
 	fmt.Fprintf(s.text(), "%s\n- %s\n", secret, line)
-	s.sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and start the server again")
+	s.sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and reload or start the server")
 	return nil
 }
 

@@ -222,6 +222,8 @@ config: "version: v2\nagents: {parrot: {description: Repeats., scripted: {steps:
 files: {script.yaml: "agents: {}\n", prompt.md: "Write\n\n- clearly\n"}
 secretName: ""
 env: [{name: OPENAI_API_KEY, valueFrom: {secretKeyRef: {name: models, key: openai}}}]
+extraVolumes: [{name: tls, secret: {secretName: desk-tls}}]
+extraVolumeMounts: [{name: tls, mountPath: /tls, readOnly: true}]
 ports: {metrics: 0}
 probeScheme: HTTPS
 podLabels: {tier: agents}
@@ -238,6 +240,10 @@ networkPolicy:
 	c := r.deployment.Spec.Template.Spec.Containers[0]
 	if len(c.EnvFrom) != 0 || c.Env[0].ValueFrom.SecretKeyRef.Key != "openai" || c.LivenessProbe.HTTPGet.Scheme != "HTTPS" || len(c.Ports) != 2 {
 		t.Errorf("%+v", c)
+	}
+	mount, volumes := c.VolumeMounts[len(c.VolumeMounts)-1], r.deployment.Spec.Template.Spec.Volumes
+	if mount.Name != "tls" || !mount.ReadOnly || mount.MountPath != "/tls" || volumes[len(volumes)-1].Secret.SecretName != "desk-tls" {
+		t.Errorf("mounts %+v of %+v", c.VolumeMounts, volumes)
 	}
 	if r.config.Data["prompt.md"] != "Write\n\n- clearly\n" || r.disruption != nil || len(r.network.Spec.Ingress) != 1 || len(r.network.Spec.Egress) != 1 {
 		t.Errorf("%v, %+v", r.config.Data, r.network.Spec)
