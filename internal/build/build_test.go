@@ -17,10 +17,7 @@ import (
 	"github.com/agentteams/team-server/pkg/manager"
 )
 
-// A library that Gemini's library brings starts a goroutine with the program.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // registered builds a definition into a manager of its own.
 func registered(t *testing.T, def *config.Config) *manager.Manager {

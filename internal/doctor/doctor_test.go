@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,10 +30,7 @@ import (
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
 )
 
-// A library that Gemini's library brings starts a goroutine with the program.
-func TestMain(m *testing.M) {
-	pgtest.Main(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // setup is a folder with a configuration file, which a test breaks.
 type setup struct {

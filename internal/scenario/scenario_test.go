@@ -19,10 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/scenario"
 )
 
-func TestMain(m *testing.M) {
-	// Started by the client of a model provider when the program starts.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // files are a configuration with a team of each mode, and what it names.
 var files = map[string]string{

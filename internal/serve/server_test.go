@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -28,10 +27,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// A library that Gemini's library brings starts a goroutine with the program.
-func TestMain(m *testing.M) {
-	pgtest.Main(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // define parses a definition with variables.
 func define(t *testing.T, text string, env map[string]string) *config.Config {

@@ -16,11 +16,7 @@ import (
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-// TestMain looks for leaks. A goroutine that a library of Gemini's library starts with
-// the program is none.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cardServer serves a card and counts the calls that show a token.
 func cardServer(t *testing.T, card *a2av1.AgentCard, tokens *[]string) *httptest.Server {

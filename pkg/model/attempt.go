@@ -53,7 +53,7 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 		return context.Cause(ctx)
 	}
 	rctx, cancel := context.WithCancel(ctx)
-	call := &Call{http: c.HTTPClient, key: key, traces: c.SendTraceparent, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
+	call := &Call{http: c.HTTPClient, base: c.base(), key: key, traces: c.SendTraceparent, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
 	whole := false
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)
@@ -78,7 +78,7 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 	switch {
 	case call.idle.expired.Load():
 		e = c.lost("the endpoint of model %q sent nothing for %s (idle_timeout)", c.Name, c.IdleTimeout)
-	case call.Failed():
+	case call.failed():
 		e = c.status(call.res.StatusCode, call.retryAfter(time.Now()), report)
 	case report != nil:
 		e = c.status(report.Status, 0, report)
@@ -96,7 +96,7 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 		e = c.lost("the response of model %q was interrupted; try again", c.Name)
 	}
 	e.Spent = &teamv1.Spent{}
-	if (call.sent.Load() || call.res != nil) && !call.Failed() { // a RoundTripper may ignore traces
+	if (call.sent.Load() || call.res != nil) && !call.failed() { // a RoundTripper may ignore traces
 		e.Spent = &teamv1.Spent{ModelCalls: 1, Estimated: true}
 	}
 	return e.Because(&cause{err: err, key: c.APIKey})

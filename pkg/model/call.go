@@ -1,8 +1,12 @@
 package model
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -25,17 +29,62 @@ const (
 // connection can be reused.
 const drainTime = 50 * time.Millisecond
 
-// Call makes the single HTTP request of a turn; a provider's library uses it as its HTTP client.
-// Call gives access to the headers of error responses, closes bodies and limits how much is read,
-// which the libraries do not do. It is not safe for concurrent use.
+// Call makes the single HTTP request of a turn: a package of a provider calls Post, or uses the Call
+// as the HTTP client of a library. Call closes bodies and limits how much is read. It is not safe for
+// concurrent use.
 type Call struct {
 	http   *http.Client
+	base   string // base URL without a slash at its end
 	key    string // idempotency key
 	traces bool   // the request has the trace context
 	cancel context.CancelFunc
 	res    *http.Response
 	sent   atomic.Bool // the headers of the request have been written
 	idle   idleTimer
+}
+
+// Rejection is the error for a response whose status is not 2xx.
+type Rejection struct {
+	// Status is the HTTP status.
+	Status int
+	// Body is the body of the response, at most 64 KiB of it.
+	Body []byte
+}
+
+func (r *Rejection) Error() string { return fmt.Sprintf("HTTP %d: %s", r.Status, r.Body) }
+
+// Post sends body as JSON to path, which follows the base URL and may have a query. It returns nil if
+// the response can be a stream, and a *Rejection if its status is not 2xx.
+func (c *Call) Post(ctx context.Context, path string, header http.Header, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	req, err := newRequest(ctx, http.MethodPost, c.base+path, header, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.Do(req) //nolint:bodyclose // close does it
+	switch {
+	case err != nil:
+		return err
+	case c.failed():
+		data, _ = io.ReadAll(res.Body) // what was read of a broken body is better than nothing
+		return &Rejection{res.StatusCode, data}
+	}
+	return c.Streams()
+}
+
+// newRequest returns a request to an endpoint with the given headers.
+func newRequest(ctx context.Context, method, address string, header http.Header, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("User-Agent", "team-server")
+	return req, nil
 }
 
 // Do makes the request. It does not retry.
@@ -51,12 +100,12 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { c.sent.Store(true) }}
 	c.idle.start()
 	defer c.idle.stop()
-	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace))) //nolint:gosec // G704: the address is the configuration's
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil {
 		return nil, err
 	}
 	c.res = res
-	if c.Failed() {
+	if c.failed() {
 		res.Body = body{io.LimitReader(res.Body, maxFailure), res.Body}
 	} else {
 		res.Body = body{&limitedReader{idleReader{res.Body, &c.idle}, maxStream}, res.Body}
@@ -64,16 +113,8 @@ func (c *Call) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Status returns the HTTP status, or 0 if there is no response.
-func (c *Call) Status() int {
-	if c.res == nil {
-		return 0
-	}
-	return c.res.StatusCode
-}
-
-// Failed reports whether the response has a status other than 2xx.
-func (c *Call) Failed() bool {
+// failed reports whether the response has a status other than 2xx.
+func (c *Call) failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 

@@ -41,12 +41,9 @@ type List struct {
 
 // Check implements Checker for a provider.
 func (c *Config) Check(ctx context.Context, l List) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.BaseURL, "/")+l.Path, http.NoBody)
+	req, err := newRequest(ctx, http.MethodGet, c.base()+l.Path, l.Header, http.NoBody)
 	if err != nil {
 		return c.refuse("the request for the models of the endpoint of %q could not be created; check base_url", c.Name)
-	}
-	for name, values := range l.Header {
-		req.Header[name] = values
 	}
 	res, err := c.HTTPClient.Do(req)
 	if err != nil {

@@ -112,6 +112,9 @@ func (c Config) Complete(baseURL string) (Config, error) {
 	return c, c.validate(baseURL)
 }
 
+// base returns the base URL without a slash at its end.
+func (c *Config) base() string { return strings.TrimRight(c.BaseURL, "/") }
+
 func (c *Config) validate(example string) error {
 	var faults []error
 	if c.Name == "" {

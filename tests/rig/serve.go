@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/egress"
@@ -18,10 +17,9 @@ import (
 )
 
 // VerifyMain runs the tests of a package, stops the database that they started, and checks
-// for leaked goroutines. It ignores one that a dependency of the Gemini client starts with
-// the program.
+// for leaked goroutines.
 func VerifyMain(m *testing.M) {
-	pgtest.Main(closing{m}, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	pgtest.Main(closing{m})
 }
 
 // closing closes idle connections of the default HTTP client before the check for leaks.

@@ -3,8 +3,6 @@ package anthropic
 import (
 	"strings"
 
-	anthropic "github.com/anthropics/anthropic-sdk-go"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/model"
 )
@@ -31,18 +29,18 @@ func (b *block) call() *teamv1.ToolCall {
 	return c
 }
 
-// param returns the block for a request. ok is false for text without content, which the provider
+// content returns the block for a request. ok is false for text without content, which the provider
 // rejects.
-func (b *block) param() (anthropic.ContentBlockParamUnion, bool) {
+func (b *block) content() (content any, ok bool) {
 	switch b.Type {
 	case "text":
-		return anthropic.NewTextBlock(b.Text), strings.TrimSpace(b.Text) != ""
+		return textBlock{b.Type, b.Text}, strings.TrimSpace(b.Text) != ""
 	case "thinking":
-		return anthropic.NewThinkingBlock(b.Signature, b.Thinking), true
+		return thinkingBlock{b.Type, b.Thinking, b.Signature}, true
 	case "redacted_thinking":
-		return anthropic.NewRedactedThinkingBlock(b.Data), true
+		return redactedThinkingBlock{b.Type, b.Data}, true
 	case "tool_use":
-		return anthropic.NewToolUseBlock(b.ID, model.Arguments(b.Input), b.Name), true
+		return toolUseBlock{b.Type, b.ID, b.Name, model.Arguments(b.Input)}, true
 	}
-	return anthropic.ContentBlockParamUnion{}, false
+	return nil, false
 }

@@ -151,6 +151,11 @@ func TestStreams(t *testing.T) {
 				event("content_block_delta", piece) + stop("end_turn", "{}"),
 			&teamv1.Turn{FinishReason: "end_turn", Model: "m-2026"},
 		},
+		"fields of other types than documented": {
+			start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"news","text":{"a":1},"thinking":7}}`) +
+				event("content_block_delta", piece) + stop("end_turn", "{}"),
+			&teamv1.Turn{Text: "a", FinishReason: "end_turn", Model: "m-2026"},
+		},
 		"cut after the stop reason": {
 			start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("message_delta", `{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{}}`),
 			&teamv1.Turn{Text: "a", FinishReason: "max_tokens", Model: "m-2026"},

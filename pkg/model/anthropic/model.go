@@ -7,9 +7,6 @@ import (
 	"iter"
 	"strings"
 
-	anthropic "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
@@ -33,8 +30,7 @@ type Config = model.Config
 // contain thinking blocks; they are stored in Turn.state, because the provider needs them in the next
 // request. A Model is safe for concurrent use.
 type Model struct {
-	config  Config
-	service anthropic.MessageService
+	config Config
 }
 
 var (
@@ -51,11 +47,7 @@ func New(c Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []option.RequestOption{option.WithBaseURL(c.BaseURL), option.WithMaxRetries(0)}
-	if !c.APIKey.IsZero() {
-		options = append(options, option.WithAPIKey(c.APIKey.Reveal()))
-	}
-	return &Model{config: c, service: anthropic.NewMessageService(options...)}, nil
+	return &Model{config: c}, nil
 }
 
 // Name implements agent.Model.

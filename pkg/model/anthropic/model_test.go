@@ -79,7 +79,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	r := llm.Requests()[0]
-	if r.Path != "/proxy/team a/v1/messages" || r.Auth != key || r.Header.Get("Idempotency-Key") != "the-key" || r.Header.Get("Anthropic-Version") == "" {
+	if r.Path != "/proxy/team a/v1/messages" || r.Auth != key || r.Header.Get("Idempotency-Key") != "the-key" || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("User-Agent") != "team-server" {
 		t.Errorf("path %q, auth %q, header %v", r.Path, r.Auth, r.Header)
 	}
 	if !r.Stream || r.System != "Be brief." || r.ToolChoice != "look" || r.MaxTokens != 77 || r.Model != "claude-test" {

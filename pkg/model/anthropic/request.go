@@ -2,57 +2,52 @@ package anthropic
 
 import (
 	"cmp"
-
-	anthropic "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
+	"encoding/json"
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
 // request converts a request.
-func (m *Model) request(req *agent.ModelRequest) anthropic.MessageNewParams {
-	p := anthropic.MessageNewParams{
-		Model:     anthropic.Model(m.config.Name),
-		MaxTokens: cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput),
-	}
+func (m *Model) request(req *agent.ModelRequest) *messagesRequest {
+	r := &messagesRequest{Model: m.config.Name, MaxTokens: cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput), Stream: true}
 	if req.Instructions != "" {
-		p.System = []anthropic.TextBlockParam{{Text: model.Text(req.Instructions)}}
+		r.System = []textBlock{text(req.Instructions)}
 	}
 	for _, msg := range req.Messages {
-		p.Messages = m.add(p.Messages, msg)
+		r.Messages = m.add(r.Messages, msg)
 	}
 	for _, t := range req.Tools {
-		p.Tools = append(p.Tools, tool(t))
+		r.Tools = append(r.Tools, declaration(t))
 	}
 	if req.Force != "" {
-		p.ToolChoice = anthropic.ToolChoiceParamOfTool(req.Force)
+		r.ToolChoice = &toolChoice{"tool", req.Force}
 	}
-	return p
+	return r
 }
 
 // add appends a message. Consecutive messages of the same role are merged: the results of calls
 // must be in one message, before the text of the user. The first message must be the user's.
-func (m *Model) add(to []anthropic.MessageParam, msg agent.ModelMessage) []anthropic.MessageParam {
-	role := anthropic.MessageParamRoleUser
+func (m *Model) add(to []message, msg agent.ModelMessage) []message {
+	role := "user"
 	if msg.Role == agent.RoleAssistant {
-		role = anthropic.MessageParamRoleAssistant
+		role = "assistant"
 	}
-	if len(to) == 0 && role == anthropic.MessageParamRoleAssistant {
-		to = append(to, anthropic.NewUserMessage(anthropic.NewTextBlock(model.Nothing)))
+	if len(to) == 0 && role == "assistant" {
+		to = append(to, message{"user", []any{text(model.Nothing)}})
 	}
 	if n := len(to); n > 0 && to[n-1].Role == role {
 		to[n-1].Content = append(to[n-1].Content, m.content(msg)...)
 		return to
 	}
-	return append(to, anthropic.MessageParam{Role: role, Content: m.content(msg)})
+	return append(to, message{role, m.content(msg)})
 }
 
 // content returns the blocks of a message.
-func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUnion {
+func (m *Model) content(msg agent.ModelMessage) []any {
 	switch {
 	case msg.Role == agent.RoleTool:
-		return []anthropic.ContentBlockParamUnion{toolResult(msg)}
+		return []any{toolResult(msg)}
 	case msg.Role == agent.RoleUser && msg.Parts != nil:
 		return contents(msg.Parts)
 	}
@@ -63,27 +58,23 @@ func (m *Model) content(msg agent.ModelMessage) []anthropic.ContentBlockParamUni
 			blocks = append(blocks, &block{Type: "tool_use", ID: c.GetId(), Name: c.GetName(), Input: c.GetArguments()})
 		}
 	}
-	var out []anthropic.ContentBlockParamUnion
+	var out []any
 	for _, b := range blocks {
-		if p, ok := b.param(); ok {
-			out = append(out, p)
+		if c, ok := b.content(); ok {
+			out = append(out, c)
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, anthropic.NewTextBlock(model.Nothing))
+		out = append(out, text(model.Nothing))
 	}
 	return out
 }
 
-// tool converts a tool. The schema is passed on unchanged.
-func tool(t agent.ToolSpec) anthropic.ToolUnionParam {
-	schema := anthropic.ToolInputSchemaParam{Properties: map[string]any{}}
-	if len(t.Parameters) > 0 {
-		schema = param.Override[anthropic.ToolInputSchemaParam](t.Parameters)
+// declaration converts a tool. The schema is passed on unchanged.
+func declaration(t agent.ToolSpec) tool {
+	schema := t.Parameters
+	if len(schema) == 0 {
+		schema = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
-	out := anthropic.ToolUnionParamOfTool(schema, t.Name)
-	if t.Description != "" {
-		out.OfTool.Description = anthropic.String(t.Description)
-	}
-	return out
+	return tool{schema, t.Name, t.Description}
 }

@@ -9,24 +9,13 @@ import (
 	"net/http"
 	"strings"
 
-	anthropic "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and calls text with each piece of text. The
-// library makes the request, but its stream reader is not used, because it converts errors within
-// the stream to plain text.
+// receive makes the request, assembles the answer and calls text with each piece of text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	if err := m.service.NewStreaming(ctx, m.request(req), option.WithHTTPClient(c)).Err(); err != nil {
-		return err
-	}
-	if c.Failed() {
-		return fmt.Errorf("the endpoint answered with status %d", c.Status())
-	}
-	if err := c.Streams(); err != nil {
+	if err := m.send(ctx, c, req); err != nil {
 		return err
 	}
 	for events := c.Events(); !a.stopped; {
@@ -73,14 +62,6 @@ func (a *answer) content() []*block {
 	return out
 }
 
-// reportedError is an error that the provider reports.
-type reportedError struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
-}
-
-func (r *reportedError) Error() string { return r.Type + ": " + r.Message }
-
 // end returns the error of a stream that ended with err. An answer is complete once its stop reason
 // was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {
@@ -93,66 +74,50 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// add adds an event and returns the text it contains.
+// add adds an event and returns the text it contains. Fields of another type than documented are
+// ignored, because kinds of events that are still unknown may have them.
 func (a *answer) add(data []byte) (string, error) {
-	var head struct {
-		Type  string         `json:"type"`
-		Error *reportedError `json:"error"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	var ev event
+	var odd *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &ev); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	var ev anthropic.MessageStreamEventUnion
-	switch head.Type {
+	switch ev.Type {
 	case "error":
-		if head.Error == nil {
+		if ev.Error == nil {
 			return "", model.ErrBroken
 		}
-		return "", head.Error
-	case "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop":
-		if err := json.Unmarshal(data, &ev); err != nil {
-			return "", fmt.Errorf("reading the stream: %w", err)
-		}
-	default: // pings, ends of blocks, and future kinds
-		return "", nil
-	}
-	return a.fold(&ev), nil
-}
-
-// fold applies an event to the answer.
-func (a *answer) fold(ev *anthropic.MessageStreamEventUnion) string {
-	switch ev.Type {
+		return "", ev.Error
 	case "message_start":
-		u := ev.Message.Usage
-		a.model = string(ev.Message.Model)
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.model = ev.Message.Model
+		a.count(&ev.Message.Usage)
 	case "content_block_start":
-		return a.open(ev)
+		return a.open(&ev), nil
 	case "content_block_delta":
-		return a.delta(ev)
+		return a.delta(&ev), nil
 	case "message_delta":
-		u := ev.Usage
-		a.finish = string(ev.Delta.StopReason)
-		a.counted = u.JSON.OutputTokens.Valid()
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.finish = ev.Delta.StopReason
+		a.counted = ev.Usage.Output != ""
+		a.count(&ev.Usage)
 	case "message_stop":
 		a.stopped = a.finish != ""
+	default: // pings, ends of blocks, and future kinds
 	}
-	return ""
+	return "", nil
 }
 
 // count applies a report of the usage, in which tokens of the prompt cache do not count as input. A
 // later report repeats an earlier one, wholly or in part.
-func (a *answer) count(input, cached, written, output int64) {
-	u := &a.used
-	if all := input + cached + written; all >= u.Input {
+func (a *answer) count(report *usage) {
+	u, cached, written := &a.used, tokens(report.CacheRead), tokens(report.CacheWrite)
+	if all := tokens(report.Input) + cached + written; all >= u.Input {
 		u.Input, u.CachedInput, u.CacheWrite = all, cached, written
 	}
-	u.Output = max(u.Output, output)
+	u.Output = max(u.Output, tokens(report.Output))
 }
 
 // open begins a block. Blocks of unknown kinds are ignored.
-func (a *answer) open(ev *anthropic.MessageStreamEventUnion) string {
+func (a *answer) open(ev *event) string {
 	c := ev.ContentBlock
 	switch c.Type {
 	case "text", "thinking", "redacted_thinking", "tool_use":
@@ -171,7 +136,7 @@ func (a *answer) open(ev *anthropic.MessageStreamEventUnion) string {
 }
 
 // delta appends to a block.
-func (a *answer) delta(ev *anthropic.MessageStreamEventUnion) string {
+func (a *answer) delta(ev *event) string {
 	at, ok := a.places[ev.Index]
 	if !ok {
 		return ""
@@ -194,17 +159,17 @@ func (g *partialBlock) add(text string) string {
 
 // endpointError returns what the provider reports in an error, or nil.
 func endpointError(err error) *model.EndpointError {
-	var api *anthropic.Error
+	var rejected *model.Rejection
 	var in *reportedError
 	switch {
 	case errors.As(err, &in):
 		return &model.EndpointError{Status: statusOf(in.Type), Message: in.Message}
-	case errors.As(err, &api):
+	case errors.As(err, &rejected):
 		var body struct {
 			Error reportedError `json:"error"`
 		}
-		_ = json.Unmarshal([]byte(api.RawJSON()), &body) // without a report only the status is known
-		return &model.EndpointError{Status: api.StatusCode, Message: body.Error.Message}
+		_ = json.Unmarshal(rejected.Body, &body) // without a report only the status is known
+		return &model.EndpointError{Status: rejected.Status, Message: body.Error.Message}
 	}
 	return nil
 }

@@ -89,6 +89,17 @@ func TestToolSchemaThatIsNoJSON(t *testing.T) {
 	}
 }
 
+// TestNameOfAnotherPath: a name does not choose what is called with the key.
+func TestNameOfAnotherPath(t *testing.T) {
+	for _, name := range []string{"models/../files/x", "m?alt=json", "m&x"} {
+		llm, _ := serve(t)
+		m := connect(t, gemini.Config{BaseURL: llm.Root, Name: name, HTTPClient: modeltest.Client(t)})
+		if e := modeltest.Failure(t, m); e.Retry || !strings.Contains(e.Message, "could not be created") || len(llm.Requests()) != 0 {
+			t.Errorf("%s: error = %+v", name, e)
+		}
+	}
+}
+
 func TestAnswerThatIsNoStream(t *testing.T) {
 	for _, kind := range []string{"text/html; charset=utf-8", "application/json"} {
 		m := connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: modeltest.Answering(kind, "<html>")})
@@ -177,8 +188,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestNothingIsLogged: the library writes to the log of the process what it also
-// returns.
+// TestNothingIsLogged: an error is returned, and not written to the log of the process as well.
 func TestNothingIsLogged(t *testing.T) {
 	var b bytes.Buffer
 	log.SetOutput(&b)

@@ -4,10 +4,7 @@ package gemini
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-
-	"google.golang.org/genai"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -28,7 +25,6 @@ type Config = model.Config
 // concurrent use.
 type Model struct {
 	config Config
-	client *genai.Client
 }
 
 var (
@@ -44,18 +40,7 @@ func New(c Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := c.APIKey.Reveal()
-	if key == "" {
-		key = noKey
-	}
-	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{
-		Backend: genai.BackendGeminiAPI, APIKey: key, HTTPClient: httpClient(),
-		HTTPOptions: genai.HTTPOptions{BaseURL: c.BaseURL},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating the client of model %q: %w", c.Name, err)
-	}
-	return &Model{config: c, client: client}, nil
+	return &Model{config: c}, nil
 }
 
 // Name implements agent.Model.

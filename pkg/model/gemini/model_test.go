@@ -19,10 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-// A library that the provider's library brings starts a goroutine with the program.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "AIza-test-0123456789"
 
@@ -82,7 +79,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	r := llm.Requests()[0]
-	if r.Path != "/proxy/team a/v1beta/models/gemini-test:streamGenerateContent" || r.Auth != key || r.Header.Get("Idempotency-Key") != "the-key" {
+	if r.Path != "/proxy/team a/v1beta/models/gemini-test:streamGenerateContent" || r.Auth != key || r.Header.Get("Idempotency-Key") != "the-key" || r.Header.Get("User-Agent") != "team-server" {
 		t.Errorf("path %q, auth %q, header %v", r.Path, r.Auth, r.Header)
 	}
 	if r.System != "Be brief." || r.ToolChoice != "look" || r.MaxTokens != 77 || r.Model != "gemini-test" {
@@ -102,7 +99,7 @@ func TestRequest(t *testing.T) {
 	if diff := cmp.Diff(want, r.Messages); diff != "" {
 		t.Errorf("messages:\n%s", diff)
 	}
-	for _, want := range []string{`"parametersJsonSchema":{"$defs":{"a":{}},"type":"object"}`, `"description":"Looks."`, `{"name":"clock"}`} {
+	for _, want := range []string{`"parametersJsonSchema":{"type":"object","$defs":{"a":{}}}`, `"description":"Looks."`, `{"name":"clock"}`} {
 		if !strings.Contains(string(r.Body), want) {
 			t.Errorf("body has no %s: %s", want, r.Body)
 		}

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/genai"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
@@ -21,57 +19,50 @@ const unnamed = "unnamed-"
 // calls without a signature. The provider defines this value.
 const unsigned = "skip_thought_signature_validator"
 
+// The roles of messages.
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
 // lenient matches the models that do not require signatures.
 var lenient = regexp.MustCompile(`^(models/)?gemini-[12]\b`)
 
-func (m *Model) options(req *agent.ModelRequest) *genai.GenerateContentConfig {
-	c := &genai.GenerateContentConfig{
-		MaxOutputTokens:       int32(m.config.Output(req.MaxOutput)), //nolint:gosec // G115: at most MaxInt32
-		AutomaticContinuation: new(bool),                             // a continuation would be a second request
-	}
+// request converts a request.
+func (m *Model) request(req *agent.ModelRequest) *generateRequest {
+	r := &generateRequest{Contents: m.contents(req), GenerationConfig: generationConfig{m.config.Output(req.MaxOutput)}}
 	if req.Instructions != "" {
-		c.SystemInstruction = &genai.Content{Parts: []*genai.Part{{Text: model.Text(req.Instructions)}}}
+		r.SystemInstruction = &content{roleUser, []*part{{Text: model.Text(req.Instructions)}}}
 	}
 	if len(req.Tools) > 0 {
-		t := &genai.Tool{}
-		for _, spec := range req.Tools {
-			t.FunctionDeclarations = append(t.FunctionDeclarations, declaration(spec))
+		var t tools
+		for _, spec := range req.Tools { // the schema is passed on unchanged
+			t.FunctionDeclarations = append(t.FunctionDeclarations, functionDeclaration{spec.Name, spec.Description, spec.Parameters})
 		}
-		c.Tools = []*genai.Tool{t}
+		r.Tools = []tools{t}
 	}
 	if req.Force != "" {
-		c.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{
-			Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{req.Force},
-		}}
+		r.ToolConfig = &toolConfig{functionCallingConfig{"ANY", []string{req.Force}}}
 	}
-	return c
-}
-
-// declaration converts a tool. The schema is passed on unchanged.
-func declaration(t agent.ToolSpec) *genai.FunctionDeclaration {
-	d := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
-	if len(t.Parameters) > 0 {
-		d.ParametersJsonSchema = t.Parameters
-	}
-	return d
+	return r
 }
 
 // contents converts the conversation. The results of the calls of a turn form one message, and the
 // first message is the user's.
-func (m *Model) contents(req *agent.ModelRequest) []*genai.Content {
-	var out []*genai.Content
+func (m *Model) contents(req *agent.ModelRequest) []*content {
+	var out []*content
 	names := map[string]string{}
 	results := false
 	for _, msg := range req.Messages {
 		for _, c := range msg.ToolCalls {
 			names[c.GetId()] = c.GetName()
 		}
-		role := genai.RoleUser
+		role := roleUser
 		if msg.Role == agent.RoleAssistant {
-			role = genai.RoleModel
+			role = roleModel
 		}
-		if len(out) == 0 && role == genai.RoleModel {
-			out = append(out, genai.NewContentFromText(model.Nothing, genai.RoleUser))
+		if len(out) == 0 && role == roleModel {
+			out = append(out, &content{roleUser, []*part{{Text: model.Nothing}}})
 		}
 		parts := m.parts(msg, names)
 		if msg.Role == agent.RoleTool && results {
@@ -80,20 +71,20 @@ func (m *Model) contents(req *agent.ModelRequest) []*genai.Content {
 			continue
 		}
 		results = msg.Role == agent.RoleTool
-		out = append(out, &genai.Content{Role: role, Parts: parts})
+		out = append(out, &content{role, parts})
 	}
 	return out
 }
 
-func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.Part {
+func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*part {
 	switch msg.Role {
 	case agent.RoleTool:
 		name := msg.Tool
 		if name == "" {
 			name = names[msg.CallID]
 		}
-		return append([]*genai.Part{{FunctionResponse: &genai.FunctionResponse{
-			ID: sentID(msg.CallID), Name: name, Response: map[string]any{"output": msg.Text},
+		return append([]*part{{FunctionResponse: &functionResponse{
+			ID: sentID(msg.CallID), Name: name, Response: response{msg.Text},
 		}}}, files(msg.Parts)...)
 	case agent.RoleAssistant:
 		return m.modelParts(msg)
@@ -101,22 +92,22 @@ func (m *Model) parts(msg agent.ModelMessage, names map[string]string) []*genai.
 		if msg.Parts != nil {
 			return contents(msg.Parts)
 		}
-		return []*genai.Part{{Text: model.Text(msg.Text)}}
+		return []*part{{Text: model.Text(msg.Text)}}
 	}
 }
 
 // modelParts returns the parts of a turn, unchanged if this model made it.
-func (m *Model) modelParts(msg agent.ModelMessage) []*genai.Part {
-	var parts []*genai.Part
+func (m *Model) modelParts(msg agent.ModelMessage) []*part {
+	var parts []*part
 	if model.UnpackState(msg.State, provider, m.config.Name, &parts) && len(parts) > 0 {
 		return parts
 	}
 	parts = nil
 	if strings.TrimSpace(msg.Text) != "" || len(msg.ToolCalls) == 0 {
-		parts = append(parts, &genai.Part{Text: model.Text(msg.Text)})
+		parts = append(parts, &part{Text: model.Text(msg.Text)})
 	}
 	for i, c := range msg.ToolCalls {
-		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: sentID(c.GetId()), Name: c.GetName(), Args: model.Arguments(c.GetArguments())}}
+		p := &part{FunctionCall: &functionCall{ID: sentID(c.GetId()), Name: c.GetName(), Args: model.Arguments(c.GetArguments())}}
 		if i == 0 && !lenient.MatchString(m.config.Name) {
 			p.ThoughtSignature = []byte(unsigned)
 		}
@@ -133,19 +124,8 @@ func sentID(id string) string {
 	return id
 }
 
-// validSchemas reports whether all schemas are valid JSON. With an invalid one, the library would
-// send an empty request.
-func validSchemas(tools []agent.ToolSpec) bool {
-	for _, t := range tools {
-		if len(t.Parameters) > 0 && !json.Valid(t.Parameters) {
-			return false
-		}
-	}
-	return true
-}
-
 // toolCall converts a call.
-func toolCall(c *genai.FunctionCall, turn, n int) *teamv1.ToolCall {
+func toolCall(c *functionCall, turn, n int) *teamv1.ToolCall {
 	out := &teamv1.ToolCall{Id: c.ID, Name: c.Name, Arguments: "{}"}
 	if out.Id == "" {
 		out.Id = unnamed + strconv.Itoa(turn) + "-" + strconv.Itoa(n)

@@ -11,13 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
-
-var errSchema = errors.New("the parameters of a tool are not valid JSON")
 
 // receive makes the request, assembles the answer and calls text with each piece of text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
@@ -39,22 +35,6 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	}
 }
 
-// send makes the request.
-func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest) error {
-	if !validSchemas(req.Tools) {
-		return errSchema
-	}
-	for _, err := range m.client.Models.GenerateContentStream(withCall(ctx, c), m.config.Name, m.contents(req), m.options(req)) {
-		if err != nil {
-			return err
-		}
-	}
-	if c.Status() == 0 {
-		return errors.New("the library sent no request")
-	}
-	return c.Streams()
-}
-
 // answer is an answer that is assembled from the events of the stream.
 type answer struct {
 	text   strings.Builder
@@ -68,7 +48,7 @@ type answer struct {
 
 // partialPart is a part that is still being received. Only text parts arrive in pieces.
 type partialPart struct {
-	part *genai.Part
+	part *part
 	text strings.Builder
 }
 
@@ -77,71 +57,41 @@ type blockedError struct{ reason string }
 
 func (b *blockedError) Error() string { return "the prompt was blocked: " + b.reason }
 
-// piece is an event of the stream. It is used instead of the library's type, which panics on some
-// JSON.
-type piece struct {
-	Error         *genai.APIError                             `json:"error"`
-	ModelVersion  string                                      `json:"modelVersion"`
-	UsageMetadata *genai.GenerateContentResponseUsageMetadata `json:"usageMetadata"`
-	Feedback      *struct {
-		BlockReason string `json:"blockReason"`
-	} `json:"promptFeedback"`
-	Candidates []*candidate `json:"candidates"`
-}
-
-// candidate is a piece of one of the answers.
-type candidate struct {
-	Index        int                `json:"index"`
-	FinishReason genai.FinishReason `json:"finishReason"`
-	Content      struct {
-		Parts []*part `json:"parts"`
-	} `json:"content"`
-}
-
-// part is a part of an event.
-type part struct {
-	Text             string              `json:"text"`
-	Thought          bool                `json:"thought"`
-	ThoughtSignature []byte              `json:"thoughtSignature"`
-	FunctionCall     *genai.FunctionCall `json:"functionCall"`
-	InlineData       *genai.Blob         `json:"inlineData"`
-}
-
 // add adds an event and returns the text it contains.
 func (a *answer) add(data []byte) (string, error) {
-	var r piece
-	if err := json.Unmarshal(data, &r); err != nil {
+	var ev event
+	if err := json.Unmarshal(data, &ev); err != nil {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if r.Error != nil {
-		return "", *r.Error
+	if ev.Error != nil {
+		return "", ev.Error
 	}
-	return a.fold(&r)
+	return a.fold(&ev)
 }
 
 // fold applies an event to the answer.
-func (a *answer) fold(r *piece) (string, error) {
-	if r.ModelVersion != "" {
-		a.model = r.ModelVersion
+func (a *answer) fold(ev *event) (string, error) {
+	if ev.ModelVersion != "" {
+		a.model = ev.ModelVersion
 	}
-	a.counted = a.counted && !slices.ContainsFunc(r.Candidates, func(c *candidate) bool { return c != nil && len(c.Content.Parts) > 0 })
-	if u := r.UsageMetadata; u != nil {
+	a.counted = a.counted && !slices.ContainsFunc(ev.Candidates, func(c *candidate) bool { return c != nil && len(c.Content.Parts) > 0 })
+	if u := ev.UsageMetadata; u != nil {
 		a.counted = true
 		a.used = agent.Usage{
-			Input: int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount), CachedInput: int64(u.CachedContentTokenCount),
-			Output: int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount), Reasoning: int64(u.ThoughtsTokenCount),
+			Input: u.PromptTokenCount + u.ToolUsePromptTokenCount, CachedInput: u.CachedContentTokenCount,
+			Output: u.CandidatesTokenCount + u.ThoughtsTokenCount, Reasoning: u.ThoughtsTokenCount,
 		}
 	}
-	if f := r.Feedback; f != nil && f.BlockReason != "" && len(r.Candidates) == 0 {
+	if f := ev.Feedback; f != nil && f.BlockReason != "" && len(ev.Candidates) == 0 {
 		return "", &blockedError{f.BlockReason}
 	}
 	text := ""
-	for _, c := range r.Candidates {
+	for _, c := range ev.Candidates {
 		if c == nil || c.Index != 0 {
 			continue
 		}
-		if c.FinishReason != "" && c.FinishReason != genai.FinishReasonUnspecified {
-			a.finish = string(c.FinishReason)
+		if c.FinishReason != "" && c.FinishReason != "FINISH_REASON_UNSPECIFIED" {
+			a.finish = c.FinishReason
 		}
 		for _, p := range c.Content.Parts {
 			text += a.part(p)
@@ -158,15 +108,15 @@ func (a *answer) part(p *part) string {
 	case p == nil || p.Text == "" && p.FunctionCall == nil && p.InlineData == nil:
 		return ""
 	case p.InlineData != nil:
-		a.parts = append(a.parts, &partialPart{part: &genai.Part{InlineData: p.InlineData, Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
+		a.parts = append(a.parts, &partialPart{part: &part{InlineData: p.InlineData, Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
 		return ""
 	case p.FunctionCall != nil:
-		a.parts = append(a.parts, &partialPart{part: &genai.Part{FunctionCall: p.FunctionCall, ThoughtSignature: p.ThoughtSignature}})
+		a.parts = append(a.parts, &partialPart{part: &part{FunctionCall: p.FunctionCall, ThoughtSignature: p.ThoughtSignature}})
 		return ""
 	}
 	last := len(a.parts) - 1
 	if last < 0 || !isText(a.parts[last].part) || p.Thought || len(p.ThoughtSignature) > 0 {
-		a.parts = append(a.parts, &partialPart{part: &genai.Part{Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
+		a.parts = append(a.parts, &partialPart{part: &part{Thought: p.Thought, ThoughtSignature: p.ThoughtSignature}})
 		last++
 	}
 	a.parts[last].text.WriteString(p.Text)
@@ -177,12 +127,12 @@ func (a *answer) part(p *part) string {
 }
 
 // isText reports whether a part is text without a signature.
-func isText(p *genai.Part) bool {
+func isText(p *part) bool {
 	return p.FunctionCall == nil && p.InlineData == nil && !p.Thought && len(p.ThoughtSignature) == 0
 }
 
 // content returns the parts of the turn, and whether the provider signed any of them.
-func (a *answer) content() (parts []*genai.Part, signed bool) {
+func (a *answer) content() (parts []*part, signed bool) {
 	for _, g := range a.parts {
 		g.part.Text = g.text.String()
 		parts = append(parts, g.part)
@@ -195,7 +145,7 @@ func (a *answer) content() (parts []*genai.Part, signed bool) {
 // reason was received, whatever happens to the connection afterwards. A malformed call is an error.
 func (a *answer) end(err error) error {
 	switch {
-	case slices.Contains(brokenReasons, genai.FinishReason(a.finish)):
+	case slices.Contains(brokenReasons, a.finish):
 		return model.ErrBroken
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
@@ -206,26 +156,40 @@ func (a *answer) end(err error) error {
 }
 
 // brokenReasons are the finish reasons of answers that cannot be used.
-var brokenReasons = []genai.FinishReason{genai.FinishReasonMalformedFunctionCall, genai.FinishReasonUnexpectedToolCall, genai.FinishReasonContinuation}
+var brokenReasons = []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "CONTINUATION"}
 
 // endpointError returns what the provider reports in an error, or nil.
 func endpointError(err error) *model.EndpointError {
-	var api genai.APIError
+	var rejected *model.Rejection
+	var in *reportedError
 	var no *blockedError
 	switch {
 	case errors.As(err, &no):
 		return &model.EndpointError{Status: http.StatusBadRequest, Message: no.Error()}
-	case errors.As(err, &api):
-		s := &model.EndpointError{Status: api.Code, Message: api.Message}
-		for _, d := range api.Details {
-			if d["reason"] == "API_KEY_INVALID" {
-				s.KeyRefused = true
-			}
-			if after, ok := d["retryDelay"].(string); ok {
-				s.RetryAfter, _ = time.ParseDuration(after) // 0 if malformed
-			}
+	case errors.As(err, &in):
+		return in.report()
+	case errors.As(err, &rejected):
+		var body struct {
+			Error *reportedError `json:"error"`
 		}
-		return s
+		if json.Unmarshal(rejected.Body, &body) != nil || body.Error == nil { // of a gateway
+			return &model.EndpointError{Status: rejected.Status, Message: string(rejected.Body)}
+		}
+		return body.Error.report()
 	}
 	return nil
+}
+
+// report converts an error.
+func (e *reportedError) report() *model.EndpointError {
+	s := &model.EndpointError{Status: e.Code, Message: e.Message}
+	for _, d := range e.Details {
+		if d["reason"] == "API_KEY_INVALID" {
+			s.KeyRefused = true
+		}
+		if after, ok := d["retryDelay"].(string); ok {
+			s.RetryAfter, _ = time.ParseDuration(after) // 0 if malformed
+		}
+	}
+	return s
 }

@@ -1,0 +1,28 @@
+package anthropic
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
+)
+
+// apiVersion is the version of the API.
+const apiVersion = "2023-06-01"
+
+// send makes the request.
+func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest) error {
+	h := m.header()
+	h.Set("Accept", "application/json") // what the provider's own libraries send, also for streams
+	return c.Post(ctx, "/v1/messages", h, m.request(req))
+}
+
+// header returns the headers of all requests.
+func (m *Model) header() http.Header {
+	h := http.Header{"Anthropic-Version": {apiVersion}}
+	if key := m.config.APIKey.Reveal(); key != "" {
+		h.Set("X-Api-Key", key)
+	}
+	return h
+}
