@@ -79,6 +79,10 @@ func (d twice) do(ctx context.Context, f func(context.Context, querier) error) e
 	return d.database.do(ctx, f)
 }
 
+func (d twice) statement(ctx context.Context, f func(context.Context, querier) error) error {
+	return d.do(ctx, f)
+}
+
 func TestA_16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
 	s := opened(t, fileURL(t), Config{})
 	created(t, s, "one")
