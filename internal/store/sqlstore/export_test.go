@@ -204,12 +204,10 @@ func (c *Counts) Take(tasks int) (statements []string, trips, commits float64) {
 		named[strings.Join(words[:min(3, len(words))], " ")] += n
 	}
 	for name, n := range named {
-		switch {
-		case n == tasks:
-			statements = append(statements, name)
-		default:
-			statements = append(statements, name+" x "+strconv.FormatFloat(float64(n)/float64(tasks), 'f', -1, 64))
+		if n != tasks {
+			name += " x " + strconv.FormatFloat(float64(n)/float64(tasks), 'f', -1, 64)
 		}
+		statements = append(statements, name)
 	}
 	slices.Sort(statements)
 	trips, commits = float64(c.trips)/float64(tasks), float64(c.commits)/float64(tasks)
@@ -239,26 +237,26 @@ func (s *Store) CountStatements() *Counts {
 // counting is a database whose statements are counted.
 type counting struct {
 	database
-	*Counts
+	counts *Counts
 }
 
-func (d counting) reader() querier { return countedQuerier{d.database.reader(), d.Counts} }
+func (d counting) reader() querier { return countedQuerier{d.database.reader(), d.counts} }
 
-func (d counting) add(s source) error { return d.database.add(countedSource{s, d.Counts}) }
+func (d counting) add(s source) error { return d.database.add(countedSource{s, d.counts}) }
 
 func (d counting) do(ctx context.Context, f func(context.Context, querier) error) error {
-	d.Counts.add(2, 1) // BEGIN and COMMIT
-	return d.database.do(ctx, d.Counts.plan(f))
+	d.counts.add(2, 1) // BEGIN and COMMIT
+	return d.database.do(ctx, d.counts.plan(f))
 }
 
 func (d counting) statement(ctx context.Context, f func(context.Context, querier) error) error {
-	d.Counts.add(0, 1)
-	return d.database.statement(ctx, d.Counts.plan(f))
+	d.counts.add(0, 1)
+	return d.database.statement(ctx, d.counts.plan(f))
 }
 
 func (d counting) tell(root, audience string) {
 	if !d.single() {
-		d.Counts.add(1, 0, "SELECT pg_notify")
+		d.counts.add(1, 0, "SELECT pg_notify")
 	}
 	d.database.tell(root, audience)
 }
