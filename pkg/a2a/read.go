@@ -31,6 +31,7 @@ type reader struct {
 	cursor int64
 	wake   <-chan struct{}
 	stop   func()
+	early  bool // created before its task: there is nothing to wait for in what the journal begins with
 }
 
 // read returns a reader of the journal of a root task, beginning after the sequence number after.
@@ -52,7 +53,13 @@ type item struct {
 // ctx ends. The last item is then the cause of ctx as an error.
 func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		for {
+		for wait := r.early; ; {
+			if wait {
+				if err := r.wait(ctx); err != nil {
+					yield(item{}, err)
+					return
+				}
+			}
 			page, err := r.from.store.Events(ctx, r.key, r.cursor, pageEvents+1)
 			if err != nil {
 				yield(item{}, storeError(r.key.ID, err))
@@ -66,13 +73,7 @@ func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 					return
 				}
 			}
-			if more {
-				continue
-			}
-			if err := r.wait(ctx); err != nil {
-				yield(item{}, err)
-				return
-			}
+			wait = !more
 		}
 	}
 }
@@ -190,7 +191,10 @@ func (h *Handler) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error
 	if atOnce {
 		return h.journals.fold(ctx, Key{s.key.Owner, root}, scope)
 	}
-	r := h.journals.read(Key{s.key.Owner, root}, 0)
+	r := s.reader
+	if r == nil {
+		r = h.journals.read(Key{s.key.Owner, root}, 0)
+	}
 	defer r.stop()
 	for ev, err := range r.events(ctx) {
 		if err != nil {

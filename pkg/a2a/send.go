@@ -28,6 +28,8 @@ type sent struct {
 	inbound int64
 	// existed says that the message was sent before, or that the task existed before.
 	existed bool
+	// reader reads the task for a sender who waits; nil if follow is to create it.
+	reader *reader
 }
 
 // send is a validated message that has not been recorded yet.
@@ -44,6 +46,7 @@ type send struct {
 	// does not start a collaboration.
 	concurrent int
 	entry      string // catalog entry that defines the agent; empty if it is not in a catalog
+	waits      bool   // the sender waits for the task; follow must be called
 }
 
 // SendMessage sends a message to an agent; see A2A 1.0, section 3.1.1. It waits until the task
@@ -56,11 +59,11 @@ type send struct {
 // PERMISSION_DENIED for the answer to a question that is addressed to roles the caller does not
 // have, HALTED if the agent, the account or the server is halted, and WAIT_TIMEOUT if the deadline of ctx passes before.
 func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
-	s, err := h.accept(ctx, req)
+	conf := req.GetConfiguration()
+	s, err := h.accept(ctx, req, !conf.GetReturnImmediately())
 	if err != nil {
 		return nil, err
 	}
-	conf := req.GetConfiguration()
 	f, err := h.follow(ctx, s, conf.GetReturnImmediately())
 	if err != nil {
 		return nil, err
@@ -79,12 +82,13 @@ func historyOf(conf *a2av1.SendMessageConfiguration) *int32 {
 	return conf.HistoryLength
 }
 
-// accept validates a message and records it.
-func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest) (sent, error) {
+// accept validates a message and records it. If the sender waits, the caller must call follow.
+func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest, waits bool) (sent, error) {
 	who, s, err := h.checked(ctx, req)
 	if err != nil {
 		return sent{}, err
 	}
+	s.waits = waits
 	return h.put(ctx, who, s)
 }
 
@@ -191,6 +195,11 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if s.concurrent > 0 && h.c.MaxCollaborations != nil {
 		most = h.c.MaxCollaborations(who.Account)
 	}
+	var r *reader
+	if s.waits { // from before the task exists, so that no wake-up is missed
+		r = h.journals.read(Key{acc.Owner, acc.GetTaskId()}, 0)
+		r.early = r.wake != nil
+	}
 	root, existed, err := h.c.Store.Create(ctx, New{
 		AccountCollaborations: most,
 
@@ -198,10 +207,14 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	})
 	// Also after an error and for an existing task: it may have been recorded without a wake-up.
 	h.c.Wake(root)
+	if r != nil && (err != nil || existed || !r.early) {
+		r.stop()
+		r = nil
+	}
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
-	return sent{key: Key{acc.Owner, root}, existed: existed}, nil
+	return sent{key: Key{acc.Owner, root}, existed: existed, reader: r}, nil
 }
 
 // mayBegin returns the error for a message that would begin a task: HALTED, or that the account may not

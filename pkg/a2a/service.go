@@ -53,7 +53,7 @@ func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckReques
 // asks a question, it returns INPUT_REQUIRED, with the id of the task and the question in the
 // details.
 func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*teamv1.ProcessResponse, error) {
-	s, err := h.acceptProcess(ctx, req)
+	s, err := h.acceptProcess(ctx, req, true)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,9 @@ func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 	return resp, nil
 }
 
-// acceptProcess validates a call of the Agent service and records its message.
-func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest) (sent, error) {
+// acceptProcess validates a call of the Agent service and records its message. If the sender waits, the
+// caller must call follow.
+func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest, waits bool) (sent, error) {
 	var c checker
 	c.id("agentId", req.GetAgentId())
 	c.message(req.GetMessage())
@@ -118,7 +119,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest)
 		m.TaskId = req.GetTaskId()
 	}
 	s := &send{
-		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(),
+		tenant: req.GetAgentId(), message: m, key: req.GetKey(), question: req.GetQuestion(), waits: waits,
 		accepted: &teamv1.Accepted{
 			Path: req.GetPath(), Trace: traceOf(ctx), Depth: max(req.GetDepth(), int32(min(agent.Depth(ctx), 1<<20))), //nolint:gosec // bounded
 			Deadline: req.GetDeadline(), Limits: req.GetEnvelope(), History: req.GetHistory(), Branch: req.GetBranch(), Transfers: external(req.GetTransfers()),
@@ -169,7 +170,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 
 // process records a call of the Agent service and returns the events of its run.
 func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
-	s, err := h.acceptProcess(ctx, req.GetRequest())
+	s, err := h.acceptProcess(ctx, req.GetRequest(), false)
 	if err != nil {
 		return nil, err
 	}

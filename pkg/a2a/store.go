@@ -170,7 +170,9 @@ type Store interface {
 	// List returns a page of the owner's root tasks.
 	List(ctx context.Context, owner string, f Filter) (Page, error)
 	// Watch returns a channel that receives a value when a root task may have new events. A value
-	// is only a hint: values may be lost, so callers also poll. The caller must call stop.
+	// is only a hint: values may be lost, so callers also poll. The caller must call stop. The channel
+	// of a task that does not exist yet is nil if the store only watches existing ones; otherwise it
+	// receives a value when the task has events after the first one.
 	Watch(root string) (wake <-chan struct{}, stop func())
 }
 

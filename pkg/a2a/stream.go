@@ -108,7 +108,7 @@ func (h *Handler) open(owner string) (*tail, error) {
 
 // send records a message and sets the position at which the stream begins.
 func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
-	s, err := t.h.accept(ctx, req)
+	s, err := t.h.accept(ctx, req, false)
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,19 @@ teams:
         - {id: last, agent: walker, after: [left, right]}
 `
 
-// watchWriters has the database note who writes each event, and who holds the run then.
+// watchWriters has the database note who writes each event, and who holds the run then. The transaction of
+// the last events first releases the run.
 const watchWriters = `
+CREATE TABLE released (id TEXT PRIMARY KEY, holder TEXT);
+CREATE FUNCTION note_release() RETURNS trigger AS $$ BEGIN
+  INSERT INTO released VALUES (OLD.id, OLD.holder);
+  RETURN NEW;
+END $$ LANGUAGE plpgsql;
+CREATE TRIGGER note_release AFTER UPDATE ON run FOR EACH ROW WHEN (OLD.ended IS NULL AND NEW.ended IS NOT NULL) EXECUTE FUNCTION note_release();
 CREATE TABLE written (id TEXT, seq BIGINT, epoch BIGINT, holder TEXT, address TEXT);
 CREATE FUNCTION note_writer() RETURNS trigger AS $$ BEGIN
-  INSERT INTO written SELECT NEW.id, NEW.seq, run.epoch, run.holder, host(inet_client_addr()) FROM run WHERE run.id = NEW.id;
+  INSERT INTO written SELECT NEW.id, NEW.seq, run.epoch, coalesce(run.holder, released.holder), host(inet_client_addr())
+  FROM run LEFT JOIN released ON released.id = run.id WHERE run.id = NEW.id;
   RETURN NEW;
 END $$ LANGUAGE plpgsql;
 CREATE TRIGGER note_writer AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION note_writer()`

@@ -327,14 +327,14 @@ func (s *Store) Events(_ context.Context, k a2a.Key, after int64, maxEvents int)
 }
 
 // Watch returns a channel that receives when a root may have new events. The id of a child stands
-// for its root. For an unknown id the channel never receives.
+// for its root. For an unknown id the channel is nil.
 func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	s.mu.RLock()
 	r := s.runs[root]
 	s.mu.RUnlock()
 	if r == nil {
-		return make(chan struct{}), func() {}
+		return nil, func() {}
 	}
 	return r.watch()
 }

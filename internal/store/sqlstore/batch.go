@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -27,21 +28,26 @@ type batch struct {
 	appends       int64
 	before, after listing
 	tail          []entry // for an end: inputs that came too late, and the end itself
-	pushed        int64   // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
-	asking        bool    // there may be open questions for roles
+	snap          *snapshotRow
+	pushed        int64 // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
+	asking        bool  // there may be open questions for roles
+	slot          bool  // the run may have the slot of a collaboration
+	// quiet is set for an end of a run into whose inbox nothing was ever put, as far as its journal knows.
+	// Such an end need not read the inbox first: it is only admitted if that is so.
+	quiet bool
 }
 
 // ended reports whether the batch ends the run.
 func (b *batch) ended() bool { return b.ending != nil }
 
-// op returns the change that writes the batch. If the batch ends the run, the change has a plan
-// instead of statements, because it has to read the inbox first.
+// op returns the change that writes the batch. If the batch ends a run that has had inputs, the change
+// has a plan instead of statements, because it has to read the inbox first.
 func (b *batch) op() *op {
 	o := &op{root: b.j.root}
 	for _, e := range b.entries {
 		o.size += e.size
 	}
-	if b.ended() {
+	if b.ended() && !b.quiet {
 		o.plan = b.end
 		o.done = func(_ context.Context, _ querier, err error) error {
 			if b.pushed == 1 {
@@ -51,13 +57,13 @@ func (b *batch) op() *op {
 		}
 		return o
 	}
-	o.stmts = b.statements(nil)
+	o.stmts = b.statements(0)
 	o.done = func(ctx context.Context, q querier, err error) error {
 		if err == nil && o.affected[0] == 0 {
 			err = b.j.s.fenced(ctx, q, b, o.again)
 		}
-		if errors.Is(err, errUnknownPush) {
-			b.pushed = 1
+		if errors.Is(err, errOutdated) {
+			b.pushed, b.quiet = 1, false // an end reads what is so
 			if err = b.j.s.db.add(retry{b, o.again}); err == nil {
 				return nil
 			}
@@ -79,64 +85,89 @@ func (b *batch) why(err error) error {
 }
 
 // fenced returns why a batch changed no row. The result is nil if an earlier attempt has recorded
-// the batch and only its reply was lost, errUnknownPush if push has changed in the meantime, and
-// agent.ErrFenced if another replica has claimed the run.
+// the batch and only its reply was lost, errOutdated if a push configuration or the first input has come
+// in the meantime, and agent.ErrFenced if another replica has claimed the run.
 func (s *Store) fenced(ctx context.Context, q querier, b *batch, again bool) error {
-	var epoch, seq, push int64
+	var epoch, seq, push, inputs int64
 	j := b.j
-	err := q.scan(ctx, []any{&epoch, &seq, &push}, `SELECT epoch, seq, push FROM run WHERE id = $1`, j.root)
+	err := q.scan(ctx, []any{&epoch, &seq, &push, &inputs}, `SELECT epoch, seq, push, inputs FROM run WHERE id = $1`, j.root)
 	switch {
 	case err == nil && again && epoch == j.epoch && seq == b.hi:
 		return nil
-	case err == nil && epoch == j.epoch && seq == b.lo && push != b.pushed:
-		return errUnknownPush
+	case err == nil && epoch == j.epoch && seq == b.lo && (push != b.pushed || b.quiet && inputs > 0):
+		return errOutdated
 	case err == nil || errors.Is(notFound(err), a2a.ErrNotFound):
 		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
 	}
 	return err
 }
 
-// statements returns the statements that record the batch and tail, which only an end has.
-func (b *batch) statements(tail []entry) []stmt {
+// statements returns the statements that record the batch. An end is only admitted if so many inputs
+// were put into the inbox.
+func (b *batch) statements(inputs int64) []stmt {
+	entries := slices.Concat(b.entries, b.tail)
 	var deltas int64
-	for _, e := range b.entries {
+	for _, e := range entries {
 		deltas += isDelta(e.ev)
 	}
-	hi := b.lo + int64(len(b.entries)+len(tail))
-	stmts := make([]stmt, 0, 4+len(b.entries)+len(tail))
-	stmts = append(stmts, stmt{fence, []any{b.j.root, b.j.epoch, b.lo, hi, b.bytes, deltas, b.pushed}})
-	at := []any{b.j.root, b.j.epoch, hi}
+	j, hi := b.j, b.lo+int64(len(entries))
+	stmts := make([]stmt, 0, 4+len(entries)/maxRows)
+	if b.ended() {
+		stmts = append(stmts, stmt{endFence, []any{j.root, j.epoch, b.lo, hi, b.bytes, deltas, b.pushed, j.s.now(), inputs}})
+	} else {
+		stmts = append(stmts, stmt{fence, []any{j.root, j.epoch, b.lo, hi, b.bytes, deltas, b.pushed}})
+	}
+	at := []any{j.root, j.epoch, hi}
 	add := func(text string, args ...any) {
 		stmts = append(stmts, stmt{text, append(at[:3:3], args...)})
 	}
 	var costs []cost.Sum
 	known := map[string]bool{}
-	for _, list := range [][]entry{b.entries, tail} {
-		for _, e := range list {
-			costs = append(costs, e.costs...)
-			for _, v := range e.blobs {
-				if !known[string(v.hash)] {
-					known[string(v.hash)] = true
-					add(insertBlob, v.hash, v.value)
-				}
+	store := func(values []blob) {
+		for _, v := range values {
+			if !known[string(v.hash)] {
+				known[string(v.hash)] = true
+				add(insertBlob, v.hash, v.value)
 			}
-			add(insertEvent, e.ev.GetSeq(), e.ev.GetScope(), isDelta(e.ev), e.sum, e.body)
-			if n := store.Consumes(e.ev); n > 0 {
-				add(deleteInput, n)
-			}
-			b.ask(e, add)
 		}
+	}
+	for rows := range slices.Chunk(entries, maxRows) {
+		args := make([]any, 0, eventColumns*len(rows))
+		for _, e := range rows {
+			store(e.blobs)
+			args = append(args, e.ev.GetSeq(), e.ev.GetScope(), isDelta(e.ev), e.sum, e.body)
+		}
+		add(j.s.insertEvents[len(rows)-1], args...)
+	}
+	for _, e := range entries {
+		costs = append(costs, e.costs...)
+		b.take(e, add)
+		b.ask(e, add)
 	}
 	for _, sum := range cost.Merge(costs, nil) {
 		add(addCost, costArgs(sum)...)
 	}
-	if b.after != b.before {
+	switch {
+	case b.snap != nil:
+		store(b.snap.blobs)
+		add(endTask, int64(b.after.state), b.after.at, flag(b.after.visible), hi, b.snap.sum, b.snap.record)
+	case b.after != b.before:
 		add(updateTask, int64(b.after.state), b.after.at, flag(b.after.visible))
 	}
+	if b.slot {
+		add(freeSlot + ` AND EXISTS (` + admitted + `)`)
+	}
 	if b.pushed == 1 {
-		add(wakeIdle, b.j.s.now())
+		add(wakeIdle, j.s.now())
 	}
 	return stmts
+}
+
+// take adds the statement that deletes the inbox row that an event records, if it records one.
+func (b *batch) take(e entry, add func(text string, args ...any)) {
+	if n := store.Consumes(e.ev); n > 0 {
+		add(deleteInput, n)
+	}
 }
 
 // isDelta returns 1 if an event is a text delta, 0 otherwise.
@@ -154,8 +185,8 @@ func flag(b bool) int64 {
 // precede the end. The row of the run is locked, so that no further input arrives.
 func (b *batch) end(ctx context.Context, q querier) error {
 	j := b.j
-	var epoch, seq int64
-	err := q.scan(ctx, []any{&epoch, &seq, &b.pushed}, `SELECT epoch, seq, push FROM run WHERE id = $1`+j.s.db.lock(), j.root)
+	var epoch, seq, inputs int64
+	err := q.scan(ctx, []any{&epoch, &seq, &b.pushed, &inputs}, `SELECT epoch, seq, push, inputs FROM run WHERE id = $1`+j.s.db.lock(), j.root)
 	switch {
 	case err != nil && !errors.Is(notFound(err), a2a.ErrNotFound):
 		return err
@@ -164,66 +195,63 @@ func (b *batch) end(ctx context.Context, q querier) error {
 	case err != nil || epoch != j.epoch || seq != b.lo:
 		return refusal{fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)}
 	}
-	task, err := b.close(ctx, q)
-	if err != nil {
+	if err := b.close(ctx, q); err != nil {
 		return err
 	}
-	for _, s := range b.statements(b.tail) {
+	for _, s := range b.statements(inputs) {
 		if _, err := q.exec(ctx, s.text, s.args...); err != nil {
 			return err
 		}
 	}
-	if _, err := q.exec(ctx, `DELETE FROM inbox WHERE id = $1`, j.root); err != nil {
-		return err
-	}
-	if _, err := q.exec(ctx, freeSlot, j.root); err != nil {
-		return err
-	}
-	if b.asking {
-		if _, err := q.exec(ctx, `DELETE FROM question WHERE id = $1`, j.root); err != nil {
+	if inputs > 0 {
+		if _, err := q.exec(ctx, `DELETE FROM inbox WHERE id = $1`, j.root); err != nil {
 			return err
 		}
 	}
-	if err := j.s.snapshot(ctx, q, j.root, b.hi, task); err != nil {
-		return err
+	if b.asking {
+		_, err = q.exec(ctx, `DELETE FROM question WHERE id = $1`, j.root)
 	}
-	_, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = NULL, ended = $2 WHERE id = $1`, j.root, j.s.now())
 	return err
 }
 
-// close creates the tail of an end and returns the task as it is after that. The task is nil if the
-// earlier events cannot be read.
-func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
+// close creates the tail of an end, which begins with the inputs that came too late.
+func (b *batch) close(ctx context.Context, q querier) error {
 	j := b.j
 	rows, err := j.s.inbox(ctx, q, j.root)
 	if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
-		return nil, err
+		return err
 	}
 	named := map[int64]bool{}
 	for _, e := range b.entries {
 		named[store.Consumes(e.ev)] = true
 	}
-	events := make([]*teamv1.Event, 0, len(rows)+1)
+	var late []*teamv1.Event
 	for _, in := range rows {
-		if late := store.TooLate(in, b.ending); late != nil && !named[in.GetN()] {
-			events = append(events, late)
+		if ev := store.TooLate(in, b.ending); ev != nil && !named[in.GetN()] {
+			late = append(late, ev)
 		}
 	}
-	events = append(events, b.ending)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	at := j.time()
 	if b.tail != nil && j.fold != nil { // an earlier attempt has changed the fold
 		if j.fold, err = b.refold(ctx, q); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	return b.seal(late)
+}
+
+// seal numbers the end and the events before it that are not in the batch, and sets what of the task is
+// recorded with them. Without a fold, because the earlier events cannot be read, that is only the state.
+// The caller must hold the mu of the journal.
+func (b *batch) seal(late []*teamv1.Event) error {
+	j, at := b.j, b.j.time()
 	b.tail = b.tail[:0:0]
-	for i, ev := range events {
+	for i, ev := range append(late, b.ending) {
 		ev.Seq, ev.Time = b.lo+int64(len(b.entries)+i)+1, at
 		e, err := encode(j.root, ev)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if j.fold != nil {
 			show(j.fold, ev, j.hidden)
@@ -234,12 +262,14 @@ func (b *batch) close(ctx context.Context, q querier) (*a2av1.Task, error) {
 		b.tail = append(b.tail, e)
 	}
 	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
-	if j.fold == nil { // the earlier events cannot be read
+	if j.fold == nil {
 		b.after = listing{state: outcomeState(b.ending), at: at.AsTime().UnixNano(), visible: true}
-		return nil, nil
+		return nil
 	}
 	b.after = listingOf(j.fold)
-	return j.fold.Task(), nil
+	var err error
+	b.snap, err = snapshotOf(j.root, b.hi, j.fold.Task())
+	return err
 }
 
 // refold computes the fold again, as it is before the tail.
@@ -267,21 +297,35 @@ func outcomeState(end *teamv1.Event) a2av1.TaskState {
 	}
 }
 
-// snapshot stores the task as of a sequence number. It does nothing if task is nil.
-func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64, task *a2av1.Task) error {
-	if task == nil {
-		return nil
-	}
+// snapshotRow is a task as it is stored for readers.
+type snapshotRow struct {
+	sum    int64
+	record []byte
+	blobs  []blob
+}
+
+// snapshotOf returns the stored form of a task as of a sequence number.
+func snapshotOf(root string, seq int64, task *a2av1.Task) (*snapshotRow, error) {
 	body, err := proto.Marshal(task)
 	if err != nil {
-		return fmt.Errorf("encode task %s: %w", root, err)
+		return nil, fmt.Errorf("encode task %s: %w", root, err)
 	}
-	record, extracted := split(task, body)
-	for _, v := range extracted {
+	r := &snapshotRow{sum: sumOf(root, seq, "", body)}
+	r.record, r.blobs = split(task, body)
+	return r, nil
+}
+
+// snapshot stores the task as of a sequence number.
+func (s *Store) snapshot(ctx context.Context, q querier, root string, seq int64, task *a2av1.Task) error {
+	r, err := snapshotOf(root, seq, task)
+	if err != nil {
+		return err
+	}
+	for _, v := range r.blobs {
 		if _, err := q.exec(ctx, `INSERT INTO blob (id, hash, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, root, v.hash, v.value); err != nil {
 			return err
 		}
 	}
-	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, sumOf(root, seq, "", body), record)
+	_, err = q.exec(ctx, `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`, root, seq, r.sum, r.record)
 	return err
 }

@@ -8,65 +8,59 @@ import (
 	"strconv"
 	"strings"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // claim is a claim of runs in a transaction.
 type claim struct {
+	*outlook
 	s       *Store
 	q       querier
 	replica string
-	now     int64
-	room    *a2a.Room // what is left
-	few     int       // how many runs may be claimed if few are due; otherwise 0
-	owners  map[string][]any
-	left    map[string]int // how many more runs may be claimed of owners for which that is limited
+	room    *a2a.Room        // what is left
+	owners  map[string][]any // of the due runs, if these are not few
+	left    map[string]int   // how many more runs may be claimed of owners for which that is limited
 	taken   []*journal
 	over    int // how many of taken belonged to a replica whose lease has expired
 }
 
-// run claims the runs. A replica that has not applied the current halts claims none: it could begin
-// calls that they cover.
+// obeys is true for a replica, $1, that has applied the current halts. Others claim no runs: they could begin
+// calls that the halts cover.
+const obeys = `(SELECT version FROM halt_version) <= COALESCE((SELECT halts FROM replica WHERE id = $1), 0)`
+
+// run claims the runs. If those that are due are few and none is abandoned, it consists of one statement.
 func (c *claim) run(ctx context.Context) error {
-	if !c.s.db.single() {
-		var behind bool
-		err := c.q.scan(ctx, []any{&behind}, `SELECT version > COALESCE((SELECT halts FROM replica WHERE id = $1), 0) FROM halt_version`, c.replica)
-		if err != nil || behind {
+	if c.outlook.due <= c.few {
+		where := `due <= $3`
+		if !c.s.db.single() {
+			where += ` AND ` + obeys
+		}
+		err := c.take(ctx, `SELECT id FROM run WHERE `+where+` ORDER BY due LIMIT $2`+c.s.db.skip(), c.few, c.now)
+		if err != nil || !c.outlook.abandoned {
 			return err
 		}
 	}
-	if err := c.due(ctx); err != nil || c.s.db.single() || c.room.Free() == 0 {
-		return err
+	if !c.s.db.single() {
+		var may bool
+		if err := c.q.scan(ctx, []any{&may}, `SELECT `+obeys, c.replica); err != nil || !may {
+			return err
+		}
+	}
+	if c.outlook.due > c.few {
+		if err := c.due(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.outlook.abandoned || c.room.Free() == 0 {
+		return nil
 	}
 	return c.abandoned(ctx)
 }
 
-// look reads what is due, before the transaction: the number of owners may be large. Runs that become due
-// later are claimed the next time.
-func (c *claim) look(ctx context.Context) error {
-	r := c.s.db.reader()
-	few := c.room.Any()
-	if few > 0 {
-		var n int
-		if err := r.scan(ctx, []any{&n}, `SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few`, c.now, int64(few)+1); err != nil {
-			return err
-		}
-		if n <= few {
-			c.few = few
-			return nil
-		}
-	}
-	owners, err := owners(ctx, r, dueOwners, c.now)
-	c.owners = owners
-	return err
-}
-
-// due claims runs that are due. If they are few, their accounts do not matter.
+// due claims runs that are due, in the shares of their accounts.
 func (c *claim) due(ctx context.Context) error {
-	if c.few > 0 {
-		return c.take(ctx, `SELECT id FROM run WHERE due <= $3 ORDER BY due LIMIT $2`+c.s.db.skip(), c.few, c.now)
-	}
 	most, err := c.limits(ctx, c.owners)
 	if err != nil {
 		return err
@@ -268,19 +262,21 @@ func (c *claim) limitEach(owners []any, limit int, running map[string]int) {
 func (c *claim) take(ctx context.Context, query string, limit int, args ...any) error {
 	before := len(c.taken)
 	err := each(ctx, c.q, func() { c.taken = c.taken[:before] }, func(r *sql.Rows) error {
-		// An input that arrives before adopt sends no wake-up, so the inbox is read once at the start.
-		j := &journal{s: c.s, wake: make(chan struct{}, 1), unread: true, named: map[int64]bool{}}
+		j := &journal{s: c.s, wake: make(chan struct{}, 1), named: map[int64]bool{}}
 		j.view.turn = make(chan struct{}, 1)
-		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed); err != nil {
+		var sum sql.NullInt64
+		var first []byte
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed, &j.inputs, &sum, &first); err != nil {
 			return err
 		}
-		j.durable = j.seq
+		j.durable, j.unread = j.seq, j.inputs > 0
 		j.view.fold = project.New(j.root, "")
+		j.begin(sum.Int64, first)
 		c.taken = append(c.taken, j)
 		return nil
 	}, `WITH c AS MATERIALIZED (`+query+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
-RETURNING id, owner, epoch, seq, bytes, push`, append([]any{c.replica, int64(limit)}, args...)...)
+RETURNING id, owner, epoch, seq, bytes, push, inputs, `+firstOf("sum")+`, `+firstOf("body"), append([]any{c.replica, int64(limit)}, args...)...)
 	for _, j := range c.taken[before:] {
 		c.room.Take(j.owner)
 		if _, limited := c.left[j.owner]; limited {
@@ -289,4 +285,25 @@ RETURNING id, owner, epoch, seq, bytes, push`, append([]any{c.replica, int64(lim
 		}
 	}
 	return err
+}
+
+// firstOf selects a column of the first event of a run, NULL if it has further ones.
+func firstOf(column string) string {
+	return `(SELECT event.` + column + ` FROM event WHERE event.id = run.id AND event.seq = 1 AND run.seq = 1)`
+}
+
+// begin loads a journal that has only one event. It leaves an event that is damaged or has blobs to Load.
+func (j *journal) begin(sum int64, record []byte) {
+	body, missing, err := join(record, nil)
+	if err != nil || len(missing) > 0 || len(record) == 0 {
+		return
+	}
+	ev, err := decodeEvent(j.root, 1, "", sum, body)
+	if err != nil {
+		return
+	}
+	f := project.New(j.root, "")
+	f.Apply(ev)
+	j.opened(f, []*teamv1.Event{ev})
+	j.first = &entry{ev: ev, body: body, size: len(body), sum: sum}
 }

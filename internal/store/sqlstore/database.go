@@ -35,6 +35,8 @@ type database interface {
 	// after an attempt that has succeeded but whose reply was lost. If f returns a refusal, it must
 	// not have written anything.
 	do(ctx context.Context, f func(ctx context.Context, q querier) error) error
+	// statement is like do for an f that runs a single statement, which is a transaction of its own.
+	statement(ctx context.Context, f func(ctx context.Context, q querier) error) error
 	// add queues a change, which is written together with others. The error is errClosed.
 	add(s source) error
 	// now returns the database's time.
@@ -43,6 +45,8 @@ type database interface {
 	// locked rows.
 	lock() string
 	skip() string
+	// binary returns the name of the type of byte strings.
+	binary() string
 	// tell notifies other replicas of a change of a root. audience is whom it concerns.
 	tell(root, audience string)
 	state() *health

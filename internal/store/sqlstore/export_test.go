@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -182,4 +183,129 @@ func (s *Store) Registered(ctx context.Context, t testing.TB) []string {
 		t.Fatal(err)
 	}
 	return slices.Sorted(maps.Keys(known))
+}
+
+// Counts counts what a store asks of its database.
+type Counts struct {
+	mu         sync.Mutex
+	statements map[string]int // by text; guarded by mu, like all fields below
+	trips      int            // how often the store waits for an answer of PostgreSQL
+	commits    int            // transactions that write
+}
+
+// Take returns the counts since the last call, per task of a number of tasks. The names of the statements are
+// the first three words of each, with their number if it is not 1, in order.
+func (c *Counts) Take(tasks int) (statements []string, trips, commits float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	named := map[string]int{}
+	for text, n := range c.statements {
+		words := strings.Fields(text)
+		named[strings.Join(words[:min(3, len(words))], " ")] += n
+	}
+	for name, n := range named {
+		if n != tasks {
+			name += " x " + strconv.FormatFloat(float64(n)/float64(tasks), 'f', -1, 64)
+		}
+		statements = append(statements, name)
+	}
+	slices.Sort(statements)
+	trips, commits = float64(c.trips)/float64(tasks), float64(c.commits)/float64(tasks)
+	c.statements, c.trips, c.commits = map[string]int{}, 0, 0
+	return statements, trips, commits
+}
+
+func (c *Counts) add(trips, commits int, texts ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trips += trips
+	c.commits += commits
+	for _, text := range texts {
+		c.statements[text]++
+	}
+}
+
+// CountStatements counts from now on, and stops the background work, which would be counted too.
+func (s *Store) CountStatements() *Counts {
+	s.stop()
+	s.work.Wait()
+	c := &Counts{statements: map[string]int{}}
+	s.db = counting{s.db, c}
+	return c
+}
+
+// counting is a database whose statements are counted.
+type counting struct {
+	database
+	counts *Counts
+}
+
+func (d counting) reader() querier { return countedQuerier{d.database.reader(), d.counts} }
+
+func (d counting) add(s source) error { return d.database.add(countedSource{s, d.counts}) }
+
+func (d counting) do(ctx context.Context, f func(context.Context, querier) error) error {
+	d.counts.add(2, 1) // BEGIN and COMMIT
+	return d.database.do(ctx, d.counts.plan(f))
+}
+
+func (d counting) statement(ctx context.Context, f func(context.Context, querier) error) error {
+	d.counts.add(0, 1)
+	return d.database.statement(ctx, d.counts.plan(f))
+}
+
+func (d counting) tell(root, audience string) {
+	if !d.single() {
+		d.counts.add(1, 0, "SELECT pg_notify")
+	}
+	d.database.tell(root, audience)
+}
+
+// plan returns f with a counted querier.
+func (c *Counts) plan(f func(context.Context, querier) error) func(context.Context, querier) error {
+	return func(ctx context.Context, q querier) error { return f(ctx, countedQuerier{q, c}) }
+}
+
+// countedSource counts the statements of changes: all of a change are one trip.
+type countedSource struct {
+	source
+	*Counts
+}
+
+func (s countedSource) take() *op {
+	o := s.source.take()
+	switch {
+	case o == nil:
+	case o.plan != nil:
+		s.add(2, 1)
+		o.plan = s.plan(o.plan)
+	default:
+		texts := make([]string, len(o.stmts))
+		for i, st := range o.stmts {
+			texts[i] = st.text
+		}
+		s.add(1, 1, texts...)
+	}
+	return o
+}
+
+// countedQuerier counts statements that run by themselves.
+type countedQuerier struct {
+	querier
+	*Counts
+}
+
+func (q countedQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	q.add(1, 0, text)
+	return q.querier.exec(ctx, text, args...)
+}
+
+func (q countedQuerier) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	q.add(1, 0, text)
+	return q.querier.query(ctx, text, args...)
+}
+
+func (q countedQuerier) scan(ctx context.Context, dest []any, text string, args ...any) error {
+	q.add(1, 0, text)
+	return q.querier.scan(ctx, dest, text, args...)
 }

@@ -79,6 +79,10 @@ func (d twice) do(ctx context.Context, f func(context.Context, querier) error) e
 	return d.database.do(ctx, f)
 }
 
+func (d twice) statement(ctx context.Context, f func(context.Context, querier) error) error {
+	return d.do(ctx, f)
+}
+
 func TestA_16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
 	s := opened(t, fileURL(t), Config{})
 	created(t, s, "one")
@@ -407,5 +411,26 @@ func TestA_16_AClosedStoreRefuses(t *testing.T) {
 				t.Errorf("Commit to a closed store: %v; on record are %v, %v", err, records, rerr)
 			}
 		})
+	}
+}
+
+// An input that arrives between a claim and its adoption finds no journal to wake. The inbox is then read once.
+func TestA_10_AnInputBeforeTheAdoptionOfAClaim(t *testing.T) {
+	s := opened(t, fileURL(t), Config{})
+	created(t, s, "one")
+	j := claimedOne(t, s).Journal.(*journal)
+	if j.unread {
+		t.Error("the inbox of a run that has had no input is read")
+	}
+	before := s.arrivals.Load()
+	s.adopt(j, before)
+	if j.unread {
+		t.Error("the inbox is read without an input")
+	}
+	s.forget(j) // as before its adoption
+	s.deliver("one")
+	s.adopt(j, before)
+	if !j.unread {
+		t.Error("the inbox is not read")
 	}
 }

@@ -13,12 +13,20 @@ import (
 // hub wakes the readers of roots in this process. It is safe for concurrent use.
 type hub struct {
 	mu       sync.Mutex
-	watchers map[string]map[chan struct{}]struct{} // by root; guarded by mu
-	all      store.Bell                            // rung for each change, with its audience
+	watchers map[string]*watched // by root; guarded by mu
+	all      store.Bell          // rung for each change, with its audience
+}
+
+// watched is a root or topic that has readers.
+type watched struct {
+	wakes map[chan struct{}]struct{}
+	// ended is the journal of a run that has ended here since its readers came, so that they need not
+	// read from the database what this process has just recorded; nil without one.
+	ended *journal
 }
 
 // Watch returns a channel that receives when a root may have new events. The id of a child stands
-// for its root. For an unknown id the channel never receives.
+// for its root. The root may be created later; that itself is no signal.
 func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	return s.hub.watch(root)
@@ -30,28 +38,66 @@ func (h *hub) watch(root string) (wake <-chan struct{}, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers == nil {
-		h.watchers = map[string]map[chan struct{}]struct{}{}
+		h.watchers = map[string]*watched{}
 	}
-	if h.watchers[root] == nil {
-		h.watchers[root] = map[chan struct{}]struct{}{}
+	w := h.watchers[root]
+	if w == nil {
+		w = &watched{wakes: map[chan struct{}]struct{}{}}
+		h.watchers[root] = w
 	}
-	h.watchers[root][c] = struct{}{}
+	w.wakes[c] = struct{}{}
 	return c, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.watchers[root], c)
-		if len(h.watchers[root]) == 0 {
-			delete(h.watchers, root)
+		if j := h.leave(root, c); j != nil {
+			j.dropRing()
 		}
 	}
+}
+
+// leave removes a reader. If it was the last one, leave returns the journal that was kept for them.
+func (h *hub) leave(root string, c chan struct{}) *journal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.watchers[root]
+	if w == nil {
+		return nil
+	}
+	delete(w.wakes, c)
+	if len(w.wakes) > 0 {
+		return nil
+	}
+	delete(h.watchers, root)
+	return w.ended
+}
+
+// keep keeps the journal of an ended run for the readers of the root. It returns false if there are none.
+func (h *hub) keep(j *journal) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.watchers[j.root]
+	if w != nil {
+		w.ended = j
+	}
+	return w != nil
+}
+
+// ended returns the journal that is kept for the readers of a root, nil without one.
+func (h *hub) ended(root string) *journal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.watchers[root]; w != nil {
+		return w.ended
+	}
+	return nil
 }
 
 // poke wakes the readers of a root.
 func (h *hub) poke(root string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range h.watchers[root] {
-		store.Poke(c)
+	if w := h.watchers[root]; w != nil {
+		for c := range w.wakes {
+			store.Poke(c)
+		}
 	}
 }
 
@@ -93,11 +139,22 @@ func (s *Store) heard(h hint) {
 
 // arrived wakes the readers and the driver of a root.
 func (s *Store) arrived(root string) {
-	if j := s.journal(root); j != nil {
+	s.deliver(root)
+	s.hub.poke(root)
+}
+
+// deliver wakes the driver of a root, because its inbox may hold an input.
+func (s *Store) deliver(root string) {
+	s.mu.Lock()
+	j := s.journals[root]
+	if j == nil {
+		s.arrivals.Add(1) // see adopt
+	}
+	s.mu.Unlock()
+	if j != nil {
 		j.arrived()
 		store.Poke(j.wake)
 	}
-	s.hub.poke(root)
 }
 
 // concerned returns the roots that this process reads or drives.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,9 @@ type journal struct {
 	named   map[int64]bool  // inbox rows that are recorded by events appended here
 	stored  map[string]bool // hashes of the blobs that are recorded; nil without any
 	pushed  int64           // 1 if there may be push configurations, see fence
+	inputs  int64           // number of inputs that were put before the claim
+	first   *entry          // the only event that was recorded before the claim; nil if there were more
+	slot    bool            // the run may have the slot of a collaboration
 	ring    ring
 
 	view view
@@ -96,18 +100,44 @@ func listingOf(f *project.Fold) listing {
 // sequence number, or a push configuration that its journal does not know.
 const fence = `UPDATE run SET seq = $4, bytes = $5, deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`
 
-// insertEvent records an event of a batch that was admitted by fence.
-const insertEvent = `INSERT INTO event (id, seq, scope, delta, sum, body)
-SELECT id, $4, $5, $6, $7, $8 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
-ON CONFLICT DO NOTHING`
+// endFence is the fence of a batch that ends its run, which it also releases. It changes no row either if
+// the run has had another number of inputs. Each input changes that number, in its transaction.
+const endFence = `UPDATE run SET seq = $4, bytes = $5, deltas = deltas + $6, holder = NULL, due = NULL, ended = $8
+WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7 AND inputs = $9`
+
+// admitted selects a row if the batch was admitted by its fence.
+const admitted = `SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3`
+
+// maxRows is the number of events that a statement records at most.
+const maxRows = 8
+
+// eventColumns is the number of arguments of an event.
+const eventColumns = 5
+
+// insertEvents returns the statements that record 1 to maxRows events of a batch that was admitted by its
+// fence. binary is the type of the bodies, which PostgreSQL has to be told.
+func insertEvents(binary string) (texts [maxRows]string) {
+	var rows []string
+	for i := range texts {
+		n := 4 + eventColumns*i
+		rows = append(rows, fmt.Sprintf("(CAST($%d AS BIGINT), CAST($%d AS TEXT), CAST($%d AS BIGINT), CAST($%d AS BIGINT), CAST($%d AS %s))", n, n+1, n+2, n+3, n+4, binary))
+		texts[i] = `INSERT INTO event (id, seq, scope, delta, sum, body)
+SELECT run.id, column1, column2, column3, column4, column5 FROM run CROSS JOIN (VALUES ` + strings.Join(rows, ", ") + `) AS e
+WHERE run.id = $1 AND epoch = $2 AND run.seq = $3 ON CONFLICT DO NOTHING`
+	}
+	return texts
+}
 
 // updateTask updates the task row of a batch that was admitted by fence.
 const updateTask = `UPDATE task SET state = $4, status_at = $5, visible = $6
-WHERE id = $1 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
+WHERE id = $1 AND EXISTS (` + admitted + `)`
+
+// endTask is like updateTask, and stores the task as it is at its end.
+const endTask = `UPDATE task SET state = $4, status_at = $5, visible = $6, snap_seq = $7, snap_sum = $8, snap = $9
+WHERE id = $1 AND EXISTS (` + admitted + `)`
 
 // deleteInput deletes an inbox row of a batch that was admitted by fence.
-const deleteInput = `DELETE FROM inbox
-WHERE id = $1 AND n = $4 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`
+const deleteInput = `DELETE FROM inbox WHERE id = $1 AND n = $4 AND EXISTS (` + admitted + `)`
 
 // Load returns the recorded events that a replay needs, in order. The error may be a2a.ErrDataLoss.
 func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
@@ -116,6 +146,9 @@ func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	}
 	j.load.Lock()
 	defer j.load.Unlock()
+	if ev := j.only(); ev != nil {
+		return []*teamv1.Event{ev}, nil
+	}
 	f, events, err := j.s.replay(ctx, j.s.db.reader(), j.root)
 	if err != nil {
 		j.unreadable(err)
@@ -127,6 +160,16 @@ func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 		j.opened(f, events)
 	}
 	return events, nil
+}
+
+// only returns the recorded event if there is only one and the claim has read it, otherwise nil.
+func (j *journal) only() *teamv1.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == nil || j.seq > 1 {
+		return nil
+	}
+	return j.first.ev
 }
 
 // open loads the fold, unless it is loaded. It returns no error for damaged events.
@@ -151,6 +194,7 @@ func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 		j.asking.Apply(ev)
 		j.book.Apply(ev)
 	}
+	j.slot = events[0].GetAccepted().GetCollaboration() != nil
 	j.last = events[len(events)-1].GetTime().AsTime()
 }
 
@@ -338,6 +382,10 @@ func (j *journal) take() *op {
 	if j.fold != nil {
 		b.before, b.after = j.listed, listingOf(j.fold)
 	}
+	if b.ended() {
+		b.slot = j.fold == nil || j.slot
+		b.quiet = j.inputs == 0 && j.fold != nil && !b.asking && b.seal(nil) == nil // otherwise end returns the error
+	}
 	j.pending, j.room, j.flying = nil, 0, true
 	return b.op()
 }
@@ -443,13 +491,23 @@ func (j *journal) Wake() <-chan struct{} { return j.wake }
 
 // give ends the claim in this process.
 func (j *journal) give() {
-	j.s.forget(j)
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	over := j.ended && j.broken == nil && j.ending == nil && !j.flying
+	if kept := !j.closed && over && j.s.hub.keep(j); !kept {
+		defer j.dropRing()
+	}
 	j.closed = true
 	if j.timer != nil {
 		j.timer.Stop()
 	}
-	j.ring.drop(j.s)
 	_ = j.fail(agent.ErrFenced) // for appends that were never committed
+	j.mu.Unlock()
+	j.s.forget(j)
+}
+
+// dropRing empties the ring.
+func (j *journal) dropRing() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ring.drop(j.s)
 }

@@ -116,39 +116,69 @@ func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) (clai
 			return nil, time.Time{}, s.unrecorded(err)
 		}
 	}
-	var due sql.NullInt64
-	if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due IS NOT NULL`); err != nil {
+	o, err := s.outlook(ctx, replica, room)
+	if err != nil {
 		return nil, time.Time{}, err
 	}
-	now := s.now()
-	if due.Valid && due.Int64 <= now || s.abandoned(ctx, replica, now) {
-		if claims, err = s.claimDue(ctx, replica, room, now); err != nil {
-			return nil, time.Time{}, s.unrecorded(err)
-		}
+	if o.due == 0 && !o.abandoned {
+		return nil, s.next(o.next, 0), nil
+	}
+	if claims, err = s.claimDue(ctx, replica, room, o); err != nil {
+		return nil, time.Time{}, s.unrecorded(err)
+	}
+	if len(claims) < o.due || o.due > o.few || o.abandoned { // some may be left
 		after := int64(-1)
 		if room.Waiting {
-			after = now // what is due waits for a slot, not for a time
+			after = o.now // what is due waits for a slot, not for a time
 		}
-		if err := s.db.reader().scan(ctx, []any{&due}, `SELECT min(due) FROM run WHERE due > $1`, after); err != nil {
+		if err := s.db.reader().scan(ctx, []any{&o.next}, `SELECT min(due) FROM run WHERE due > $1`, after); err != nil {
 			s.cfg.Log.Warn("the next due time cannot be read", zap.Error(err))
 		}
 	}
-	return claims, s.next(due, len(claims)), nil
+	return claims, s.next(o.next, len(claims)), nil
+}
+
+// outlook is what a claim can expect. Runs that become due later are claimed the next time.
+type outlook struct {
+	now       int64
+	few       int           // how many runs may be claimed whatever their accounts are
+	due       int           // how many runs are due, counted to one more than few
+	next      sql.NullInt64 // when the next one is due that is not due yet
+	abandoned bool          // other replicas whose lease has expired hold runs
+}
+
+// outlook reads what is due. The replica's own runs are not abandoned, because it drives them.
+func (s *Store) outlook(ctx context.Context, replica string, room *a2a.Room) (*outlook, error) {
+	o := &outlook{now: s.now(), few: room.Any()}
+	text := `SELECT (SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few), (SELECT min(due) FROM run WHERE due > $1)`
+	args, dest := []any{o.now, int64(o.few) + 1}, []any{&o.due, &o.next}
+	if !s.db.single() {
+		text += `, EXISTS (SELECT 1 FROM run WHERE holder <> $3 AND holder NOT IN (SELECT id FROM replica WHERE expires > $1))`
+		args, dest = append(args, replica), append(dest, &o.abandoned)
+	}
+	return o, s.db.reader().scan(ctx, dest, text, args...)
 }
 
 // claimDue claims runs and returns their claims.
-func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, now int64) (claims []a2a.Claim, err error) {
+func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, o *outlook) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
-	before := &claim{s: s, room: room, now: now}
-	if err := before.look(ctx); err != nil {
-		return nil, err
+	arrivals := s.arrivals.Load()
+	var due map[string][]any
+	do := s.db.do
+	switch {
+	case o.due > o.few:
+		if due, err = owners(ctx, s.db.reader(), dueOwners, o.now); err != nil { // their number may be large
+			return nil, err
+		}
+	case !o.abandoned:
+		do = s.db.statement
 	}
 	var c *claim
 	tries := 0
-	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
+	err = do(ctx, func(ctx context.Context, q querier) error {
 		tries++
-		c = &claim{s: s, q: q, replica: replica, now: now, room: room.Clone(), few: before.few, owners: before.owners}
+		c = &claim{s: s, q: q, replica: replica, outlook: o, room: room.Clone(), owners: due}
 		return c.run(ctx)
 	})
 	if err != nil || tries > 1 { // runs claimed by an earlier attempt are not found by the next one
@@ -160,7 +190,7 @@ func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, no
 	room.Waiting = c.room.Waiting
 	s.cfg.Metrics.TookOver(ctx, c.over)
 	for _, j := range c.taken {
-		claims = append(claims, s.adopt(j))
+		claims = append(claims, s.adopt(j, arrivals))
 	}
 	return claims, nil
 }
@@ -180,24 +210,19 @@ func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	return at
 }
 
-// abandoned reports whether another replica whose lease has expired holds runs. The replica's own
-// runs do not count, because it drives them.
-func (s *Store) abandoned(ctx context.Context, replica string, now int64) bool {
-	if s.db.single() {
-		return false
-	}
-	var n int
-	err := s.db.reader().scan(ctx, []any{&n}, `SELECT 1 FROM run WHERE holder <> $2
-AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) LIMIT 1`, now, replica)
-	return err == nil
-}
-
-// adopt registers a claim in this process, and ends an earlier one of the same run.
-func (s *Store) adopt(j *journal) a2a.Claim {
+// adopt registers a claim in this process, and ends an earlier one of the same run. arrivals is the number of
+// inputs without a journal before the claim: those that have come since may be for this run.
+func (s *Store) adopt(j *journal, arrivals int64) a2a.Claim {
 	s.mu.Lock()
 	old := s.journals[j.root]
 	s.journals[j.root] = j
 	s.mu.Unlock()
+	j.mu.Lock()
+	j.unread = j.unread || s.arrivals.Load() != arrivals
+	if j.first != nil {
+		j.ring.add(s, []entry{*j.first})
+	}
+	j.mu.Unlock()
 	if old != nil {
 		old.give()
 	}

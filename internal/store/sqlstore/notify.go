@@ -73,7 +73,9 @@ func tag(audience string) string {
 // newBell returns a bell that sends and listens until ctx ends. Lost notifications delay readers
 // only until the next poll.
 func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(hint)) (*bell, error) {
-	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
+	send := conn.Copy()
+	send.RuntimeParams["synchronous_commit"] = "off" // a notification is not stored, and its commit need not wait for the disk
+	b := &bell{listen: conn, send: send, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
 	if !cfg.Listen.IsZero() {
 		var err error
 		if b.listen, err = pgx.ParseConfig(cfg.Listen.Reveal()); err != nil {

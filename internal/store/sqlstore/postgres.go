@@ -163,6 +163,7 @@ func (d *postgresDB) single() bool               { return false }
 func (d *postgresDB) reader() querier            { return pgReader{pgQuerier{d.db}, d} }
 func (d *postgresDB) lock() string               { return " FOR UPDATE" }
 func (d *postgresDB) skip() string               { return " FOR UPDATE SKIP LOCKED" }
+func (d *postgresDB) binary() string             { return "BYTEA" }
 func (d *postgresDB) tell(root, audience string) { d.bell.ring(change{root, audience}) }
 func (d *postgresDB) state() *health             { return d.health }
 
@@ -183,9 +184,7 @@ func (d *postgresDB) add(s source) error { return d.writer.add(s) }
 
 // do implements database.
 func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
-	err := d.persist(ctx, func() error {
-		ctx, cancel := context.WithTimeout(ctx, planFor)
-		defer cancel()
+	return d.statement(ctx, func(ctx context.Context, _ querier) error {
 		tx, err := d.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -195,6 +194,15 @@ func (d *postgresDB) do(ctx context.Context, f func(ctx context.Context, q queri
 			return err
 		}
 		return tx.Commit()
+	})
+}
+
+// statement implements database.
+func (d *postgresDB) statement(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	err := d.persist(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, planFor)
+		defer cancel()
+		return f(ctx, pgQuerier{d.db})
 	})
 	return answer(err)
 }

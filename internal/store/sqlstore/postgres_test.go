@@ -129,7 +129,7 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	s := open(t, at, sqlstore.Config{})
 	collaboration := func(id string, most int) a2a.New {
 		n := task(id)
-		n.Collaborations = most
+		n.Collaborations, n.Accepted.Collaboration = most, &teamv1.Brief{TaskDescription: "do it"}
 		return n
 	}
 	for _, id := range []string{"one", "two"} {
@@ -195,7 +195,7 @@ func TestPostgres_P5_StartOrDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := task(fmt.Sprint("round-", round))
-		n.Collaborations, n.Entry = 100, "a"
+		n.Collaborations, n.Entry, n.Accepted.Collaboration = 100, "a", &teamv1.Brief{TaskDescription: "do it"}
 		var begun, deleted error
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, begun = b.Create(context.Background(), n) })

@@ -20,10 +20,10 @@ import (
 // pushKey is the name of the setting with the key that encrypts push configurations unless one is configured.
 const pushKey = "push_key"
 
-// errUnknownPush means that a run has a push configuration that its journal did not know.
-var errUnknownPush = errors.New("a push configuration came")
+// errOutdated means that a run has a push configuration or an input that its journal did not know.
+var errOutdated = errors.New("a push configuration or an input came")
 
-// retry writes a batch again that was not admitted because of errUnknownPush.
+// retry writes a batch again that was not admitted because of errOutdated.
 type retry struct {
 	*batch
 	again bool // an earlier attempt may still take effect

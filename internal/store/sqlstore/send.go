@@ -42,6 +42,9 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
 	}
+	if n.Collaborations > 0 && n.Accepted.GetCollaboration() == nil {
+		return "", false, errors.New("create a task: a collaboration needs a brief") // by which its end knows that it has a slot
+	}
 	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return "", false, err
 	}
@@ -74,7 +77,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 		return "", false, s.unrecorded(err)
 	}
 	if !existed {
-		s.changed(root, n.Owner)
+		s.hub.all.Ring(n.Owner) // who watches the root waits for what its run does
 	}
 	return root, existed, nil
 }
@@ -230,10 +233,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	if err != nil {
 		return 0, false, s.unrecorded(err)
 	}
-	if j := s.journal(root); j != nil { // also if the message existed: the attempt that wrote it may have failed before it woke the run
-		j.arrived()
-		store.Poke(j.wake)
-	}
+	s.deliver(root) // also if the message existed: the attempt that wrote it may have failed before it woke the run
 	s.db.tell(root, k.Owner)
 	return p.n, p.existed, nil
 }

@@ -333,6 +333,7 @@ func (d *sqliteDB) single() bool       { return true }
 func (d *sqliteDB) reader() querier    { return d.reads }
 func (d *sqliteDB) lock() string       { return "" }
 func (d *sqliteDB) skip() string       { return "" }
+func (d *sqliteDB) binary() string     { return "BLOB" }
 func (d *sqliteDB) tell(_, _ string)   {}
 func (d *sqliteDB) state() *health     { return d.health }
 func (d *sqliteDB) add(s source) error { return d.writer.add(s) }
@@ -343,6 +344,11 @@ func (d *sqliteDB) now(context.Context) (time.Time, error) { return time.Now().R
 // do queues f like every other change, because there is only one writer.
 func (d *sqliteDB) do(ctx context.Context, f func(ctx context.Context, q querier) error) error {
 	return answer(await(ctx, d, &op{plan: f}))
+}
+
+// statement implements database.
+func (d *sqliteDB) statement(ctx context.Context, f func(ctx context.Context, q querier) error) error {
+	return d.do(ctx, f)
 }
 
 // write writes a group in one transaction.

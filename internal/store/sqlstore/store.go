@@ -7,6 +7,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,11 +72,15 @@ type Store struct {
 	tokens store.Sealer
 	clock  clock
 	hub    hub
-	space  *semaphore.Weighted // bytes of events that wait to be written
-	totals totals
-	ringed atomic.Int64 // bytes of the events in all rings, see type ring
-	keys   *keyring     // encrypts secrets
-	pushed chan struct{}
+	// arrivals is the number of inputs that have come for runs without a journal in this process.
+	arrivals atomic.Int64
+	space    *semaphore.Weighted // bytes of events that wait to be written
+	totals   totals
+	ringed   atomic.Int64 // bytes of the events in all rings, see type ring
+	keys     *keyring     // encrypts secrets
+	// insertEvents are the statements of the function of this name, for this database.
+	insertEvents [maxRows]string
+	pushed       chan struct{}
 	// stale reports whether recorded claims may belong to a process that has exited. No run is
 	// claimed before these are released.
 	stale atomic.Bool
@@ -138,6 +143,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.insertEvents = insertEvents(s.db.binary())
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.db.close())
 	}
@@ -207,13 +213,14 @@ func (s *Store) journal(root string) *journal {
 	return s.journals[root]
 }
 
-// live returns the open claim of a root whose journal has not failed, nil without one. After a
-// failure, another replica may own the run.
+// live returns the journal in this process that has everything that is recorded of a root: that of an open
+// claim, or of a run that has ended while it was read. Without one it returns nil, and also after a failure of
+// the journal, because another replica may own the run.
 func (s *Store) live(root string) *journal {
 	if j := s.journal(root); j != nil && j.usable() == nil {
 		return j
 	}
-	return nil
+	return s.hub.ended(root)
 }
 
 // heal tries a small write every second after a write has failed, because a server that
@@ -271,7 +278,7 @@ func (s *Store) adoptOrphans(ctx context.Context) error {
 // to the owner.
 func (s *Store) owned(ctx context.Context, k a2a.Key) (root, scope string, err error) {
 	root, scope = agent.SplitTask(k.ID)
-	if j := s.journal(root); j != nil {
+	if j := cmp.Or(s.journal(root), s.hub.ended(root)); j != nil {
 		if j.owner != k.Owner {
 			return "", "", a2a.ErrNotFound
 		}

@@ -184,13 +184,17 @@ type viewDB struct {
 
 var errView = errors.New("the store was opened to be read only")
 
-func (d viewDB) single() bool                                                   { return d.one }
-func (d viewDB) reader() querier                                                { return d.q }
-func (d viewDB) add(source) error                                               { return errView }
-func (d viewDB) now(context.Context) (time.Time, error)                         { return time.Now(), nil }
-func (d viewDB) lock() string                                                   { return "" }
-func (d viewDB) skip() string                                                   { return "" }
-func (d viewDB) tell(_, _ string)                                               {}
-func (d viewDB) state() *health                                                 { return newHealth() }
-func (d viewDB) close() error                                                   { return nil }
+func (d viewDB) single() bool                           { return d.one }
+func (d viewDB) reader() querier                        { return d.q }
+func (d viewDB) add(source) error                       { return errView }
+func (d viewDB) now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (d viewDB) lock() string                           { return "" }
+func (d viewDB) skip() string                           { return "" }
+func (d viewDB) binary() string                         { return "" }
+func (d viewDB) tell(_, _ string)                       {}
+func (d viewDB) state() *health                         { return newHealth() }
+func (d viewDB) close() error                           { return nil }
+func (d viewDB) statement(context.Context, func(context.Context, querier) error) error {
+	return errView
+}
 func (d viewDB) do(context.Context, func(context.Context, querier) error) error { return errView }
