@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
