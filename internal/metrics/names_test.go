@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -345,4 +347,77 @@ func TestT_44_FromTheStart(t *testing.T) {
 			t.Errorf("after the result %q: successful is %d, want %d", result, got, want)
 		}
 	}
+}
+
+// TestT_44_ManyAgents: the runs of 100,000 agents leave the number of series as it was with the first hundred. All of their
+// ends are counted.
+func TestT_44_ManyAgents(t *testing.T) {
+	const named, all, made = 100, 100_000, 1000
+	reader := sdkmetric.NewManualReader()
+	m := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)).Meter("test")
+	runs, err := metrics.NewRuns(m, func(id string) bool { return strings.HasPrefix(id, "a") }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := []*teamv1.Event{
+		{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
+		{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Spent: &teamv1.Spent{}}}},
+	}
+	drive := runs.Driving(func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		if _, err := c.Journal.Load(ctx); err != nil {
+			return a2a.Park{}, err
+		}
+		return a2a.Park{Done: true}, c.Journal.Append(ctx, events...)
+	})
+	work := func(id string) {
+		t.Helper()
+		accepted := &teamv1.Event{Agent: id, Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: id}}}
+		if _, err := drive(t.Context(), a2a.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// read returns the number of series, and the ends of the runs by agent.
+	read := func() (series int, ended map[string]int64) {
+		t.Helper()
+		var got metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &got); err != nil {
+			t.Fatal(err)
+		}
+		ended = map[string]int64{}
+		for _, one := range got.ScopeMetrics[0].Metrics {
+			switch data := one.Data.(type) {
+			case metricdata.Sum[int64]:
+				series += len(data.DataPoints)
+				for _, p := range data.DataPoints {
+					if v, ok := p.Attributes.Value("agent"); ok && one.Name == "team_server.runs.ended" {
+						ended[v.AsString()] += p.Value
+					}
+				}
+			case metricdata.Histogram[float64]:
+				series += len(data.DataPoints)
+			case metricdata.Sum[float64]:
+				series += len(data.DataPoints)
+			}
+		}
+		return series, ended
+	}
+	work("made-0")
+	for i := range named {
+		work(fmt.Sprint("a", i))
+	}
+	before, _ := read()
+	for i := named; i < all; i++ {
+		work(fmt.Sprint("a", i))
+	}
+	for i := 1; i < made; i++ {
+		work(fmt.Sprint("made-", i))
+	}
+	after, ended := read()
+	if before != after || before < 2*named {
+		t.Errorf("%d series with %d agents, %d with %d", before, named, after, all)
+	}
+	if ended["a7"] != 1 || ended[metrics.Other] != all-named+made || len(ended) != named+1 {
+		t.Errorf("%d agents have ends; a7 has %d, others %d", len(ended), ended["a7"], ended[metrics.Other])
+	}
+	t.Logf("%d series with %d agents, %d with %d", before, named, after, all)
 }

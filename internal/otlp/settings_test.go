@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=settings_test.go OTEL_EXPORTER_OTLP_CLIENT_KEY=settings_test.go " + on:        "are not a certificate and its private key in PEM",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317/v1/traces":                                                        "without a path",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317?key=canary":                                                       "without a path",
-		"OTEL_EXPORTER_OTLP_HEADERS=a(b=canary " + on:                                                                      "NAME=VALUE",
+		"OTEL_EXPORTER_OTLP_HEADERS=a(b=canary " + on:                                                                        "NAME=VALUE",
 		"OTEL_BSP_MAX_QUEUE_SIZE=99999999999 " + on:                                                                          "a number from 1 to 1000000",
 		"OTEL_BSP_MAX_QUEUE_SIZE=99999999999999999999 " + on:                                                                 "a number from 1 to 1000000",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=4096 " + on:                                                                          "a number from 1 to 2048",
