@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // readings is a file system that records a fingerprint of each file when it is first opened or
@@ -121,7 +120,7 @@ func splitVolume(path string) (root, rest string) {
 // namesOf returns the names that a path consists of. Unlike filepath.Clean it keeps "..", which after a link does not lead
 // back.
 func namesOf(path string) []string {
-	return strings.FieldsFunc(path, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
+	return strings.FieldsFunc(filepath.ToSlash(path), func(r rune) bool { return r == '/' })
 }
 
 func isFolder(path string) bool {
