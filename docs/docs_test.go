@@ -197,6 +197,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// argument matches a file that serve is given as an argument: it has its file after -c.
+var argument = regexp.MustCompile(`team-server serve +[^-\s#&|>;\\` + "`" + `][^\s` + "`" + `]*`)
+
+// TestServe: serve, which documents show without running it, is given flags only.
+func TestServe(t *testing.T) {
+	for _, doc := range documents(t) {
+		for _, b := range blocks(t, doc) {
+			if wrong := argument.FindString(b.text); b.lang == "sh" && wrong != "" {
+				t.Errorf("%s:%d: %q, but serve takes no arguments; write serve -c FILE", doc, b.line, wrong)
+			}
+		}
+	}
+}
+
 // commands runs the commands of a document in their order.
 func (d demo) commands(t *testing.T, doc string) {
 	t.Helper()

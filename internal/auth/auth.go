@@ -55,7 +55,16 @@ const (
 	WhyRevoked   = "revoked key"
 	// WhyCertificate is for a certificate without a name that is configured.
 	WhyCertificate = "unknown certificate"
+	// WhyToken is for a token that is not valid.
+	WhyToken = "invalid token"
+	// WhyNoKeys is for a token whose issuer's keys could not be fetched.
+	WhyNoKeys = "keys of the issuer are missing"
+	// WhyOther is for credentials that another Authenticator refused.
+	WhyOther = "unknown credentials"
 )
+
+// Reasons are all reasons of refusals.
+var Reasons = []string{WhyMissing, WhyMalformed, WhyUnknown, WhyExpired, WhyRevoked, WhyCertificate, WhyToken, WhyNoKeys, WhyOther}
 
 // Refusal is the error for credentials that are not accepted. It wraps the *agent.Error for the
 // caller.

@@ -65,9 +65,6 @@ const (
 	maxPrincipal = 512
 )
 
-// WhyToken is for a token that is not valid.
-const WhyToken = "invalid token"
-
 var validIssuer = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
 
 // complete sets defaults, and returns what is wrong with the issuer.
@@ -277,7 +274,7 @@ func (i *issuer) verify(text string, header map[string]any, known *verified, wai
 	kid, _ := header["kid"].(string)
 	keys, of := i.keys.find(kid, alg)
 	if of == nil {
-		return &Refusal{Why: "keys of the issuer are missing", Detail: i.Name, err: &agent.Error{
+		return &Refusal{Why: WhyNoKeys, Detail: i.Name, err: &agent.Error{
 			Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Retry: true, RetryAfter: 5 * time.Second,
 			Message: "the server cannot read the keys of the token's issuer at present; try again",
 		}}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/agentteams/team-server/internal/auth"
 )
 
 // NoMethod is the method of requests that reach none: pages, health checks, unknown paths, and requests that
@@ -26,7 +28,7 @@ func NewCalls(m metric.Meter) (*Calls, error) {
 		return nil, nil //nolint:nilnil // no metrics
 	}
 	i := &instruments{Meter: m}
-	return &Calls{
+	c := &Calls{
 		requests: i.counter("team_server.requests", "{request}", "Requests that have ended; streams count at their end."),
 		duration: i.seconds("team_server.request.duration", "Duration of requests until their answer is complete; of streams, how long they were open.",
 			.001, .005, .025, .1, .25, 1, 5, 30, 300),
@@ -35,7 +37,17 @@ func NewCalls(m metric.Meter) (*Calls, error) {
 		limits:  i.counter("team_server.limits.hit", "{request}", "Requests that were refused because of a limit."),
 		byCode:  newLabels("method", "binding", "code"), byMethod: newLabels("method", "binding"),
 		byReason: newLabels("reason"), byLimit: newLabels("limit"),
-	}, i.err()
+	}
+	if err := i.err(); err != nil {
+		return nil, err
+	}
+	for _, why := range auth.Reasons {
+		c.byReason.begin(c.signIns, word(why))
+	}
+	for _, limit := range limitsOf(requestLimits) {
+		c.byLimit.begin(c.limits, limit)
+	}
+	return c, nil
 }
 
 // Ended counts a request. method is "" if it reached none, and code is the name of its gRPC status.

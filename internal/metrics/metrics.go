@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -32,6 +33,13 @@ type instruments struct {
 func (i *instruments) counter(name, unit, text string) metric.Int64Counter {
 	c, err := i.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
 	i.errs = append(i.errs, err)
+	return c
+}
+
+// total creates a counter without labels. It begins with 0, so that its first event is an increase.
+func (i *instruments) total(name, unit, text string) metric.Int64Counter {
+	c := i.counter(name, unit, text)
+	c.Add(context.Background(), 0)
 	return c
 }
 
@@ -109,6 +117,11 @@ func (l *labels) of(v ...string) *options {
 	defer l.mu.Unlock()
 	l.known[key] = o
 	return o
+}
+
+// begin sets a counter to 0 for values of the keys, so that the first event that has them is an increase.
+func (l *labels) begin(c metric.Int64Counter, v ...string) {
+	c.Add(context.Background(), 0, l.of(v...).add...)
 }
 
 // names are the names that a label may have: the first ones that occur.

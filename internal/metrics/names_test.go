@@ -2,6 +2,8 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +18,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -240,4 +245,179 @@ func TestT_45_Host(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestT_44_FromTheStart: what alerts look for is exposed before it happens, with the value 0, for each value of its labels
+// that docs/metrics.md names.
+func TestT_44_FromTheStart(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	m := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
+	stored, err := metrics.NewStore(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, calls := metrics.NewCalls(m)
+	_, runs := metrics.NewRuns(m, nil, stored)
+	_, pushes := metrics.NewPushes(m)
+	reloads, err := metrics.NewReloads(m, time.Unix(7, 0))
+	if err := errors.Join(calls, runs, pushes, err); err != nil {
+		t.Fatal(err)
+	}
+	value := func(name, label string) (values []string, sum int64) {
+		t.Helper()
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all.ScopeMetrics[0].Metrics {
+			if one.Name != name {
+				continue
+			}
+			var points []metricdata.DataPoint[int64]
+			switch data := one.Data.(type) {
+			case metricdata.Sum[int64]:
+				points = data.DataPoints
+			case metricdata.Gauge[int64]:
+				points = data.DataPoints
+			}
+			for _, p := range points {
+				v, _ := p.Attributes.Value(attribute.Key(label))
+				values, sum = append(values, v.AsString()), sum+p.Value
+			}
+		}
+		slices.Sort(values)
+		return values, sum
+	}
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := func(row string) []string {
+		t.Helper()
+		_, rest, found := strings.Cut(string(doc), "\n| "+row+" | ")
+		if !found {
+			t.Fatalf("docs/metrics.md has no row %s", row)
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		var values []string
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(line, -1) {
+			values = append(values, m[1])
+		}
+		slices.Sort(values)
+		return values
+	}
+	for _, c := range []struct {
+		name, label string
+		want        []string
+	}{
+		{"team_server.config.reloads", "result", documented("`result`")},
+		{"team_server.sign_ins.refused", "reason", documented("`reason` of refused sign-ins")},
+		{"team_server.questions", "event", documented("`event`")},
+		{"team_server.lease.takeovers", "", []string{""}},
+		{"team_server.attempts", "", []string{""}},
+		{"team_server.push.dropped", "", []string{""}},
+	} {
+		if got, sum := value(c.name, c.label); !slices.Equal(got, c.want) || sum != 0 {
+			t.Errorf("%s: %s %v with the sum %d, want %v and 0", c.name, c.label, got, sum, c.want)
+		}
+	}
+	for name, want := range map[string][]string{
+		"team_server.limits.hit":  {"max_calls", "max_queued", "requests_per_second", "per_principal.max_queued", "streams.per_caller", metrics.Other},
+		"team_server.budgets.hit": {"max_cost", "max_tokens", "max_steps", "max_tokens_per_day", metrics.Other},
+	} {
+		got, sum := value(name, "limit")
+		for _, limit := range want {
+			if !slices.Contains(got, limit) || sum != 0 {
+				t.Errorf("%s: no %s among %v, or its sum %d is not 0", name, limit, got, sum)
+			}
+		}
+		if slices.Contains(got, "weight") || slices.Contains(got, "timeout") {
+			t.Errorf("%s has series for what is no limit: %v", name, got)
+		}
+	}
+	for _, result := range []string{"", metrics.ReloadRefused, metrics.ReloadUnchanged, metrics.ReloadRefused, metrics.ReloadApplied} {
+		want := int64(1)
+		if result != "" {
+			reloads.Ended(t.Context(), result)
+		}
+		if result == metrics.ReloadRefused {
+			want = 0
+		}
+		if _, got := value("team_server.config.last_reload.successful", ""); got != want {
+			t.Errorf("after the result %q: successful is %d, want %d", result, got, want)
+		}
+	}
+}
+
+// TestT_44_ManyAgents: the runs of 100,000 agents leave the number of series as it was with the first hundred. All of their
+// ends are counted.
+func TestT_44_ManyAgents(t *testing.T) {
+	const named, all, made = 100, 100_000, 1000
+	reader := sdkmetric.NewManualReader()
+	m := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)).Meter("test")
+	runs, err := metrics.NewRuns(m, func(id string) bool { return strings.HasPrefix(id, "a") }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := []*teamv1.Event{
+		{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
+		{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Spent: &teamv1.Spent{}}}},
+	}
+	drive := runs.Driving(func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		if _, err := c.Journal.Load(ctx); err != nil {
+			return a2a.Park{}, err
+		}
+		return a2a.Park{Done: true}, c.Journal.Append(ctx, events...)
+	})
+	work := func(id string) {
+		t.Helper()
+		accepted := &teamv1.Event{Agent: id, Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: id}}}
+		if _, err := drive(t.Context(), a2a.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// read returns the number of series, and the ends of the runs by agent.
+	read := func() (series int, ended map[string]int64) {
+		t.Helper()
+		var got metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &got); err != nil {
+			t.Fatal(err)
+		}
+		ended = map[string]int64{}
+		for _, one := range got.ScopeMetrics[0].Metrics {
+			switch data := one.Data.(type) {
+			case metricdata.Sum[int64]:
+				series += len(data.DataPoints)
+				for _, p := range data.DataPoints {
+					if v, ok := p.Attributes.Value("agent"); ok && one.Name == "team_server.runs.ended" {
+						ended[v.AsString()] += p.Value
+					}
+				}
+			case metricdata.Histogram[float64]:
+				series += len(data.DataPoints)
+			case metricdata.Sum[float64]:
+				series += len(data.DataPoints)
+			}
+		}
+		return series, ended
+	}
+	work("made-0")
+	for i := range named {
+		work(fmt.Sprint("a", i))
+	}
+	before, _ := read()
+	for i := named; i < all; i++ {
+		work(fmt.Sprint("a", i))
+	}
+	for i := 1; i < made; i++ {
+		work(fmt.Sprint("made-", i))
+	}
+	after, ended := read()
+	if before != after || before < 2*named {
+		t.Errorf("%d series with %d agents, %d with %d", before, named, after, all)
+	}
+	if ended["a7"] != 1 || ended[metrics.Other] != all-named+made || len(ended) != named+1 {
+		t.Errorf("%d agents have ends; a7 has %d, others %d", len(ended), ended["a7"], ended[metrics.Other])
+	}
+	t.Logf("%d series with %d agents, %d with %d", before, named, after, all)
 }

@@ -21,9 +21,9 @@ func NewPushes(m metric.Meter) (*Pushes, error) {
 	}
 	i := &instruments{Meter: m}
 	return &Pushes{
-		delivered: i.counter("team_server.push.delivered", "{notification}", "Push notifications that were delivered."),
+		delivered: i.total("team_server.push.delivered", "{notification}", "Push notifications that were delivered."),
 		failed:    i.counter("team_server.push.failed", "{attempt}", "Attempts to deliver a push notification that have failed."),
-		dropped:   i.counter("team_server.push.dropped", "{notification}", "Push notifications that were given up."),
+		dropped:   i.total("team_server.push.dropped", "{notification}", "Push notifications that were given up."),
 		byReason:  newLabels("reason"),
 	}, i.err()
 }

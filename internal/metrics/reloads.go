@@ -16,8 +16,8 @@ const (
 
 // Reloads measures the reloads of the configuration of a server.
 type Reloads struct {
-	count metric.Int64Counter
-	last  metric.Int64Gauge
+	count            metric.Int64Counter
+	last, successful metric.Int64Gauge
 
 	byResult *labels
 }
@@ -32,13 +32,19 @@ func NewReloads(m metric.Meter, read time.Time) (*Reloads, error) {
 	last, err := i.Int64Gauge("team_server.config.last_reload.timestamp", metric.WithUnit("s"),
 		metric.WithDescription("Time at which the configuration was last read without faults, in Unix seconds."))
 	i.errs = append(i.errs, err)
+	successful, err := i.Int64Gauge("team_server.config.last_reload.successful",
+		metric.WithDescription("1 if the configuration had no faults when it was last read, 0 if it had: an earlier one is served."))
+	i.errs = append(i.errs, err)
 	r := &Reloads{
-		count: i.counter("team_server.config.reloads", "{reload}", "Reloads of the configuration."), last: last, byResult: newLabels("result"),
+		count: i.counter("team_server.config.reloads", "{reload}", "Reloads of the configuration."), last: last, successful: successful, byResult: newLabels("result"),
 	}
 	if err := i.err(); err != nil {
 		return nil, err
 	}
-	r.last.Record(context.Background(), read.Unix())
+	for _, result := range []string{ReloadApplied, ReloadUnchanged, ReloadRefused} {
+		r.byResult.begin(r.count, result)
+	}
+	r.succeeded(context.Background(), read)
 	return r, nil
 }
 
@@ -48,7 +54,15 @@ func (r *Reloads) Ended(ctx context.Context, result string) {
 		return
 	}
 	r.count.Add(ctx, 1, r.byResult.of(result).add...)
-	if result != ReloadRefused {
-		r.last.Record(ctx, time.Now().Unix())
+	if result == ReloadRefused {
+		r.successful.Record(ctx, 0)
+		return
 	}
+	r.succeeded(ctx, time.Now())
+}
+
+// succeeded records that the configuration was read without faults.
+func (r *Reloads) succeeded(ctx context.Context, at time.Time) {
+	r.last.Record(ctx, at.Unix())
+	r.successful.Record(ctx, 1)
 }

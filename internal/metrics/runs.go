@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -37,26 +37,43 @@ func NewRuns(m metric.Meter, named func(agentID string) bool, s *Store) (*Runs, 
 		return nil, nil //nolint:nilnil // no metrics
 	}
 	i := &instruments{Meter: m}
-	return &Runs{
+	r := &Runs{
 		active:     i.upDown("team_server.runs.active", "{run}", "Runs that this replica drives at the moment."),
-		claimed:    i.counter("team_server.runs.claimed", "{run}", "Claims of runs by this replica; a run that waits is claimed again when it continues."),
+		claimed:    i.total("team_server.runs.claimed", "{run}", "Claims of runs by this replica; a run that waits is claimed again when it continues."),
 		started:    i.counter("team_server.runs.started", "{run}", "Runs that have started."),
 		ended:      i.counter("team_server.runs.ended", "{run}", "Runs that have ended."),
 		duration:   i.seconds("team_server.run.duration", "Time from the message that began a task to its end, including waits.", .01, .1, 1, 10, 60, 600, 3600, 86400),
 		steps:      i.counter("team_server.steps.ended", "{step}", "Steps of runs that have ended: work of members, models and tools."),
-		attempts:   i.counter("team_server.attempts", "{attempt}", "Attempts of steps that have started."),
-		retries:    i.counter("team_server.retries", "{attempt}", "Attempts of steps that have failed and are followed by another."),
+		attempts:   i.total("team_server.attempts", "{attempt}", "Attempts of steps that have started."),
+		retries:    i.total("team_server.retries", "{attempt}", "Attempts of steps that have failed and are followed by another."),
 		questions:  i.counter("team_server.questions", "{question}", "Questions to people, by what happened to them."),
 		limits:     i.counter("team_server.budgets.hit", "{step}", "Runs and steps that ended because of a budget or another limit on what runs may use."),
 		tokens:     i.counter("team_server.tokens", "{token}", "Tokens of models, as in the costs of the server."),
 		money:      i.money("team_server.cost.usd", "Costs in USD, as in the costs of the server."),
 		modelCalls: i.counter("team_server.model.calls", "{call}", "Calls of models."),
-		toolCalls:  i.counter("team_server.tool.calls", "{call}", "Calls of tools."),
+		toolCalls:  i.total("team_server.tool.calls", "{call}", "Calls of tools."),
 		byAgent:    newLabels("agent"), byAgentOutcome: newLabels("agent", "outcome"), byOutcome: newLabels("outcome"), byEvent: newLabels("event"),
 		byLimit: newLabels("limit", "level"), byKind: newLabels("model", "kind"), byModel: newLabels("model"),
 		agents: newNames(maxAgents), models: newNames(maxModels), named: named, store: s,
-	}, i.err()
+	}
+	if err := i.err(); err != nil {
+		return nil, err
+	}
+	for _, event := range []string{"asked", "answered", "expired"} {
+		r.byEvent.begin(r.questions, event)
+	}
+	for _, limit := range limitsOf(runLimits) {
+		r.byLimit.begin(r.limits, limit, levelRun)
+		r.byLimit.begin(r.limits, limit, levelStep)
+	}
+	return r, nil
 }
+
+// Levels of what ended because of a limit.
+const (
+	levelRun  = "run"
+	levelStep = "step"
+)
 
 func (i *instruments) money(name, text string) metric.Float64Counter {
 	c, err := i.Float64Counter(name, metric.WithDescription(text))
@@ -98,7 +115,7 @@ func (j *measured) Load(ctx context.Context) ([]*teamv1.Event, error) {
 		if ev.GetAccepted() != nil {
 			j.agent, j.accepted = j.runs.agentLabel(ev.GetAgent()), ev.GetTime().AsTime()
 		}
-		if !isEnd(ev) {
+		if !taskstate.EndsRun(ev) {
 			j.book.Apply(ev)
 		}
 	}
@@ -115,7 +132,7 @@ func (j *measured) Append(ctx context.Context, events ...*teamv1.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, ev := range events {
-		if isEnd(ev) {
+		if taskstate.EndsRun(ev) {
 			j.runs.spent(ctx, last)
 		} else {
 			j.runs.spent(ctx, j.book.Apply(ev))
@@ -128,7 +145,7 @@ func (j *measured) Append(ctx context.Context, events ...*teamv1.Event) error {
 // end returns what the end of the run adds to the costs, if it is one of the events.
 func (j *measured) end(events []*teamv1.Event) []cost.Sum {
 	for _, ev := range events {
-		if isEnd(ev) {
+		if taskstate.EndsRun(ev) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			return j.book.End(ev)
@@ -142,9 +159,6 @@ func (j *measured) Commit(ctx context.Context) error {
 	defer j.runs.store.Time(ctx, "commit")()
 	return j.Journal.Commit(ctx)
 }
-
-// isEnd reports whether an event ends the run.
-func isEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
 
 // count counts an event. The caller must hold j.mu.
 func (r *Runs) count(ctx context.Context, j *measured, ev *teamv1.Event) {
@@ -173,10 +187,10 @@ func (r *Runs) count(ctx context.Context, j *measured, ev *teamv1.Event) {
 
 // countEnd counts the end of a run or of a step.
 func (r *Runs) countEnd(ctx context.Context, j *measured, root bool, e *teamv1.Ended) {
-	outcome := outcomeOf(e.GetOutcome())
-	level := "step"
+	outcome := taskstate.Word(e.GetOutcome())
+	level := levelStep
 	if root {
-		level = "run"
+		level = levelRun
 		r.ended.Add(ctx, 1, r.byAgentOutcome.of(j.agent, outcome).add...)
 		if !j.accepted.IsZero() {
 			r.duration.Record(ctx, max(time.Since(j.accepted), 0).Seconds(), r.byOutcome.of(outcome).record...)
@@ -205,10 +219,11 @@ func (r *Runs) spent(ctx context.Context, sums []cost.Sum) {
 	}
 }
 
-// Broken counts the end of a run that cannot be driven, which the engine records.
+// Broken counts the end of a run that cannot be driven, which the engine records. Its agent is Other, because only those
+// who drive a run know it.
 func (r *Runs) Broken(ctx context.Context) {
 	if r != nil {
-		r.ended.Add(ctx, 1, r.byAgentOutcome.of(Other, outcomeOf(teamv1.Outcome_OUTCOME_FAILED)).add...)
+		r.ended.Add(ctx, 1, r.byAgentOutcome.of(Other, taskstate.Word(teamv1.Outcome_OUTCOME_FAILED)).add...)
 	}
 }
 
@@ -217,9 +232,4 @@ func (r *Runs) agentLabel(id string) string {
 		return Other
 	}
 	return r.agents.name(id)
-}
-
-// outcomeOf returns the label of an outcome.
-func outcomeOf(o teamv1.Outcome) string {
-	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
 }

@@ -28,7 +28,7 @@ func NewStore(m metric.Meter) (*Store, error) {
 	return &Store{
 		duration: i.seconds("team_server.store.operation.duration", "Duration of operations of the store; group is a transaction with its sync, commit the wait for one.",
 			.0005, .001, .0025, .005, .01, .025, .1, .5, 2.5, 10),
-		groups: groups, takeovers: i.counter("team_server.lease.takeovers", "{run}", "Runs that this replica took over because the lease of another had expired."),
+		groups: groups, takeovers: i.total("team_server.lease.takeovers", "{run}", "Runs that this replica took over because the lease of another had expired."),
 		byOperation: newLabels("operation"),
 	}, i.err()
 }

@@ -32,8 +32,9 @@ const (
 
 // Exporter exports spans and metrics in the background. A nil *Exporter exports nothing.
 type Exporter struct {
-	spans   *sdktrace.TracerProvider // nil without spans
-	metrics []sdkmetric.Option       // for a provider of meters; none without metrics
+	provider *sdktrace.TracerProvider // nil without spans
+	spans    *spans                   // nil without spans
+	metrics  []sdkmetric.Option       // for a provider of meters; none without metrics
 }
 
 // New returns an exporter, or nil if s exports nothing. It does not wait for the collector. ids makes the ids of
@@ -53,7 +54,8 @@ func New(ctx context.Context, s Settings, ids sdktrace.IDGenerator, version stri
 		if err != nil {
 			return nil, fmt.Errorf("exporting spans: %w", err)
 		}
-		e.spans = sdktrace.NewTracerProvider(sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids), sdktrace.WithBatcher(&spans{to, report{log: log, what: "spans"}}))
+		e.spans = newSpans(to, log)
+		e.provider = sdktrace.NewTracerProvider(sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids), sdktrace.WithBatcher(e.spans))
 	}
 	if s.Metrics {
 		to, err := otlpmetricgrpc.New(ctx, orDefault(metricsEndpointVar, otlpmetricgrpc.WithEndpointURL)...)
@@ -75,10 +77,10 @@ func orDefault[O any](variable string, address func(string) O) []O {
 
 // Spans returns the provider whose spans are exported, nil if none are.
 func (e *Exporter) Spans() trace.TracerProvider {
-	if e == nil || e.spans == nil {
+	if e == nil || e.provider == nil {
 		return nil
 	}
-	return e.spans
+	return e.provider
 }
 
 // Metrics returns the options for a provider of meters whose metrics are exported, none if none are. The provider exports
@@ -90,30 +92,47 @@ func (e *Exporter) Metrics() []sdkmetric.Option {
 	return e.metrics
 }
 
-// Shutdown exports the spans that are left, for at most flushTimeout, and ends the exporter of spans. Failures are only logged.
+// Shutdown exports the spans that are left, for at most flushTimeout, and ends the exporter of spans. Those that cannot be
+// exported are lost, which is only logged.
 func (e *Exporter) Shutdown(ctx context.Context) error {
-	if e == nil || e.spans == nil {
+	if e == nil || e.provider == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	err := e.spans.Shutdown(ctx)
-	if ctx.Err() != nil { // the collector does not answer: that has been logged
-		return nil
-	}
-	return err
+	timer := time.AfterFunc(flushTimeout, e.spans.giveUp)
+	defer timer.Stop()
+	defer e.spans.giveUp()
+	defer e.spans.end()
+	return e.provider.Shutdown(context.WithoutCancel(ctx)) // waits for exports, which giveUp ends
 }
 
 // spans is an exporter whose failures are logged.
 type spans struct {
 	sdktrace.SpanExporter
 	report
+	givenUp context.Context //nolint:containedctx // ends all exports at once
+	giveUp  context.CancelFunc
+}
+
+func newSpans(to sdktrace.SpanExporter, log *zap.Logger) *spans {
+	s := &spans{SpanExporter: to, report: report{log: log, what: "spans"}}
+	s.givenUp, s.giveUp = context.WithCancel(context.Background())
+	return s
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
 func (s *spans) ExportSpans(ctx context.Context, list []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.givenUp, cancel)()
 	s.ended(s.SpanExporter.ExportSpans(ctx, list), len(list))
 	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (s *spans) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	return s.SpanExporter.Shutdown(ctx)
 }
 
 // metrics is an exporter whose failures are logged.
@@ -137,6 +156,7 @@ type report struct {
 	failed bool      // guarded by mu
 	logged time.Time // guarded by mu
 	lost   int       // since the last line; guarded by mu
+	err    error     // of the last failure; guarded by mu
 }
 
 // ended reports the end of an export of n spans or metrics.
@@ -148,10 +168,24 @@ func (r *report) ended(err error, n int) {
 		r.log.Info("exporting works again", zap.String("what", r.what))
 		r.failed, r.logged, r.lost = false, time.Time{}, 0
 	case err != nil:
-		r.failed = true
+		r.failed, r.err = true, err
 		if r.lost += n; time.Since(r.logged) >= logEvery {
-			r.log.Warn("cannot export to the collector", zap.String("what", r.what), zap.Int("lost", r.lost), zap.Error(err))
-			r.logged, r.lost = time.Now(), 0
+			r.write()
 		}
 	}
+}
+
+// end logs what was lost since the last line.
+func (r *report) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost > 0 {
+		r.write()
+	}
+}
+
+// write logs what was lost. The caller must hold r.mu.
+func (r *report) write() {
+	r.log.Warn("cannot export to the collector", zap.String("what", r.what), zap.Int("lost", r.lost), zap.Error(r.err))
+	r.logged, r.lost = time.Now(), 0
 }

@@ -1,13 +1,19 @@
 package otlp
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // Settings say what is exported, according to the variables of the environment that OpenTelemetry defines. The
@@ -29,6 +35,19 @@ const (
 	endpointVar        = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpointVar  = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	metricsEndpointVar = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+	queueVar           = "OTEL_BSP_MAX_QUEUE_SIZE"
+)
+
+// spanLimitVars are limits of what spans have.
+var spanLimitVars = []string{
+	"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+	"OTEL_SPAN_EVENT_COUNT_LIMIT", "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT", "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+}
+
+// Limits of values.
+const (
+	maxQueue        = 1_000_000 // spans; room for all of them is allocated at the start
+	maxMilliseconds = 3_600_000 // an hour
 )
 
 // Read reads the settings from the environment. Without any of the variables nothing is exported. The error names
@@ -51,14 +70,18 @@ func Read() (Settings, error) {
 		for _, name := range strings.Split(value(propagatorsVar), ",") {
 			c.check(propagatorsVar, slices.Contains([]string{"", "tracecontext", "baggage", "none"}, strings.TrimSpace(name)), "tracecontext")
 		}
-		for _, name := range []string{"SCHEDULE_DELAY", "EXPORT_TIMEOUT", "MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
-			c.number("OTEL_BSP_" + name)
+		c.milliseconds("OTEL_BSP_SCHEDULE_DELAY")
+		c.milliseconds("OTEL_BSP_EXPORT_TIMEOUT")
+		queue := c.number(queueVar, 1, maxQueue, sdktrace.DefaultMaxQueueSize)
+		c.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1, queue, 0)
+		for _, name := range spanLimitVars {
+			c.number(name, -1, math.MaxInt32, 0) // below 0 means no limit
 		}
 		c.exporter("TRACES_")
 	}
 	if s.Metrics {
-		c.number("OTEL_METRIC_EXPORT_INTERVAL")
-		c.number("OTEL_METRIC_EXPORT_TIMEOUT")
+		c.milliseconds("OTEL_METRIC_EXPORT_INTERVAL")
+		c.milliseconds("OTEL_METRIC_EXPORT_TIMEOUT")
 		c.exporter("METRICS_")
 	}
 	return s, errors.Join(c.faults...)
@@ -82,10 +105,20 @@ func (c *checks) oneOf(name string, values ...string) {
 	c.check(name, value(name) == "" || slices.Contains(values, strings.ToLower(value(name))), strings.Join(values, " or "))
 }
 
-// number checks that a variable is unset or a number above 0.
-func (c *checks) number(name string) {
+// milliseconds checks that a variable is unset or a number of milliseconds.
+func (c *checks) milliseconds(name string) { c.number(name, 1, maxMilliseconds, 0) }
+
+// number returns the value of a variable, otherwise if it is unset or not a number from least to most.
+func (c *checks) number(name string, least, most, otherwise int) int {
+	if value(name) == "" {
+		return otherwise
+	}
 	n, err := strconv.Atoi(value(name))
-	c.check(name, value(name) == "" || err == nil && n > 0, "a number above 0")
+	if err != nil || n < least || n > most {
+		c.check(name, false, fmt.Sprintf("a number from %d to %d", least, most))
+		return otherwise
+	}
+	return n
 }
 
 // sampler checks which traces are sampled.
@@ -103,16 +136,48 @@ func (c *checks) exporter(signal string) {
 		c.oneOf(prefix+"PROTOCOL", "grpc")
 		c.oneOf(prefix+"COMPRESSION", "gzip", "none")
 		c.oneOf(prefix+"INSECURE", "true", "false")
-		c.number(prefix + "TIMEOUT")
+		c.milliseconds(prefix + "TIMEOUT")
 		c.endpoint(prefix + "ENDPOINT")
 		c.headers(prefix + "HEADERS")
-		for _, file := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
-			if path := value(prefix + file); path != "" {
-				_, err := os.Stat(path)
-				c.check(prefix+file, err == nil, "the name of a file that exists")
-			}
+		c.certificates(prefix)
+	}
+}
+
+// certificates checks the files of a form of the variables: certificates of authorities, and a certificate with its key.
+func (c *checks) certificates(prefix string) {
+	if path := value(prefix + "CERTIFICATE"); path != "" {
+		b, err := readFile(path)
+		c.check(prefix+"CERTIFICATE", err == nil && x509.NewCertPool().AppendCertsFromPEM(b), "the name of a file with certificates in PEM")
+	}
+	certVar, keyVar := prefix+"CLIENT_CERTIFICATE", prefix+"CLIENT_KEY"
+	if value(certVar) == "" && value(keyVar) == "" {
+		return
+	}
+	if value(certVar) == "" || value(keyVar) == "" {
+		c.faults = append(c.faults, fmt.Errorf("of the environment variables %s and %s only one is set; set both, or unset both", certVar, keyVar))
+		return
+	}
+	cert, err := readFile(value(certVar))
+	c.check(certVar, err == nil, "the name of a file with a certificate in PEM")
+	key, keyErr := readFile(value(keyVar))
+	c.check(keyVar, keyErr == nil, "the name of a file with a private key in PEM")
+	if err == nil && keyErr == nil {
+		if _, err := tls.X509KeyPair(cert, key); err != nil {
+			c.faults = append(c.faults, fmt.Errorf("the files that the environment variables %s and %s name are not a certificate and its private key in PEM: %w", certVar, keyVar, err))
 		}
 	}
+}
+
+// readFile reads a regular file: reading another may never end.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	return os.ReadFile(path) //nolint:gosec // the user names the file
 }
 
 func (c *checks) endpoint(name string) {
@@ -120,17 +185,20 @@ func (c *checks) endpoint(name string) {
 		return
 	}
 	u, err := url.Parse(value(name))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery+u.Fragment != "" {
 		c.faults = append(c.faults, fmt.Errorf("the environment variable %s is not an address of a collector; write http://HOST:PORT or, with TLS, https://HOST:PORT, "+
-			"for example http://127.0.0.1:4317; keys belong in OTEL_EXPORTER_OTLP_HEADERS", name)) // it may have a password
+			"without a path, for example http://127.0.0.1:4317; keys belong in OTEL_EXPORTER_OTLP_HEADERS", name)) // it may have a password
 	}
 }
+
+// headerName matches a name of a header, as RFC 9110 defines it.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 func (c *checks) headers(name string) {
 	for _, one := range strings.Split(value(name), ",") {
 		key, text, ok := strings.Cut(one, "=")
 		_, err := url.PathUnescape(text)
-		if value(name) != "" && (!ok || strings.TrimSpace(key) == "" || err != nil) {
+		if value(name) != "" && (!ok || !headerName.MatchString(strings.TrimSpace(key)) || err != nil) {
 			c.faults = append(c.faults, fmt.Errorf("the environment variable %s is not a list of headers; write NAME=VALUE,NAME=VALUE, each VALUE percent-encoded", name)) // it has secrets
 			return
 		}

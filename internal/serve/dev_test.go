@@ -200,6 +200,109 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchLinks: a file is loaded again when links lead to it, and the file or a link on the way to it is another one: a
+// link to a file, a link in the path of its folder, a chain of links, and what Kubernetes swaps.
+func TestWatchLinks(t *testing.T) {
+	link := func(target, name string) {
+		t.Helper()
+		if err := os.Symlink(target, name+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, name, text)
+	}
+	for name, c := range map[string]struct {
+		path    string
+		prepare func()
+		changes []func()
+	}{
+		"relative": {"etc/team.yaml", func() { link("../repo/team.yaml", "etc/team.yaml") }, []func(){
+			func() { file("repo/team.yaml", "1") },
+			func() { file("repo/other.yaml", "2"); link("../repo/other.yaml", "etc/team.yaml") },
+			func() { file("repo/other.yaml", "3") },
+		}},
+		"chain": {"etc/team.yaml", func() {
+			link("link", "etc/team.yaml")
+			link("../mid/link", "etc/link")
+			link("../repo/team.yaml", "mid/link")
+		}, []func(){
+			func() { file("repo/team.yaml", "1") },
+			func() { file("other/team.yaml", "2"); link("../other/team.yaml", "mid/link") },
+			func() { file("other/team.yaml", "3") },
+			func() { file("repo/else.yaml", "4"); link("../repo/else.yaml", "etc/link") },
+		}},
+		"folder": {"current/team.yaml", func() { link("repo", "current") }, []func(){
+			func() { file("repo/team.yaml", "1") },
+			func() { file("other/team.yaml", "2"); link("other", "current") },
+			func() { file("other/team.yaml", "3") },
+		}},
+		"kubernetes": {"etc/team.yaml", func() {
+			file("etc/..2026_1/team.yaml", "0")
+			link("..2026_1", "etc/..data")
+			link("..data/team.yaml", "etc/team.yaml")
+		}, []func(){
+			func() { file("etc/..2026_2/team.yaml", "1"); link("..2026_2", "etc/..data") },
+			func() {
+				file("etc/..2026_3/team.yaml", "2")
+				link("..2026_3", "etc/..data")
+				if err := os.RemoveAll("etc/..2026_2"); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}},
+		"not there yet": {"etc/team.yaml", func() { link("../later/on/team.yaml", "etc/team.yaml") }, []func(){
+			func() { file("later/on/team.yaml", "1") },
+			func() { file("later/on/team.yaml", "2") },
+		}},
+		"circle": {"etc/team.yaml", func() { link("b", "etc/team.yaml"); link("team.yaml", "etc/b") }, []func(){
+			func() { link("../repo/team.yaml", "etc/b") },
+			func() { file("repo/team.yaml", "1") },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for _, dir := range []string{"etc", "mid", "other"} {
+				file(dir+"/.keep", "")
+			}
+			file("repo/team.yaml", "0")
+			c.prepare()
+			loads := make(chan *readings, 100)
+			load := func(bool) *readings {
+				read := &readings{}
+				read.record(c.path)
+				loads <- read
+				return read
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			before := load(false)
+			<-loads
+			go func() { defer close(ended); watch(ctx, watching{read: before, load: load, files: true, say: t.Errorf}) }()
+			for i, change := range c.changes {
+				change()
+				if maps.Equal(before.recorded(), before.now()) {
+					t.Fatalf("change %d changes nothing", i)
+				}
+				select {
+				case before = <-loads:
+				case <-time.After(30 * time.Second):
+					t.Fatalf("change %d was not noticed", i)
+				}
+			}
+			cancel()
+			<-ended
+		})
+	}
+}
+
 // TestWatchWithoutFiles: if the operating system cannot watch files, from the start or from some time on, that is said
 // once, and signals still work.
 func TestWatchWithoutFiles(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/agentteams/team-server/pkg/server"
@@ -110,4 +111,49 @@ func Loopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
+}
+
+// collision is a listener whose address another one has, too. key and with are the keys of both in server:.
+type collision struct{ key, address, with string }
+
+// collisions returns which of the listeners of a server cannot listen because of another one. An address may be "" or Off.
+func collisions(http, grpc, metrics string) (all []collision) {
+	if overlap(http, grpc) {
+		all = append(all, collision{"grpc", grpc, "http"})
+	}
+	switch {
+	case overlap(http, metrics):
+		all = append(all, collision{"metrics", metrics, "http"})
+	case overlap(grpc, metrics):
+		all = append(all, collision{"metrics", metrics, "grpc"})
+	}
+	return all
+}
+
+// overlap reports whether two addresses have the same port, and hosts that are equal or include each other. Port 0 is
+// never the same.
+func overlap(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" { // an error: Off, or not an address
+		return false
+	}
+	return wildcard(hostA) || wildcard(hostB) || plainHost(hostA) == plainHost(hostB)
+}
+
+// wildcard reports whether a host stands for all addresses of the machine.
+func wildcard(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+// plainHost returns one form of a host that can be written in several.
+func plainHost(host string) string {
+	if host == "localhost" {
+		return "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.String()
+	}
+	return strings.ToLower(host)
 }

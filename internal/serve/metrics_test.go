@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -45,6 +46,42 @@ func TestT_45_MetricsAddress(t *testing.T) {
 			t.Errorf("%s: %v", c.settings, err)
 		case err == nil && !strings.Contains(r.Metrics, c.address):
 			t.Errorf("%s: metrics are at %s", c.settings, r.Metrics)
+		}
+		if err == nil {
+			if err := r.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestT_45_SameAddress: listeners of one server with the same address are refused by Check, and by Start, where flags
+// decide on two of them. The error names both.
+func TestT_45_SameAddress(t *testing.T) {
+	for _, c := range []struct{ settings, http, grpc, check, start string }{
+		{`{http: "127.0.0.1:4711", metrics: "127.0.0.1:4711"}`, "", "", "server.metrics: 127.0.0.1:4711 is the address of server.http, too; write another port", "cannot listen on 127.0.0.1:4711 for http and for metrics;"},
+		{`{grpc: "127.0.0.1:4711", metrics: "localhost:4711"}`, "127.0.0.1:0", "", "server.metrics: localhost:4711 is the address of server.grpc, too; write another port", "cannot listen on localhost:4711 for grpc and for metrics;"},
+		{`{http: "[::1]:4711", grpc: "[0:0:0:0:0:0:0:1]:4711"}`, "", "", "server.grpc: [0:0:0:0:0:0:0:1]:4711 is the address of server.http, too; write another port", "cannot listen on [0:0:0:0:0:0:0:1]:4711 for http and for grpc;"},
+		{`{metrics: "127.0.0.1:8080"}`, "127.0.0.1:0", "127.0.0.1:0", "server.metrics: 127.0.0.1:8080 is the address of server.http, too; write another port", ""},
+		{`{http: "127.0.0.1:4711", metrics: "0.0.0.0:4711", metrics_beyond_loopback: true}`, "", "", "server.metrics: 0.0.0.0:4711 is the address of server.http, too; write another port", "cannot listen on 0.0.0.0:4711 for http and for metrics;"},
+		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:4711", "off", "", "cannot listen on 127.0.0.1:4711 for http and for metrics; choose another port for one of them, with --http, --grpc or server.metrics"},
+		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:0", "127.0.0.1:4711", "", "cannot listen on 127.0.0.1:4711 for grpc and for metrics;"},
+		{`{http: "127.0.0.1:0", grpc: "127.0.0.1:0", metrics: "127.0.0.1:0"}`, "", "", "", ""},
+		{`{http: "127.0.0.1:0", grpc: "off", metrics: "127.0.0.1:0"}`, "", "", "", ""},
+	} {
+		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := errors.Join(serve.Check(def)...); (got == nil) != (c.check == "") || got != nil && got.Error() != c.check {
+			t.Errorf("%s: Check: %v, want %q", c.settings, got, c.check)
+		}
+		if c.start == "" && c.check != "" {
+			continue // the port may be in use
+		}
+		r, err := serve.Start(t.Context(), def, serve.Config{HTTP: c.http, GRPC: c.grpc, Log: zap.NewNop()})
+		if (err == nil) != (c.start == "") || err != nil && !strings.HasPrefix(err.Error(), c.start) {
+			t.Errorf("%s: Start: %v, want %q", c.settings, err, c.start)
 		}
 		if err == nil {
 			if err := r.Stop(); err != nil {

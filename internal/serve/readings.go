@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -61,17 +62,65 @@ func (r *readings) now() map[string]string {
 	return prints
 }
 
-// folders returns the folders to watch: that of each file, or its nearest existing ancestor.
+// folders returns the folders to watch: of each file, and of each link on the way to it, the folder or its nearest
+// existing ancestor.
 func (r *readings) folders() map[string]bool {
 	out := map[string]bool{}
 	for name := range r.recorded() {
-		dir := filepath.Dir(name)
-		for up := filepath.Dir(dir); up != dir && !isFolder(dir); up = filepath.Dir(dir) {
-			dir = up
+		for _, dir := range foldersOf(name) {
+			for up := filepath.Dir(dir); up != dir && !isFolder(dir); up = filepath.Dir(dir) {
+				dir = up
+			}
+			out[dir] = true
 		}
-		out[dir] = true
 	}
 	return out
+}
+
+// maxLinks is how many links are followed on the way to a file; Linux follows as many.
+const maxLinks = 40
+
+// foldersOf returns the folder of a file. If links lead to the file, it also returns the folders of these links, and the
+// one that the file is in: a change in any of them may change the file.
+func foldersOf(name string) []string {
+	dirs := []string{filepath.Dir(name)}
+	at, err := filepath.Abs(name)
+	if err != nil {
+		return dirs
+	}
+	at, below := splitVolume(at)
+	rest, links := namesOf(below), 0
+	for len(rest) > 0 && links < maxLinks {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(next)
+		if err != nil { // no link, or nothing is there
+			at = next
+			continue
+		}
+		links++
+		dirs = append(dirs, at)
+		if filepath.IsAbs(target) {
+			at, target = splitVolume(target)
+		}
+		rest = append(namesOf(target), rest...)
+	}
+	if links > 0 {
+		dirs = append(dirs, filepath.Dir(filepath.Join(append([]string{at}, rest...)...)))
+	}
+	return dirs
+}
+
+// splitVolume splits an absolute path after its root.
+func splitVolume(path string) (root, rest string) {
+	volume := filepath.VolumeName(path)
+	return volume + string(filepath.Separator), path[len(volume):]
+}
+
+// namesOf returns the names that a path consists of. Unlike filepath.Clean it keeps "..", which after a link does not lead
+// back.
+func namesOf(path string) []string {
+	return strings.FieldsFunc(filepath.ToSlash(path), func(r rune) bool { return r == '/' })
 }
 
 func isFolder(path string) bool {

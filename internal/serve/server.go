@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -135,6 +134,9 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 			return nil, err
 		}
 	}
+	for _, c := range collisions(http, grpc, settings.GetMetrics()) {
+		return nil, fmt.Errorf("cannot listen on %s for %s and for %s; choose another port for one of them, with --http, --grpc or server.metrics", c.address, c.with, c.key)
+	}
 	setLevel(c.Level, def)
 	first, err := servedSettings(def)
 	if err != nil {
@@ -198,8 +200,8 @@ func Check(def *config.Config) (faults []error) {
 	}
 	add("http", CheckAddress(def, http))
 	add("grpc", CheckAddress(def, grpc))
-	if http == grpc && !strings.HasSuffix(http, ":0") {
-		add("grpc", fmt.Errorf("%s is the address of server.http, too; write another port", grpc))
+	for _, c := range collisions(http, grpc, settings.GetMetrics()) {
+		add(c.key, fmt.Errorf("%s is the address of server.%s, too; write another port", c.address, c.with))
 	}
 	if url := def.StoreURL(); url != "" && url != store.MemoryURL {
 		add("store", sqlstore.CheckURL(url))

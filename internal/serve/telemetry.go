@@ -44,6 +44,7 @@ func startTelemetry(ctx context.Context, settings *teamv1.ServerSettings, log *z
 	if err := checkMetrics(settings); err != nil {
 		return nil, fmt.Errorf("server.metrics: %w", err)
 	}
+	otlp.LogTo(log.Named("otel"))
 	t := &telemetry{}
 	if address := settings.GetMetrics(); address != "" {
 		if t.scraped, err = listenMetrics(ctx, address, log.Named("metrics")); err != nil {

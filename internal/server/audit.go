@@ -48,7 +48,7 @@ func whyRefused(err error) string {
 	if errors.As(err, &no) {
 		return no.Why
 	}
-	return "unknown credentials"
+	return auth.WhyOther
 }
 
 // recordDenied records that a caller lacks the permission for a call.

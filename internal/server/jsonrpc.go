@@ -30,7 +30,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		return
 	}
 	if fault != nil {
-		s.writeFault(w, req, fault)
+		s.writeRPC(w, s.rpcFailure(r, req, wire.Status(wire.Invalid("", fault.Message)), fault))
 		return
 	}
 	switch method, ok := s.rpc[req.Method]; {
@@ -51,7 +51,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 			return s.subscribe(ctx, in, begin, updates(inboundOf(ctx), send))
 		})
 	default:
-		s.failRPC(w, req, noMethod(req.Method))
+		s.failRPC(w, r, req, noMethod(req.Method))
 	}
 }
 
@@ -139,12 +139,12 @@ func rpcMethods() map[string]grpc.MethodHandler {
 func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, method grpc.MethodHandler, params map[string]string) {
 	resp, err := method(s, r.Context(), func(v any) error { return readParams(req, v, params) }, nil)
 	if err != nil {
-		s.failRPC(w, req, wire.Status(err))
+		s.failRPC(w, r, req, wire.Status(err))
 		return
 	}
 	b, err := rpcResult(req, resp)
 	if err != nil {
-		s.failRPC(w, req, wire.Status(err))
+		s.failRPC(w, r, req, wire.Status(err))
 		return
 	}
 	s.writeRPC(w, b)
@@ -154,14 +154,14 @@ func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCR
 	run streamFunc,
 ) {
 	if err := readParams(req, in, params); err != nil {
-		s.failRPC(w, req, wire.Status(err))
+		s.failRPC(w, r, req, wire.Status(err))
 		return
 	}
 	before, after := wire.RPCEnvelope(req.ID)
 	s.serveEvents(w, r, framing{
 		before: before, after: after,
 		failure: func(st *status.Status) ([]byte, error) { return wire.RPCFailure(req.ID, wire.RPCErrorOf(st)) },
-		refuse:  func(st *status.Status) { s.failRPC(w, req, st) },
+		refuse:  func(st *status.Status) { s.failRPC(w, r, req, st) },
 	}, run)
 }
 
@@ -188,21 +188,19 @@ func rpcResult(req wire.RPCRequest, v any) ([]byte, error) {
 	return wire.RPCResult(req.ID, result), nil
 }
 
-func (s *Server) failRPC(w http.ResponseWriter, req wire.RPCRequest, st *status.Status) {
-	b, err := wire.RPCFailure(req.ID, wire.RPCErrorOf(st))
-	if err != nil {
-		s.log.Error("rendering an error", zap.Error(err))
-	}
-	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, b)
+// failRPC answers with an error.
+func (s *Server) failRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
+	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, s.rpcFailure(r, req, st, wire.RPCErrorOf(st)))
 }
 
-// writeFault answers a request that is not valid JSON-RPC.
-func (s *Server) writeFault(w http.ResponseWriter, req wire.RPCRequest, fault *wire.RPCError) {
-	b, err := wire.RPCFailure(req.ID, fault)
+// rpcFailure renders an error, and records it for a request that reaches no method: its HTTP status is mostly 200.
+func (s *Server) rpcFailure(r *http.Request, req wire.RPCRequest, st *status.Status, e *wire.RPCError) []byte {
+	inboundOf(r.Context()).record.setRefusal(st)
+	b, err := wire.RPCFailure(req.ID, e)
 	if err != nil {
 		s.log.Error("rendering an error", zap.Error(err))
 	}
-	s.writeRPC(w, b)
+	return b
 }
 
 // rpcRefusal renders an error that occurs before a request is read, when its id is not

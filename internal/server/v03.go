@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -190,10 +189,7 @@ func updatesV03(in *inbound, form a2av03.Form, send eventFunc) func(feed.Update)
 // failRPCV03 answers with an error. Clients that accept only events get it as the only
 // event of a stream, because they do not read errors elsewhere.
 func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
-	b, err := wire.RPCFailure(req.ID, a2av03.Error(st))
-	if err != nil {
-		s.log.Error("rendering an error", zap.Error(err))
-	}
+	b := s.rpcFailure(r, req, st, a2av03.Error(st))
 	if wire.RPCStatus(st) == http.StatusOK && onlyEvents(r) {
 		events := wire.NewEventWriter(w, s.config.StallTime, func(error) {})
 		defer events.Close()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -49,7 +50,7 @@ func Window(key string, deduplicate time.Duration) time.Duration {
 func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
 // RootEnd reports whether an event ends its run.
-func RootEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
+func RootEnd(ev *teamv1.Event) bool { return taskstate.EndsRun(ev) }
 
 // Closes reports whether an event belongs to the end of a run or a step, so that a full journal
 // still accepts it.

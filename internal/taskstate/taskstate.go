@@ -1,4 +1,4 @@
-// Package taskstate classifies the states of tasks, and maps the outcome of a run to the
+// Package taskstate classifies the states of tasks, tells which event ends a run, and maps the outcome of a run to the
 // state of its task.
 package taskstate
 
@@ -45,3 +45,6 @@ func Of(o teamv1.Outcome) a2av1.TaskState {
 func Word(o teamv1.Outcome) string {
 	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
 }
+
+// EndsRun reports whether an event ends its run.
+func EndsRun(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }

@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -124,7 +125,7 @@ type outcome struct {
 
 // outcomeOf returns how the last attempt of a step ended.
 func (r *run) outcomeOf(e *teamv1.Ended, at time.Time, costs []cost.Sum) outcome {
-	o := outcome{end: at, word: word(e.GetOutcome()), costs: costs, turn: e.GetTurn(), given: r.content.result(e, r.replyOf(e))}
+	o := outcome{end: at, word: taskstate.Word(e.GetOutcome()), costs: costs, turn: e.GetTurn(), given: r.content.result(e, r.replyOf(e))}
 	switch {
 	case e.GetError() != nil && e.GetOutcome() != teamv1.Outcome_OUTCOME_SKIPPED && e.GetOutcome() != teamv1.Outcome_OUTCOME_CANCELED:
 		o.failed = reason(e.GetError())
@@ -295,11 +296,6 @@ func usd(micros int64) float64 { return float64(micros) / 1e6 }
 
 // reason returns the reason of an error.
 func reason(e *teamv1.Error) string { return cmp.Or(e.GetReason(), agent.ReasonInternal) }
-
-// word returns an outcome as a word.
-func word(o teamv1.Outcome) string {
-	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))
-}
 
 // lastOf returns the last id of the path of an agent.
 func lastOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -120,15 +121,12 @@ func (r *run) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, ev := range events {
-		if !isEnd(ev) {
+		if !taskstate.EndsRun(ev) {
 			r.apply(ev, false)
 		}
 	}
 	return events, err
 }
-
-// isEnd reports whether an event ends the run.
-func isEnd(ev *teamv1.Event) bool { return ev.GetScope() == "" && ev.GetEnded() != nil }
 
 // Append implements a2a.Journal. The store may set the time of the end of the run after Append has returned, so
 // what the end adds to the costs is computed before, and its span is made by Commit.
@@ -138,7 +136,7 @@ func (r *run) Append(ctx context.Context, events ...*teamv1.Event) error {
 	}
 	var end *ending
 	for _, ev := range events {
-		if isEnd(ev) {
+		if taskstate.EndsRun(ev) {
 			r.mu.Lock()
 			end = &ending{ev, r.book.End(ev)}
 			r.mu.Unlock()
@@ -151,7 +149,7 @@ func (r *run) Append(ctx context.Context, events ...*teamv1.Event) error {
 	defer r.mu.Unlock()
 	r.end = end
 	for _, ev := range events {
-		if !isEnd(ev) {
+		if !taskstate.EndsRun(ev) {
 			r.apply(ev, true)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -176,4 +178,47 @@ func TestT_42_Sampled(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wait(t, "SendMessage", "OK", 1)
+}
+
+// TestT_42_RPCFaults: a JSON-RPC request that fails before its method has a line at the level info with the code of its
+// error, although its HTTP status is 200, and is counted so.
+func TestT_42_RPCFaults(t *testing.T) {
+	l, target := logged(t, "x")
+	seen := map[string]int{}
+	for name, c := range map[string]struct{ version, accept, body, code string }{
+		"unknown method":        {"1.0", "", `{"jsonrpc":"2.0","id":1,"method":"NoMethod"}`, "Unimplemented"},
+		"no JSON":               {"1.0", "", `{bad`, "InvalidArgument"},
+		"a batch":               {"1.0", "", `[]`, "InvalidArgument"},
+		"another JSON-RPC":      {"1.0", "", `{"jsonrpc":"1.0","id":1,"method":"GetTask"}`, "InvalidArgument"},
+		"no body":               {"1.0", "", ``, "InvalidArgument"},
+		"0.3 in 1.0":            {"1.0", "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`, "Unimplemented"},
+		"0.3 in 1.0, as events": {"1.0", "text/event-stream", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{}}`, "Unimplemented"},
+		"wrong parameters":      {"1.0", "", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}`, "InvalidArgument"},
+		"a stream of nothing":   {"1.0", "", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":7}}`, "InvalidArgument"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/rpc", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+target.Key)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("A2A-Version", c.version)
+		if c.accept != "" {
+			req.Header.Set("Accept", c.accept)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(b), `"error"`) {
+			t.Errorf("%s: %d, %s, %v", name, resp.StatusCode, b, err)
+		}
+		seen[c.code]++
+		lines := l.wait(t, "", c.code, seen[c.code])
+		if line := lines[len(lines)-1]; line["level"] != "info" || line["binding"] != "jsonrpc" || line["reason"] != "INVALID_REQUEST" || line["account"] != "acme" {
+			t.Errorf("%s has the line %v", name, line)
+		}
+	}
 }

@@ -19,7 +19,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/tests/rig"
 	"github.com/agentteams/team-server/tests/rig/whole"
 )
@@ -295,14 +294,10 @@ func TestT_44_Waiting(t *testing.T) {
 	})
 }
 
-// TestT_44_Series: two thousand agents that have worked, 100,000 if tests run all of their cases, leave the number of
-// series as it was with the first hundred. Agents that were made by the API have no name in metrics at all.
+// TestT_44_Series: two thousand agents that have worked leave the number of series as it was with the first hundred.
+// Agents that were made by the API have no name in metrics at all. TestT_44_ManyAgents has 100,000, without a server.
 func TestT_44_Series(t *testing.T) {
-	const named = 100
-	all := 2000
-	if sample.All() {
-		all = 100_000
-	}
+	const named, all = 100, 2000
 	var many strings.Builder
 	many.WriteString("version: v1\nserver: {metrics: \"127.0.0.1:0\"}\nagents:\n")
 	for i := range all {

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
 // metric is a metric of docs/metrics.md.
@@ -100,16 +102,19 @@ func faults(all map[string]metric, query string) (list []string) {
 	return list
 }
 
+// groups returns the alerts.
+func groups(t *testing.T) *rulefmt.RuleGroups {
+	t.Helper()
+	all, errs := rulefmt.ParseFile("../../deploy/prometheus/alerts.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return all
+}
+
 func TestT_44_Alerts(t *testing.T) {
-	groups, errs := rulefmt.ParseFile("../../deploy/prometheus/alerts.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
-	for _, err := range errs {
-		t.Error(err)
-	}
-	if t.Failed() {
-		return
-	}
 	all, n := exposed(t), 0
-	for _, g := range groups.Groups {
+	for _, g := range groups(t).Groups {
 		for _, r := range g.Rules {
 			n++
 			for _, f := range faults(all, r.Expr) {
@@ -121,6 +126,78 @@ func TestT_44_Alerts(t *testing.T) {
 		}
 	}
 	t.Logf("%d alerts", n)
+}
+
+// TestT_44_AlertsFire: alerts fire at the first event since the server has started, as long as their cause lasts. The
+// series are those that a server exposes from its start, read every 15 seconds.
+func TestT_44_AlertsFire(t *testing.T) {
+	for alert, cases := range map[string]map[string][]int{ // the minutes at which it fires, of the first 60, in steps of 5
+		"TeamServerReplicaLost": {
+			`team_server_lease_takeovers_total{instance="a"} 0x240`:               nil,
+			`team_server_lease_takeovers_total{instance="a"} 0x80 1x160`:          {25},
+			`team_server_lease_takeovers_total{instance="a"} 0x80 7x79 0x80`:      {25}, // and then a restart
+			`team_server_lease_takeovers_total{instance="a"} _x80 0x39 2x120`:     {30, 35},
+			`team_server_lease_takeovers_total{instance="a"} 5x80 5x40 7x39 7x80`: {35, 40},
+		},
+		"TeamServerConfigurationRefused": {
+			`team_server_config_last_reload_successful{instance="a"} 1x240`:           nil,
+			`team_server_config_last_reload_successful{instance="a"} 1x99 0x79 1x60`:  {25, 30, 35, 40},
+			`team_server_config_last_reload_successful{instance="a"} _x80 1x19 0x140`: {25, 30, 35, 40, 45, 50, 55, 60},
+		},
+		"TeamServerKeysGuessed": {
+			`team_server_sign_ins_refused_total{reason="unknown_key"} 0x100 0+60x138`: {30, 35, 40, 45, 50, 55, 60},
+			`team_server_sign_ins_refused_total{reason="no_credentials"} 0+60x240`:    nil,
+		},
+		"TeamServerBudgetsHit": {
+			`team_server_budgets_hit_total{limit="max_cost",level="run"} 0x100 11x140`: {30, 35, 40, 45, 50, 55, 60},
+			`team_server_budgets_hit_total{limit="max_cost",level="run"} 0x100 8x140`:  nil,
+		},
+	} {
+		rule := ruleOf(t, alert)
+		for series, want := range cases {
+			if got := fires(t, rule.Expr, series); !slices.Equal(got, want) {
+				t.Errorf("%s: %s: fires after %v minutes, want %v", alert, series, got, want)
+			}
+		}
+	}
+}
+
+// ruleOf returns the rule of an alert.
+func ruleOf(t *testing.T, alert string) rulefmt.Rule {
+	t.Helper()
+	for _, g := range groups(t).Groups {
+		for _, r := range g.Rules {
+			if r.Alert == alert {
+				return r
+			}
+		}
+	}
+	t.Fatalf("there is no alert %s", alert)
+	return rulefmt.Rule{}
+}
+
+// fires returns the minutes at which the condition of an alert holds, of the first 60, in steps of 5. series is one in the
+// notation of tests of Prometheus, with a sample every 15 seconds.
+func fires(t *testing.T, expr, series string) (minutes []int) {
+	t.Helper()
+	stored := promqltest.LoadedStorage(t, "load 15s\n  "+series+"\n")
+	engine := promqltest.NewTestEngine(t, false, 0, 1_000_000)
+	for m := 5; m <= 60; m += 5 {
+		q, err := engine.NewInstantQuery(t.Context(), stored, nil, expr, time.Unix(int64(m)*60, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := q.Exec(t.Context())
+		vector, err := result.Vector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(vector) > 0 {
+			minutes = append(minutes, m)
+		}
+		q.Close()
+	}
+	return minutes
 }
 
 // dashboard is what the tests read of a dashboard of Grafana.

@@ -121,7 +121,8 @@ func startedWith(t testing.TB, rest string, log *lines) (*serve.Running, error) 
 	return serve.Start(context.Background(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: serve.Off, Log: logs.New(log, zapcore.WarnLevel, true)})
 }
 
-// TestS_66_NoCollector: a collector that does not answer delays neither runs nor the end of the server, and is logged once.
+// TestS_66_NoCollector: a collector that does not answer delays neither runs nor the end of the server, and is logged once while
+// the server runs. At the end, all that is lost has been logged.
 func TestS_66_NoCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
@@ -135,7 +136,8 @@ func TestS_66_NoCollector(t *testing.T) {
 	}
 	const failed = "cannot export to the collector"
 	until := time.After(30 * time.Second)
-	for n := 0; len(log.with(t, failed)) == 0 || n < 20; n++ {
+	n := 0
+	for ; len(log.with(t, failed)) == 0 || n < 20; n++ {
 		if resp, err := rig.NewREST(rig.Target{HTTP: "http://" + r.HTTP}).Send(t.Context(), rig.Text("echo", fmt.Sprint("m", n), "x")); err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 			t.Fatal(resp, err)
 		}
@@ -145,19 +147,22 @@ func TestS_66_NoCollector(t *testing.T) {
 		default:
 		}
 	}
+	if lines := log.with(t, failed); len(lines) != 1 || lines[0]["what"] != "spans" {
+		t.Errorf("while the server runs it logs %v", lines)
+	}
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
-	for _, what := range []string{"spans", "metrics"} {
-		n := 0
-		for _, line := range log.with(t, failed) {
-			if line["what"] == what {
-				n++
-			}
-		}
-		if n != 1 {
-			t.Errorf("%d lines about %s, want 1", n, what)
-		}
+	lines, lost := map[any]int{}, map[any]float64{}
+	for _, line := range log.with(t, failed) {
+		lines[line["what"]]++
+		lost[line["what"]] += line["lost"].(float64)
+	}
+	if lines["spans"] != 2 || lines["metrics"] != 1 {
+		t.Errorf("%v lines, want one about spans at the first failure, and one about each at the end", lines)
+	}
+	if want := float64(3 * n); lost["spans"] != want { // a request, its run, and the claim
+		t.Errorf("%v spans are logged as lost, want %v", lost["spans"], want)
 	}
 }
 
