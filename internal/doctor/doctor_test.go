@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -402,4 +403,32 @@ func TestSilentMembers(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	t.Logf("took %s", time.Since(start))
+}
+
+// A program that ignores that it is stopped does not outlive its check.
+func TestProgramsEnd(t *testing.T) {
+	s := newSetup(t)
+	file := filepath.Join(s.dir, "pid")
+	script := fmt.Sprintf(`trap "" TERM; echo $$ > "%s.new"; mv "%s.new" "%s"; sleep 101; sleep 102`, file, file, file)
+	s.agents += `, clerk: {model: fast, instructions: sell, tools: [deaf]}`
+	s.models = `fast: {provider: openai, name: m, base_url: "` + lists(t, "", "m") + `"}`
+	s.tools = "deaf: {mcp: {command: [sh, -c, '" + script + "']}}"
+	s.flags.Timeout = 2 * time.Second
+	start := time.Now()
+	out, code := s.run(false)
+	t.Logf("took %s", time.Since(start))
+	if code != 1 || !strings.Contains(out, "failed   tool deaf: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 { // the process that has adopted the dead ones may need a moment
+		if err := exec.CommandContext(t.Context(), "kill", "-0", "--", "-"+strings.TrimSpace(string(text))).Run(); err != nil { //nolint:gosec // the number of a process
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("its processes are still there")
 }
