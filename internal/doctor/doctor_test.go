@@ -47,7 +47,7 @@ type setup struct {
 }
 
 func newSetup(t *testing.T) *setup {
-	s := &setup{T: t, dir: t.TempDir()}
+	s := &setup{T: t, dir: t.TempDir(), flags: cli.Doctor{Timeout: doctor.DefaultTimeout}}
 	s.server, s.agents = `store: "sqlite:`+filepath.Join(s.dir, "team.db")+`"`, `echo: {scripted: {steps: [{echo: true}]}}`
 	return s
 }
