@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -204,6 +205,20 @@ func TestBroken(t *testing.T) {
 		{"another encryption key", `failed   encryption keys: the encryption key "k" does not have the value that encrypted the store`, 1, func(s *setup) {
 			openStore(s.T, "sqlite:"+filepath.Join(s.dir, "team.db"), false)
 			s.server += `, encryption: {keys: [{id: k, value: "` + strings.Repeat("cd", 32) + `"}]}`
+		}},
+		{"PostgreSQL refuses the role", "failed   store: the database refuses the connection: role \"nobody\" does not exist; check user, password and name of the database\n", 1, func(s *setup) {
+			s.server = `store: "` + strings.Replace(pgtest.URL(s.T), "postgres@", "nobody@", 1) + `"`
+		}},
+		{"P15 damaged file", "is damaged; restore a backup: database disk image is malformed (11); see docs/durability.md\n", 1, func(s *setup) {
+			file := filepath.Join(s.dir, "team.db")
+			openStore(s.T, "sqlite:"+file, false)
+			f, err := os.OpenFile(file, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt(bytes.Repeat([]byte{7}, 3000), 100) // the list of tables
+			}
+			if err := errors.Join(err, f.Close()); err != nil {
+				s.Fatal(err)
+			}
 		}},
 		{"PostgreSQL", `ok       store notifications: LISTEN receives what the store sends`, 0, func(s *setup) {
 			url := pgtest.URL(s.T)

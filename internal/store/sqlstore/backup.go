@@ -284,9 +284,6 @@ func backupUnused(ctx context.Context, file, made string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	if err := checkSame(ctx, v.db); err != nil {
-		return err
-	}
 	if err = checkPages(ctx, v.db, file); lost != nil {
 		lost.ofSource(file)
 		err = lost.err(ctx, pgQuerier{v.db})
@@ -294,10 +291,13 @@ func backupUnused(ctx context.Context, file, made string) (err error) {
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the store is damaged, so a backup would be, too: %w", err)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkSame(ctx, v.db)
 	}
-	return vacuumInto(ctx, v.db, made)
+	if err == nil {
+		err = vacuumInto(ctx, v.db, made)
+	}
+	return err
 }
 
 // vacuumInto copies a database, as it is at the start of the copy, to a file that only its owner can read.

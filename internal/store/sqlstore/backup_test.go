@@ -4,15 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -403,5 +406,73 @@ func TestBackupLeavesNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("files have changed: %s", diff)
+	}
+}
+
+// A damaged store is not backed up, and not changed. The error names its files.
+func TestBackupOfDamagedStore(t *testing.T) {
+	url := sqliteURL(t)
+	filled(t, url)
+	for name, c := range map[string]struct {
+		suffix string
+		at     int64
+		want   string
+	}{
+		"file": {"", 4096, "Check the disk"},
+		"log":  {"-wal", 32 + 24 + 100, "its write-ahead log was damaged at byte"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			killed(t, url, dir)
+			source := filepath.Join(dir, "team.db")
+			if name == "file" { // of which nothing is in the log
+				dir = t.TempDir()
+				source = unserved(t, dir)
+			}
+			f, err := os.OpenFile(source+c.suffix, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte("damage damage damage"), c.at)
+			}
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			before, target := contents(t, dir), t.TempDir()
+			_, err = sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(target, "backup"), false, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "the store is damaged, so a backup would be, too") || !strings.Contains(err.Error(), source+c.suffix) {
+				t.Errorf("%v, want %q and the name of the file", err, c.want)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("files have changed: %s", diff)
+			}
+			if left, err := os.ReadDir(target); err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// The error for a role that may not read the store says what the role needs.
+func TestBackupWithoutRights(t *testing.T) {
+	url := pgtest.URL(t)
+	s := open(t, url, sqlstore.Config{})
+	role := fmt.Sprintf("reader_%d", time.Now().UnixNano()) // roles are those of the whole server
+	s.Exec(t.Context(), t, `CREATE ROLE `+role+` LOGIN`)
+	limited, dir := strings.Replace(url, "postgres@", role+"@", 1), t.TempDir()
+	const noUse = "no schema of the search path exists and may be used by the role of the URL; use the role of the servers"
+	if _, err := sqlstore.OpenView(t.Context(), limited); err == nil || !strings.Contains(err.Error(), noUse) {
+		t.Errorf("without the schema: %v", err)
+	}
+	s.Exec(t.Context(), t, `DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || quote_ident(current_schema()) || ' TO `+role+`'; END $$`)
+	const noRead = "may not read the store: permission denied for table goose_db_version; use the role of the servers, or GRANT"
+	if _, err := sqlstore.Backup(t.Context(), limited, filepath.Join(dir, "backup"), false, nil); err == nil || !strings.Contains(err.Error(), noRead) {
+		t.Errorf("backup: %v", err)
+	}
+	v, err := sqlstore.OpenView(t.Context(), limited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if _, err := v.Stats(t.Context(), 1); err == nil || !strings.Contains(err.Error(), noRead) {
+		t.Errorf("stats: %v", err)
 	}
 }

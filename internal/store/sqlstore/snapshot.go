@@ -57,7 +57,7 @@ func copyStore(ctx context.Context, file, folder string) (copied string, err err
 func explainCopy(file string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("the folder for temporary files %s has no room for a copy of %s; free space, or name another folder with TMPDIR: %w", os.TempDir(), file, err)
+		return fmt.Errorf("the folder for temporary files %s has no room for a copy of %s; free space, or name another folder with TMPDIR", os.TempDir(), file)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s cannot be read by this user; run this as its owner: %w", file, err)
 	}

@@ -158,16 +158,24 @@ func viewPostgres(ctx context.Context, raw string) (*View, error) {
 	pc.ConnConfig.ConnectTimeout = connectWait
 	v := &View{db: stdlib.OpenDB(*pc.ConnConfig)}
 	v.db.SetMaxOpenConns(2)
-	var ours bool
-	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours)
-	if err != nil {
-		return nil, errors.Join(explainPostgres(err), v.db.Close())
+	var ours, usable bool
+	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL, current_schema() IS NOT NULL`).Scan(&ours, &usable)
+	switch {
+	case err != nil:
+		err = explainPostgres(err)
+	case !usable:
+		err = errNoUsableSchema
+	case !ours:
+		err = errEmptyDatabase
 	}
-	if !ours {
-		return nil, errors.Join(errEmptyDatabase, v.db.Close())
+	if err != nil {
+		return nil, errors.Join(err, v.db.Close())
 	}
 	return v, nil
 }
+
+// errNoUsableSchema is the error for a database whose tables the role does not see.
+var errNoUsableSchema = errors.New("no schema of the search path exists and may be used by the role of the URL; use the role of the servers, or GRANT USAGE ON SCHEMA and SELECT ON ALL TABLES IN SCHEMA to it")
 
 // errEmptyDatabase is the error for a database without the tables of a store.
 var errEmptyDatabase = fmt.Errorf("%w: the database is empty, because no server has used it", ErrNoStore)
