@@ -440,7 +440,7 @@ func TestProgramsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 500 { // the process that has adopted the dead ones may need a moment
-		if err := exec.CommandContext(t.Context(), "kill", "-0", "--", "-"+strings.TrimSpace(string(text))).Run(); err != nil { //nolint:gosec // the number of a process
+		if err := exec.CommandContext(t.Context(), "kill", "-0", "--", "-"+strings.TrimSpace(string(text))).Run(); err != nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

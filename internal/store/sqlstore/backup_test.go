@@ -374,10 +374,10 @@ func TestBackupOfReadOnlyFolder(t *testing.T) {
 	dir := t.TempDir()
 	killed(t, url, dir)
 	source := filepath.Join(dir, "team.db")
-	if err := errors.Join(os.Remove(source+"-shm"), os.Chmod(source, 0o400), os.Chmod(dir, 0o500)); err != nil { //nolint:gosec // a folder is entered
+	if err := errors.Join(os.Remove(source+"-shm"), os.Chmod(source, 0o400), os.Chmod(dir, 0o500)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // a folder is entered
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	c, err := sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(t.TempDir(), "backup"), false, nil)
 	if err != nil || c.Tasks != 3 {
 		t.Errorf("%+v, %v", c, err)
