@@ -117,7 +117,7 @@ func backupCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0], force) },
 	}
 	c.Flags().StringVar(&url, "store", "", storedHelp)
-	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	c.Flags().BoolVar(&force, "force", false, "replace FILE if it is a backup")
 	return c
 }
 

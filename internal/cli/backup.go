@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,18 @@ func ofStore(url string, err error) error {
 	return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
 }
 
+// ofCommand returns the error of a command with a store: why ctx has ended, or what is wrong with the file or the store.
+func ofCommand(ctx context.Context, url string, err error) error {
+	var file sqlstore.FileError
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
+		return cause
+	case errors.As(err, &file):
+		return err
+	}
+	return ofStore(url, err)
+}
+
 // Backup writes a backup of a store to a file and prints what it contains. Servers may use the store.
 func (s *Shell) Backup(ctx context.Context, url, file string, force bool) error {
 	if err := persistent("backup", url); err != nil {
@@ -40,7 +53,7 @@ func (s *Shell) Backup(ctx context.Context, url, file string, force bool) error 
 	}
 	c, err := sqlstore.Backup(ctx, url, file, force, s.log(zapcore.ErrorLevel))
 	if err != nil {
-		return errors.Join(context.Cause(ctx), ofStore(url, err))
+		return ofCommand(ctx, url, err)
 	}
 	return s.reportCopied("backed up", file, copied{File: file, Content: c})
 }
@@ -51,11 +64,8 @@ func (s *Shell) Restore(ctx context.Context, file, url string) error {
 		return err
 	}
 	c, err := sqlstore.Restore(ctx, file, url, s.log(zapcore.ErrorLevel))
-	if errors.Is(err, sqlstore.ErrNoBackup) {
-		return fmt.Errorf("%s: %w", file, err)
-	}
 	if err != nil {
-		return errors.Join(context.Cause(ctx), ofStore(url, err))
+		return ofCommand(ctx, url, err)
 	}
 	to := store.Redacted(url)
 	return s.reportCopied("restored", to, copied{Store: to, Content: c})
@@ -109,16 +119,17 @@ func (s *Shell) StoreStats(ctx context.Context, url string, top int, limit time.
 	if err := persistent("store stats", url); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	late := fmt.Errorf("the store could not be opened within %s; allow more time with --timeout", limit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	v, err := sqlstore.OpenView(ctx, url)
+	v, err := sqlstore.OpenView(limited, url)
 	if err != nil {
-		return ofStore(url, err)
+		return ofCommand(ctx, url, cmp.Or(context.Cause(limited), err))
 	}
 	defer v.Close() //nolint:errcheck // only read
-	stats, err := v.Stats(ctx, top)
+	stats, err := v.Stats(limited, top)
 	if err != nil {
-		return ofStore(url, err)
+		return ofCommand(ctx, url, cmp.Or(context.Cause(limited), err))
 	}
 	if s.JSON {
 		return json.NewEncoder(s.Out).Encode(struct {

@@ -18,7 +18,7 @@ type Doctor struct {
 	HTTP, GRPC, Store string
 	// Strict makes warnings count as failures.
 	Strict bool
-	// Timeout is the time limit of each check; 0 means the default.
+	// Timeout is the time limit of each check. Required.
 	Timeout time.Duration
 	// Clock and Disk are for tests, see doctor.Config.
 	Clock func() time.Time
@@ -39,7 +39,7 @@ type checkup struct {
 // Doctor checks whether a server can run with a file, and prints one line for each check. The error is ErrInvalid
 // for a file with faults, and ErrFailed if a check has failed.
 func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
-	if f.Timeout < 0 {
+	if f.Timeout <= 0 {
 		return usagef("--timeout %s: expected more than 0", f.Timeout)
 	}
 	if err := checkStore("store", f.Store); err != nil {

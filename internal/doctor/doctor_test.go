@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,7 +44,7 @@ type setup struct {
 }
 
 func newSetup(t *testing.T) *setup {
-	s := &setup{T: t, dir: t.TempDir()}
+	s := &setup{T: t, dir: t.TempDir(), flags: cli.Doctor{Timeout: doctor.DefaultTimeout}}
 	s.server, s.agents = `store: "sqlite:`+filepath.Join(s.dir, "team.db")+`"`, `echo: {scripted: {steps: [{echo: true}]}}`
 	return s
 }
@@ -199,6 +201,20 @@ func TestBroken(t *testing.T) {
 		{"another encryption key", `failed   encryption keys: the encryption key "k" does not have the value that encrypted the store`, 1, func(s *setup) {
 			openStore(s.T, "sqlite:"+filepath.Join(s.dir, "team.db"), false)
 			s.server += `, encryption: {keys: [{id: k, value: "` + strings.Repeat("cd", 32) + `"}]}`
+		}},
+		{"PostgreSQL refuses the role", "failed   store: the database refuses the connection: role \"nobody\" does not exist; check user, password and name of the database\n", 1, func(s *setup) {
+			s.server = `store: "` + strings.Replace(pgtest.URL(s.T), "postgres@", "nobody@", 1) + `"`
+		}},
+		{"P15 damaged file", "is damaged; restore a backup: database disk image is malformed (11); see docs/durability.md\n", 1, func(s *setup) {
+			file := filepath.Join(s.dir, "team.db")
+			openStore(s.T, "sqlite:"+file, false)
+			f, err := os.OpenFile(file, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt(bytes.Repeat([]byte{7}, 3000), 100) // the list of tables
+			}
+			if err := errors.Join(err, f.Close()); err != nil {
+				s.Fatal(err)
+			}
 		}},
 		{"PostgreSQL", `ok       store notifications: LISTEN receives what the store sends`, 0, func(s *setup) {
 			url := pgtest.URL(s.T)
@@ -398,4 +414,32 @@ func TestSilentMembers(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	t.Logf("took %s", time.Since(start))
+}
+
+// A program that ignores that it is stopped does not outlive its check.
+func TestProgramsEnd(t *testing.T) {
+	s := newSetup(t)
+	file := filepath.Join(s.dir, "pid")
+	script := fmt.Sprintf(`trap "" TERM; echo $$ > "%s.new"; mv "%s.new" "%s"; sleep 101; sleep 102`, file, file, file)
+	s.agents += `, clerk: {model: fast, instructions: sell, tools: [deaf]}`
+	s.models = `fast: {provider: openai, name: m, base_url: "` + lists(t, "", "m") + `"}`
+	s.tools = "deaf: {mcp: {command: [sh, -c, '" + script + "']}}"
+	s.flags.Timeout = 2 * time.Second
+	start := time.Now()
+	out, code := s.run(false)
+	t.Logf("took %s", time.Since(start))
+	if code != 1 || !strings.Contains(out, "failed   tool deaf: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 { // the process that has adopted the dead ones may need a moment
+		if err := exec.CommandContext(t.Context(), "kill", "-0", "--", "-"+strings.TrimSpace(string(text))).Run(); err != nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("its processes are still there")
 }

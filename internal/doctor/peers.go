@@ -130,7 +130,7 @@ func (r *run) tools() (jobs []job) {
 			if err != nil {
 				return failed(name, "check command, env, url and bearer", "%s", textOf(err))
 			}
-			defer s.Close() //nolint:errcheck // it was only checked
+			defer s.Shutdown(ctx) //nolint:errcheck // it was only checked
 			var offered []string
 			for _, t := range s.Known() {
 				offered = append(offered, t.Spec().Name)

@@ -25,7 +25,8 @@ const grace = 2 * time.Second
 type program struct {
 	command mcp.CommandTransport
 	stderr  *lines
-	ended   chan struct{} // closed when the program has exited
+	ended   chan struct{}   // closed when the program has exited
+	hurry   <-chan struct{} // closed when a program that is being stopped must be killed at once
 }
 
 // Connect implements mcp.Transport.
@@ -34,19 +35,46 @@ func (p *program) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &programConn{Connection: c, ended: sync.OnceFunc(func() { close(p.ended) })}, nil
+	return &programConn{Connection: c, program: p, ended: sync.OnceFunc(func() { close(p.ended) })}, nil
 }
 
 // programConn is the connection to a program.
 type programConn struct {
 	mcp.Connection
-	ended func()
+	program *program
+	ended   func()
 }
 
-// Close implements mcp.Connection. It stops the program and waits until it has exited.
+// Close implements mcp.Connection. It stops the program with all processes of its group, and waits until it has
+// exited.
 func (c *programConn) Close() error {
 	defer c.ended()
-	return c.Connection.Close()
+	exited := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { c.program.stop(exited) })
+	err := c.Connection.Close() // closes the input, and waits for the exit
+	close(exited)
+	wg.Wait()
+	kill(c.program.command.Command) // processes that it has started and left
+	return err
+}
+
+// stop ends a program whose input was closed and that does not exit: it is asked to exit after grace, and killed
+// after another grace or when it must be at once.
+func (p *program) stop(exited <-chan struct{}) {
+	wait := time.NewTicker(grace)
+	defer wait.Stop()
+	for _, end := range []func(*exec.Cmd){terminate, kill} {
+		select {
+		case <-exited:
+			return
+		case <-p.hurry:
+			kill(p.command.Command)
+			return
+		case <-wait.C:
+			end(p.command.Command)
+		}
+	}
 }
 
 // exit returns how a program exited by itself, and its last output. ok is false if it still runs.
@@ -84,7 +112,8 @@ func (s *Server) start() *program {
 	cmd.Stderr = stderr
 	cmd.WaitDelay = grace
 	apart(cmd)
-	return &program{command: mcp.CommandTransport{Command: cmd, TerminateDuration: grace}, stderr: stderr, ended: make(chan struct{})}
+	const last = 4 * grace // stop has killed it before; the transport would signal the program, but not its group
+	return &program{command: mcp.CommandTransport{Command: cmd, TerminateDuration: last}, stderr: stderr, ended: make(chan struct{}), hurry: s.hurry.Done()}
 }
 
 // environment returns the variables of a program: PATH, HOME and the configured ones.

@@ -91,6 +91,9 @@ type Server struct {
 	cancel context.CancelCauseFunc
 	calls  sync.WaitGroup // calls in progress
 
+	hurry   context.Context // canceled if programs that are being stopped must be killed at once
+	noGrace context.CancelFunc
+
 	mu     sync.Mutex
 	live   *mcp.ClientSession               // nil if there is no session; guarded by mu
 	busy   map[*mcp.ClientSession]*openCall // sessions that a call has for itself; guarded by mu
@@ -104,7 +107,8 @@ type Server struct {
 var _ agent.ToolSet = (*Server)(nil)
 
 // Start starts a server, or connects to it, and lists its tools, within StartTimeout. The error
-// names the server. The caller must call Close when it no longer uses the server.
+// names the server. A program that has not started when ctx ends is killed. The caller must call Close or
+// Shutdown when it no longer uses the server.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -115,6 +119,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, busy: map[*mcp.ClientSession]*openCall{}, open: map[string]*openCall{}}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.hurry, s.noGrace = context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, s.noGrace)()
 	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, errStart)
 	defer cancel()
 	tools, err := s.list(ctx)
@@ -155,7 +161,14 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	return slices.Clone(tools), nil
 }
 
-// Close closes the connection and stops the program. Calls in progress fail. It always returns nil.
+// Shutdown closes the connection and stops the program as Close does, and kills it when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.noGrace)()
+	return s.Close()
+}
+
+// Close closes the connection and stops the program, with all processes that it has started and that have not left
+// its process group. It gives the program a few seconds to exit. Calls in progress fail. It always returns nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	live := s.live
@@ -171,6 +184,7 @@ func (s *Server) Close() error {
 		_ = live.Close() // the exit code of a program that was stopped does not matter
 	}
 	s.wg.Wait()
+	s.noGrace()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,14 +79,35 @@ func pid(t *testing.T, s *mcp.Server) int {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
+	ends(t, fmt.Sprintf("process %d", pid), func() bool {
+		p, err := os.FindProcess(pid)
+		return err == nil && p.Signal(syscall.Signal(0)) == nil
+	})
+}
+
+// ends waits until something is not alive.
+func ends(t *testing.T, what string, alive func() bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for syscall.Kill(pid, 0) == nil {
+	for alive() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("process %d is still there", pid)
+			t.Fatalf("%s is still there", what)
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// killProcess kills a process.
+func killProcess(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -227,9 +249,7 @@ func TestProgramDies(t *testing.T) {
 func TestProgramIsKilled(t *testing.T) {
 	s := start(t, program("plain"))
 	first := pid(t, s)
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	killProcess(t, first)
 	gone(t, first)
 	for range 500 { // the end of its output is seen soon
 		if _, err := find(t, s, "pid").Call(t.Context(), json.RawMessage(`{}`), "k"); err == nil {
@@ -252,9 +272,7 @@ func TestKilledInMidCall(t *testing.T) {
 	}()
 	for call(t, s, "echo") == nil { // it reads what came before
 	}
-	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	killProcess(t, n)
 	if e := agent.AsError(<-done); !e.Retry || e.Fresh {
 		t.Errorf("error %#v", e)
 	}

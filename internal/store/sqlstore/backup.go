@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,24 +69,34 @@ type Content struct {
 	EncryptionKeys []string `json:"encryption_keys,omitempty"`
 }
 
+// FileError is an error about the file of a backup, and not about the store. Its text names the file.
+type FileError struct{ err error }
+
+func (e FileError) Error() string { return e.err.Error() }
+func (e FileError) Unwrap() error { return e.err }
+
+// fileErrorf returns a FileError.
+func fileErrorf(format string, args ...any) error { return FileError{fmt.Errorf(format, args...)} }
+
 // Backup writes a copy of a store to a new file, as the store is at one moment. Servers may use the store
-// meanwhile. The file is complete and synced before it gets its name; without force it must not exist. log
-// receives warnings.
+// meanwhile. The file is complete and synced before it gets its name; it must not exist, or with force be a
+// backup. log receives warnings.
 func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) (c Content, err error) {
-	if err := checkTarget(file, force); err != nil {
+	check := func() error { return checkTarget(ctx, raw, file, force) }
+	if err := check(); err != nil {
 		return Content{}, err
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".team-server-backup-")
 	if err != nil {
-		return Content{}, fmt.Errorf("make a folder beside %s for the backup: %w", file, err)
+		return Content{}, fileErrorf("make a folder beside %s for the backup: %w", file, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	made := filepath.Join(dir, "store.db")
 	at := time.Now()
 	if source, ok := strings.CutPrefix(raw, store.SQLite); ok {
-		err = backupSQLite(ctx, source, made, log)
+		err = backupSQLite(ctx, source, made)
 	} else {
-		err = backupPostgres(ctx, raw, made, log)
+		err = explainRights(backupPostgres(ctx, raw, made, log))
 	}
 	if err == nil {
 		err = seal(ctx, made, at)
@@ -93,31 +105,103 @@ func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) 
 		c, err = verifyBackup(ctx, made)
 	}
 	if err == nil {
-		err = publish(made, file, force)
+		err = publish(made, file, force, check)
 	}
-	return c, explainBackup(file, err)
+	if err != nil {
+		return Content{}, explainFull(file, err)
+	}
+	return c, nil
 }
 
-// checkTarget returns an error if a backup must not be written to a file.
-func checkTarget(file string, force bool) error {
+// checkTarget returns an error if a backup of a store must not be written to a file. With force, the file may be a
+// backup, but never the store itself, and no other file.
+func checkTarget(ctx context.Context, raw, file string, force bool) error {
 	info, err := os.Lstat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file; name another file", file)
-	case !force:
-		return existsAlready(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return FileError{err}
+	}
+	there := err == nil
+	if there && !info.Mode().IsRegular() {
+		return fileErrorf("%s is not a regular file; name another file", file)
+	}
+	if source, ok := strings.CutPrefix(raw, store.SQLite); ok && there {
+		if of, err := os.Stat(source); err == nil && os.SameFile(of, info) {
+			return fileErrorf("%s is the store itself; name another file for the backup", file)
+		}
+	}
+	if there && !force {
+		return fileErrorf("%s exists already; name another file, or replace an older backup with --force", file)
+	}
+	if err := checkUnused(ctx, file); err != nil {
+		return FileError{err}
+	}
+	if there {
+		return checkReplaced(ctx, file)
 	}
 	return nil
 }
 
-// publish syncs a file that was made and gives it its name. Without force it replaces no file, also none that was
-// made meanwhile.
-func publish(made, file string, force bool) error {
-	if err := errors.Join(syncFile(made), checkTarget(file, force)); err != nil {
+// checkReplaced returns an error unless a file is a backup, as seal has left it. One that was served is a store.
+func checkReplaced(ctx context.Context, file string) error {
+	const journal = 1 // of the format versions; a server sets them to that of a write-ahead log
+	header, err := readAt(file, 0, headerSize)
+	if err != nil {
+		return FileError{err}
+	}
+	if len(header) == headerSize && string(header[:len(headerMagic)]) == headerMagic && header[18] == journal {
+		db, err := backupDB(file, "&mode=ro&immutable=1")
+		if err == nil {
+			_, err = readManifest(ctx, db)
+			err = errors.Join(err, db.Close())
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fileErrorf("%s is not a backup, and --force replaces only backups; name another file", file)
+}
+
+// besideSuffixes are the suffixes of files that are read together with a SQLite store.
+var besideSuffixes = []string{"-journal", "-wal", "-wal" + setAside, "-shm"}
+
+// checkUnused returns an error if a store must not be written to a file, which may exist: if a process has opened
+// it, if it is beside a store and belongs to it, or if files beside it belong to an earlier store with its name,
+// whose log would change the new one.
+func checkUnused(ctx context.Context, file string) error {
+	if name, err := filepath.EvalSymlinks(file); err == nil {
+		file = name
+	}
+	used, err := locked(ctx, file)
+	if err != nil {
+		return explainRead(file, err)
+	}
+	if used {
+		return fmt.Errorf("a server uses %s; name another file", file)
+	}
+	var beside []string
+	for _, suffix := range besideSuffixes {
+		if _, err := os.Lstat(file + suffix); err == nil {
+			beside = append(beside, file+suffix)
+		}
+	}
+	if len(beside) > 0 && exists(file) {
+		beside = append([]string{file}, beside...)
+	}
+	if len(beside) > 0 {
+		return fmt.Errorf("%s: these files belong to an earlier store, and would damage a new one; move them away together, or name another file", strings.Join(beside, ", "))
+	}
+	for _, suffix := range append([]string{".lock"}, besideSuffixes...) {
+		if of, ok := strings.CutSuffix(file, suffix); ok && exists(of) {
+			return fmt.Errorf("the name %s is that of a file of the store %s; name another file", file, of)
+		}
+	}
+	return nil
+}
+
+// publish syncs a file that was made and gives it its name, unless check returns an error. Without force it
+// replaces no file, also none that was made meanwhile.
+func publish(made, file string, force bool, check func() error) error {
+	if err := errors.Join(syncFile(made), check()); err != nil {
 		return err
 	}
 	linked := errors.ErrUnsupported
@@ -126,10 +210,10 @@ func publish(made, file string, force bool) error {
 	}
 	switch {
 	case errors.Is(linked, fs.ErrExist):
-		return existsAlready(file)
+		return fileErrorf("%s was made by another program meanwhile; name another file", file)
 	case linked != nil: // or the file system has no links
 		if err := os.Rename(made, file); err != nil {
-			return err
+			return FileError{err}
 		}
 	}
 	return syncFolder(file)
@@ -144,23 +228,28 @@ func syncFile(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// existsAlready returns the error for a file that must not be replaced.
-func existsAlready(file string) error {
-	return fmt.Errorf("%s exists already; name another file, or replace it with --force", file)
-}
-
-// explainBackup says what to do about an error of a backup.
-func explainBackup(file string, err error) error {
-	if noRoom(err) {
-		return fmt.Errorf("the disk of %s is full; free space, or name a file on another disk: %w", file, err)
+// explainFull says what to do if an error means that the disk of a new file is full.
+func explainFull(file string, err error) error {
+	full := noRoom(err) || errors.Is(err, syscall.ENOSPC)
+	if full && errors.Is(err, ErrPartial) {
+		return fileErrorf("the disk of %s is full; free space, and %w", file, ErrPartial)
+	}
+	if full {
+		return fileErrorf("the disk of %s is full; free space, or name a file on another disk", file)
 	}
 	return err
 }
 
-// backupSQLite copies a SQLite store to a new file. A store that is not in use is opened as migrate opens it,
-// which finds a damaged log.
-func backupSQLite(ctx context.Context, source, made string, log *zap.Logger) (err error) {
-	v, err := viewSQLite(ctx, source)
+// backupSQLite copies a SQLite store to a new file.
+func backupSQLite(ctx context.Context, source, made string) (err error) {
+	file, used, err := findSQLite(ctx, source)
+	if err != nil {
+		return err
+	}
+	if !used {
+		return backupUnused(ctx, file, made)
+	}
+	v, err := viewSQLite(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -168,20 +257,47 @@ func backupSQLite(ctx context.Context, source, made string, log *zap.Logger) (er
 	if err := checkSame(ctx, v.db); err != nil {
 		return err
 	}
-	if v.InUse {
-		return vacuumInto(ctx, v.db, made)
+	return vacuumInto(ctx, v.db, made)
+}
+
+// backupUnused copies a SQLite store that no process uses, by a copy of its files: opening the store itself would
+// apply its log to it, even a damaged one. It makes no file beside the store.
+func backupUnused(ctx context.Context, file, made string) (err error) {
+	dir, err := os.MkdirTemp("", "team-server-")
+	if err != nil {
+		return fmt.Errorf("make a folder for a copy of %s: %w", file, err)
 	}
-	s, err := Open(ctx, store.SQLite+source, Config{Snapshot: true, Sealed: true, Log: log})
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	copied, err := copyStore(ctx, file, dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Ready(); err != nil {
+	if used, err := locked(ctx, file); used || err != nil {
+		return errors.Join(err, errors.New("a server has opened the store while it was copied; try again"))
+	}
+	lost, err := checkFile(copied)
+	if err != nil {
+		return fmt.Errorf("%s cannot be used: %w", file, err)
+	}
+	v, err := viewFile(ctx, copied, file, "?_pragma=query_only(1)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	if err = checkPages(ctx, v.db, file); lost != nil {
+		lost.ofSource(file)
+		err = lost.err(ctx, pgQuerier{v.db})
+	}
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the store is damaged, so a backup would be, too: %w", err)
 	}
-	d, _ := s.db.(*sqliteDB)
-	pool, _ := d.reads.on.(*sql.DB)
-	return vacuumInto(ctx, pool, made)
+	if err == nil {
+		err = checkSame(ctx, v.db)
+	}
+	if err == nil {
+		err = vacuumInto(ctx, v.db, made)
+	}
+	return err
 }
 
 // vacuumInto copies a database, as it is at the start of the copy, to a file that only its owner can read.
@@ -359,6 +475,23 @@ func addValue(sum hash.Hash, value any) {
 // ErrNoBackup is wrapped by the error for a file that is not a backup, or is damaged.
 var ErrNoBackup = errors.New("it is not a complete backup")
 
+// readManifest reads the manifest of a backup.
+func readManifest(ctx context.Context, db *sql.DB) (m manifest, err error) {
+	var text []byte
+	err = db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = $1`, backupSetting).Scan(&text)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return m, fmt.Errorf("%w: it has no manifest; a store that no server uses is copied with migrate --from sqlite:FILE", ErrNoBackup)
+	case err != nil && ctx.Err() == nil:
+		return m, fmt.Errorf("%w: %w", ErrNoBackup, err)
+	case err != nil:
+		return m, err
+	case json.Unmarshal(text, &m) != nil || len(m.Tables) == 0:
+		return m, fmt.Errorf("%w: its manifest is damaged", ErrNoBackup)
+	}
+	return m, nil
+}
+
 // verifyBackup checks each row of a backup against its manifest, and the structure of the file.
 func verifyBackup(ctx context.Context, file string) (c Content, err error) {
 	db, err := backupDB(file, "&mode=ro&immutable=1")
@@ -366,18 +499,9 @@ func verifyBackup(ctx context.Context, file string) (c Content, err error) {
 		return Content{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var text []byte
-	err = db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = $1`, backupSetting).Scan(&text)
-	var m manifest
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return Content{}, fmt.Errorf("%w: it has no manifest; a store that no server uses is copied with migrate --from sqlite:FILE", ErrNoBackup)
-	case err != nil && ctx.Err() == nil:
-		return Content{}, fmt.Errorf("%w: %w", ErrNoBackup, err)
-	case err != nil:
+	m, err := readManifest(ctx, db)
+	if err != nil {
 		return Content{}, err
-	case json.Unmarshal(text, &m) != nil || len(m.Tables) == 0:
-		return Content{}, fmt.Errorf("%w: its manifest is damaged", ErrNoBackup)
 	}
 	known, err := knownSchema()
 	if err != nil {
@@ -387,7 +511,7 @@ func verifyBackup(ctx context.Context, file string) (c Content, err error) {
 		return Content{}, newerSchema(m.Schema, known)
 	}
 	found, err := findings(ctx, db, fmt.Sprintf("PRAGMA integrity_check(%d)", maxFindings))
-	if err != nil {
+	if err = cmp.Or(context.Cause(ctx), err); err != nil {
 		return Content{}, err
 	}
 	if len(found) > 0 {
@@ -396,7 +520,11 @@ func verifyBackup(ctx context.Context, file string) (c Content, err error) {
 	c = Content{At: m.At, Schema: m.Schema}
 	for _, t := range m.Tables {
 		is := t
-		if err := is.measure(ctx, db); err != nil {
+		err := is.measure(ctx, db)
+		if ctx.Err() != nil {
+			return Content{}, context.Cause(ctx)
+		}
+		if err != nil {
 			return Content{}, fmt.Errorf("%w: table %s cannot be read: %w", ErrNoBackup, t.Name, err)
 		}
 		if is != t {
@@ -440,11 +568,18 @@ func (c *Content) count(ctx context.Context, db *sql.DB, file string, m manifest
 }
 
 // Restore verifies a backup and copies it to an empty store: a database without rows, or a file that does not
-// exist or is an empty store. Runs that had not ended at the backup continue when a server opens the store. If
-// it fails, a file that did not exist does not exist, and a database must be emptied before the next try.
+// exist or is an empty store, and has no files of another store beside it. Runs that had not ended at the backup
+// continue when a server opens the store. If it fails, a file that did not exist does not exist. The error wraps
+// ErrPartial if a store that existed must be emptied before the next try.
 func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content, err error) {
 	if err := CheckURL(raw); err != nil {
 		return Content{}, err
+	}
+	target, isFile := strings.CutPrefix(raw, store.SQLite)
+	if isFile {
+		if err := checkRestorable(ctx, target); err != nil {
+			return Content{}, err
+		}
 	}
 	dir, err := os.MkdirTemp("", "team-server-")
 	if err != nil {
@@ -452,45 +587,119 @@ func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content,
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	copied := filepath.Join(dir, "store.db") // the file itself may be on a medium that cannot be written
-	if err := copyFile(ctx, file, copied); err != nil {
-		return Content{}, fmt.Errorf("copy %s to a temporary folder, which must have room for it (TMPDIR names another one): %w", file, err)
+	if err := copyBackup(ctx, file, copied); err != nil {
+		return Content{}, err
 	}
 	if c, err = verifyBackup(ctx, copied); err != nil {
-		return Content{}, err
+		return Content{}, fileErrorf("%s: %w", file, err)
 	}
 	from, err := Open(ctx, store.SQLite+copied, Config{Sealed: true, Log: log})
 	if err != nil {
-		return Content{}, err
+		return Content{}, fileErrorf("%s: open a copy: %w", file, err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	target, ok := strings.CutPrefix(raw, store.SQLite)
-	if !ok || exists(target) {
-		return c, restoreInto(ctx, from, raw, false, log)
+	if !isFile || exists(target) {
+		err = restoreInto(ctx, from, raw, Copy, log)
+	} else {
+		err = restoreFile(ctx, from, target, log)
 	}
-	return c, restoreFile(ctx, from, target, log)
+	if err != nil && isFile {
+		err = explainFull(target, err)
+	}
+	if err == nil && isFile {
+		err = checkRestored(ctx, target)
+	}
+	return c, err
 }
 
-// restoreInto copies a backup to a store. With unsynced, the caller syncs its file afterwards.
-func restoreInto(ctx context.Context, from *Store, raw string, unsynced bool, log *zap.Logger) (err error) {
+// copyBackup copies the file of a backup.
+func copyBackup(ctx context.Context, file, copied string) error {
+	switch info, err := os.Stat(file); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fileErrorf("the file %s does not exist; check the path", file)
+	case err != nil:
+		return FileError{err}
+	case !info.Mode().IsRegular():
+		return fileErrorf("%s is not a regular file; name the file of a backup", file)
+	}
+	if err := copyFile(ctx, file, copied); err != nil {
+		return FileError{explainCopy(file, err)}
+	}
+	return nil
+}
+
+// checkRestorable returns an error if a backup must not be restored into a file.
+func checkRestorable(ctx context.Context, file string) error {
+	if err := checkUnused(ctx, file); err != nil {
+		return err
+	}
+	if !exists(file) {
+		if _, err := os.Lstat(file); err == nil {
+			return fmt.Errorf("%s is a link to a file that does not exist; name the file itself", file)
+		}
+		return nil
+	}
+	v, err := viewSQLite(ctx, file)
+	if errors.Is(err, ErrNoStore) { // it is empty
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer v.Close() //nolint:errcheck // only read
+	have, known, err := v.Schema(ctx)
+	if err != nil || have != known { // Copy checks it after its schema is updated
+		return err
+	}
+	return v.store(pgQuerier{v.db}).checkEmpty(ctx)
+}
+
+// checkRestored opens a restored store and checks its structure.
+func checkRestored(ctx context.Context, file string) (err error) {
+	v, err := viewSQLite(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	if !v.InUse { // by a server that was started at once
+		if err := checkUnused(ctx, v.File); err != nil {
+			return err
+		}
+	}
+	err = checkSame(ctx, v.db)
+	if err == nil {
+		err = checkPages(ctx, v.db, file)
+	}
+	if err == nil {
+		err = checkIndexes(ctx, v.db, file)
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the restored store cannot be used; check the disk, move %s away and restore it again: %w", file, err)
+	}
+	return err
+}
+
+// restoreInto copies a backup to a store.
+func restoreInto(ctx context.Context, from *Store, raw string, copyTo func(ctx context.Context, from, to *Store) (int64, error), log *zap.Logger) (err error) {
 	to, err := Open(ctx, raw, Config{Sealed: true, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if unsynced {
-		if err := to.unsync(ctx); err != nil {
-			return err
-		}
-	}
-	_, err = Copy(ctx, from, to)
+	_, err = copyTo(ctx, from, to)
 	return err
+}
+
+// restoreNew copies a backup to a new store whose file the caller syncs afterwards.
+func restoreNew(ctx context.Context, from, to *Store) (int64, error) {
+	if err := to.unsync(ctx); err != nil {
+		return 0, err
+	}
+	return copyAll(ctx, from, to)
 }
 
 // restoreFile copies a backup to a file that does not exist, and which gets its name when it is complete.
 func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger) (err error) {
-	if err := checkName(file); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the store: %w", err)
 	}
@@ -500,11 +709,11 @@ func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	made := filepath.Join(dir, "store.db")
-	if err := restoreInto(ctx, from, store.SQLite+made, true, log); err != nil {
-		return explainBackup(file, err)
+	if err := restoreInto(ctx, from, store.SQLite+made, restoreNew, log); err != nil {
+		return err
 	}
 	if exists(made + "-wal") {
 		return errors.New("the log of the restored store was not written back; check the disk, and try again")
 	}
-	return publish(made, file, false)
+	return publish(made, file, false, func() error { return checkRestorable(ctx, file) })
 }

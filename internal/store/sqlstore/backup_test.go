@@ -2,14 +2,20 @@ package sqlstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -177,5 +183,296 @@ func TestT_49_DeletedAudit(t *testing.T) {
 				t.Errorf("%v, want ErrBroken", err)
 			}
 		})
+	}
+}
+
+// contents returns the names and contents of the files in a folder.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range list {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(text)
+	}
+	return all
+}
+
+// unserved makes a store that no server uses, and returns its file.
+func unserved(t *testing.T, dir string) string {
+	t.Helper()
+	file := filepath.Join(dir, "team.db")
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+file, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, "a")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// killed copies the files of a store that is in use to a folder, as they are left by a server that is killed.
+func killed(t *testing.T, url, dir string) {
+	t.Helper()
+	file := strings.TrimPrefix(url, "sqlite:")
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		text, err := os.ReadFile(file + suffix)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "team.db"+suffix), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// P15: a backup replaces only backups: not the store, also by another name, no store that a server uses or has used,
+// and no other file.
+func TestP15_BackupTarget(t *testing.T) {
+	dir := t.TempDir()
+	file := unserved(t, dir)
+	if err := os.Rename(file+".lock", filepath.Join(t.TempDir(), "lock")); err != nil {
+		t.Fatal(err)
+	}
+	url, in := "sqlite:"+file, func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"old.bak", "served.bak", "crashed.bak"} {
+		if _, err := sqlstore.Backup(t.Context(), url, in(name), false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+in("served.bak"), sqlstore.Config{}) // it still has its manifest
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"team.yaml": "version: v2", "crashed.bak-wal": "x", "gone.bak-wal": "x"} {
+		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(file, in("link.db")), os.Link(file, in("hard.db"))); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	used := filepath.Join(elsewhere, "used.db")
+	open(t, "sqlite:"+used, sqlstore.Config{})
+	before := contents(t, dir)
+	for _, c := range []struct{ source, file, want string }{
+		{file, file, "is the store itself"},
+		{in("link.db"), file, "is the store itself"},
+		{file, in("link.db"), "is not a regular file"},
+		{file, in("hard.db"), "is the store itself"},
+		{file, used, "a server uses"},
+		{file, in("served.bak"), "is not a backup"},
+		{file, in("crashed.bak"), "crashed.bak-wal: these files belong to an earlier store"},
+		{file, in("gone.bak"), "gone.bak-wal: these files belong to an earlier store"},
+		{file, in("team.db-wal"), "is that of a file of the store"},
+		{file, in("team.db.lock"), "is that of a file of the store"},
+		{file, in("team.yaml"), "is not a backup, and --force replaces only backups"},
+	} {
+		_, err := sqlstore.Backup(t.Context(), "sqlite:"+c.source, c.file, true, nil)
+		if of := (sqlstore.FileError{}); !errors.As(err, &of) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("P15 %s to %s: %v, want %q", c.source, c.file, err, c.want)
+		}
+	}
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("files have changed: %s", diff)
+	}
+	if _, err := sqlstore.Backup(t.Context(), url, in("old.bak"), true, nil); err != nil {
+		t.Errorf("a backup is not replaced: %v", err)
+	}
+}
+
+// P15: nothing is restored beside the log of an earlier store, which would be applied to the new one.
+func TestP15_RestoreBesideLog(t *testing.T) {
+	url, file := sqliteURL(t), filepath.Join(t.TempDir(), "backup")
+	filled(t, url)
+	if _, err := sqlstore.Backup(t.Context(), url, file, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(db string) error{
+		"without the file": os.Remove,
+		"empty file":       func(db string) error { return os.Truncate(db, 0) },
+		"whole":            func(string) error { return nil },
+		"shm only":         func(db string) error { return errors.Join(os.Remove(db), os.Remove(db+"-wal")) },
+	} {
+		t.Run("P15 "+name, func(t *testing.T) {
+			dir := t.TempDir()
+			killed(t, url, dir)
+			target := filepath.Join(dir, "team.db")
+			if err := change(target); err != nil {
+				t.Fatal(err)
+			}
+			before := contents(t, dir)
+			_, err := sqlstore.Restore(t.Context(), file, "sqlite:"+target, nil)
+			if err == nil || !strings.Contains(err.Error(), target+"-shm: these files belong to an earlier store, and would damage a new one; move them away together") {
+				t.Errorf("%v", err)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("files have changed: %s", diff)
+			}
+		})
+	}
+}
+
+// A restoration that is refused leaves nothing beside its target.
+func TestRestoreRefused(t *testing.T) {
+	dir, targets := t.TempDir(), t.TempDir()
+	source, file := unserved(t, dir), filepath.Join(dir, "backup")
+	if _, err := sqlstore.Backup(t.Context(), "sqlite:"+source, file, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(targets, name) }
+	db, err := sql.Open("sqlite", in("foreign.db"))
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE t (a)`)
+	}
+	if err := errors.Join(err, db.Close(), os.Symlink(in("none"), in("dangling.db"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file, target, want string
+		ofFile             bool
+	}{
+		{file, in("foreign.db"), "is the database of another program", false},
+		{file, in("dangling.db"), "is a link to a file that does not exist", false},
+		{file, file, "is not empty", false},
+		{filepath.Join(dir, "none"), in("new.db"), "the file " + filepath.Join(dir, "none") + " does not exist; check the path", true},
+		{dir, in("new.db"), dir + " is not a regular file", true},
+		{source, in("new.db"), source + ": it is not a complete backup: it has no manifest", true},
+	} {
+		_, err := sqlstore.Restore(t.Context(), c.file, "sqlite:"+c.target, nil)
+		if of := (sqlstore.FileError{}); err == nil || !strings.Contains(err.Error(), c.want) || errors.As(err, &of) != c.ofFile {
+			t.Errorf("%s to %s: %v, want %q", c.file, c.target, err, c.want)
+		}
+	}
+	if list, err := os.ReadDir(targets); err != nil || len(list) != 2 {
+		t.Errorf("left are %v, %v", list, err)
+	}
+	if exists := func(name string) bool { _, err := os.Stat(name); return err == nil }; exists(file+".lock") || exists(file+"-wal") {
+		t.Error("there are files beside the backup")
+	}
+}
+
+// A store in a folder that cannot be written is backed up, also with its log, and nothing is left beside it.
+func TestBackupOfReadOnlyFolder(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	url := sqliteURL(t)
+	filled(t, url)
+	dir := t.TempDir()
+	killed(t, url, dir)
+	source := filepath.Join(dir, "team.db")
+	if err := errors.Join(os.Remove(source+"-shm"), os.Chmod(source, 0o400), os.Chmod(dir, 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	c, err := sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(t.TempDir(), "backup"), false, nil)
+	if err != nil || c.Tasks != 3 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := os.Chmod(source, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(t.TempDir(), "backup"), false, nil); err == nil || !strings.Contains(err.Error(), "cannot be read by this user") {
+		t.Errorf("backup without rights: %v", err)
+	}
+	if _, err := sqlstore.OpenView(t.Context(), "sqlite:"+source); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("view without rights: %v", err)
+	}
+}
+
+// A backup leaves no file beside the store.
+func TestBackupLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	source := unserved(t, dir)
+	if err := os.Remove(source + ".lock"); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, dir)
+	if _, err := sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(t.TempDir(), "backup"), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+		t.Errorf("files have changed: %s", diff)
+	}
+}
+
+// A damaged store is not backed up, and not changed. The error names its files.
+func TestBackupOfDamagedStore(t *testing.T) {
+	url := sqliteURL(t)
+	filled(t, url)
+	for name, c := range map[string]struct {
+		suffix string
+		at     int64
+		want   string
+	}{
+		"file": {"", 4096, "Check the disk"},
+		"log":  {"-wal", 32 + 24 + 100, "its write-ahead log was damaged at byte"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			killed(t, url, dir)
+			source := filepath.Join(dir, "team.db")
+			if name == "file" { // of which nothing is in the log
+				dir = t.TempDir()
+				source = unserved(t, dir)
+			}
+			f, err := os.OpenFile(source+c.suffix, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte("damage damage damage"), c.at)
+			}
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			before, target := contents(t, dir), t.TempDir()
+			_, err = sqlstore.Backup(t.Context(), "sqlite:"+source, filepath.Join(target, "backup"), false, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "the store is damaged, so a backup would be, too") || !strings.Contains(err.Error(), source+c.suffix) {
+				t.Errorf("%v, want %q and the name of the file", err, c.want)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("files have changed: %s", diff)
+			}
+			if left, err := os.ReadDir(target); err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// The error for a role that may not read the store says what the role needs.
+func TestBackupWithoutRights(t *testing.T) {
+	url := pgtest.URL(t)
+	s := open(t, url, sqlstore.Config{})
+	role := fmt.Sprintf("reader_%d", time.Now().UnixNano()) // roles are those of the whole server
+	s.Exec(t.Context(), t, `CREATE ROLE `+role+` LOGIN`)
+	limited, dir := strings.Replace(url, "postgres@", role+"@", 1), t.TempDir()
+	const noUse = "no schema of the search path exists and may be used by the role of the URL; use the role of the servers"
+	if _, err := sqlstore.OpenView(t.Context(), limited); err == nil || !strings.Contains(err.Error(), noUse) {
+		t.Errorf("without the schema: %v", err)
+	}
+	s.Exec(t.Context(), t, `DO $$ BEGIN EXECUTE 'GRANT USAGE ON SCHEMA ' || quote_ident(current_schema()) || ' TO `+role+`'; END $$`)
+	const noRead = "may not read the store: permission denied for table goose_db_version; use the role of the servers, or GRANT"
+	if _, err := sqlstore.Backup(t.Context(), limited, filepath.Join(dir, "backup"), false, nil); err == nil || !strings.Contains(err.Error(), noRead) {
+		t.Errorf("backup: %v", err)
+	}
+	v, err := sqlstore.OpenView(t.Context(), limited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if _, err := v.Stats(t.Context(), 1); err == nil || !strings.Contains(err.Error(), noRead) {
+		t.Errorf("stats: %v", err)
 	}
 }

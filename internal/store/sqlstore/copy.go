@@ -54,7 +54,8 @@ const (
 // Copy copies everything from one store to another one, which must be empty. Stores whose secrets are
 // encrypted under configured keys must be opened with Config.Sealed. Neither store may be in use, or have a
 // schema that is newer than this program. Epochs are copied, but claims are not: the runs that were claimed
-// are due. It returns the number of rows.
+// are due. It returns the number of rows. The error wraps ErrPartial if the target must be emptied before the
+// next try.
 func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	for _, s := range []*Store{from, to} {
 		if err := s.checkCurrent(ctx); err != nil {
@@ -67,10 +68,14 @@ func Copy(ctx context.Context, from, to *Store) (rows int64, err error) {
 	if err := from.unused(ctx); err != nil {
 		return 0, fmt.Errorf("the store to copy from: %w", err)
 	}
-	from.sweeps.Lock()
-	defer from.sweeps.Unlock()
-	return copyAll(ctx, from, to)
+	if rows, err = copyAll(ctx, from, to); err != nil {
+		return rows, fmt.Errorf("%w; %w", err, ErrPartial)
+	}
+	return rows, nil
 }
+
+// ErrPartial is wrapped by the error of Copy if a part was copied.
+var ErrPartial = errors.New("empty the target before the next try")
 
 // checkEmpty returns an error if there is something in the store.
 func (s *Store) checkEmpty(ctx context.Context) error {
@@ -88,6 +93,8 @@ func (s *Store) checkEmpty(ctx context.Context) error {
 
 // copyAll copies everything to an empty store. Nothing in from may change meanwhile.
 func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
+	from.sweeps.Lock()
+	defer from.sweeps.Unlock()
 	to.sweeps.Lock() // a sweep would delete what seems unused while it is only partly copied
 	defer to.sweeps.Unlock()
 	if err := to.takeKeys(ctx, from); err != nil {
@@ -97,7 +104,7 @@ func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
 		n, err := copyTable(ctx, from, to, t.name, t.columns, t.key)
 		rows += n
 		if err != nil {
-			return rows, fmt.Errorf("copy %s: %w; empty the target before the next try", t.name, err)
+			return rows, fmt.Errorf("copy %s: %w", t.name, err)
 		}
 	}
 	if err := to.free(ctx, from); err != nil {

@@ -102,7 +102,11 @@ func (i *inspector) sqlite(ctx context.Context, file string) {
 		i.add(OK, "store", "", "%s does not exist or is empty; a server will make the store", file)
 		return
 	case err != nil:
-		i.add(Failed, "store", "see docs/durability.md if the file is damaged", "%s", err)
+		do := "" // the error says it
+		if isDamage(err) {
+			do = "see docs/durability.md"
+		}
+		i.add(Failed, "store", do, "%s", err)
 		return
 	}
 	defer v.Close() //nolint:errcheck // only read
@@ -262,7 +266,7 @@ func (i *inspector) postgres(ctx context.Context) {
 	defer pool.Close()
 	var version string
 	if err := pool.QueryRow(ctx, `SHOW server_version`).Scan(&version); err != nil {
-		i.add(Failed, "store", "start the database, or correct the URL", "%s", explainPostgres(err))
+		i.add(Failed, "store", "", "%s", explainPostgres(err)) // which says what to do
 		return
 	}
 	i.add(OK, "store", "", "PostgreSQL %s answers", version)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // snapshotSuffixes are the suffixes of a store's files. The database file itself is the last one:
@@ -15,23 +16,29 @@ import (
 var snapshotSuffixes = []string{"-journal", "-wal" + setAside, "-wal", ""}
 
 // snapshot copies the files of a store into a private folder and returns the copy's
-// name. closeAll removes it. The caller has the lock of the store. Other programs, such
-// as sqlite3, do not take that lock: snapshot fails if they change the files meanwhile.
+// name. closeAll removes it. The caller has the lock of the store.
 func (d *sqliteDB) snapshot(ctx context.Context, file string) (copied string, err error) {
+	if d.temp, err = os.MkdirTemp("", "team-server-"); err != nil {
+		return "", fmt.Errorf("make a folder for a copy of %s: %w", file, err)
+	}
+	return copyStore(ctx, file, d.temp)
+}
+
+// copyStore copies the files of a store into a folder and returns the copy's name. Other
+// programs, such as sqlite3, do not take the lock of a store: copyStore fails if they
+// change the files meanwhile.
+func copyStore(ctx context.Context, file, folder string) (copied string, err error) {
 	before, err := stamps(file)
 	if err != nil {
 		return "", err
 	}
-	if d.temp, err = os.MkdirTemp("", "team-server-"); err != nil {
-		return "", fmt.Errorf("make a folder for a copy of %s: %w", file, err)
-	}
-	copied = filepath.Join(d.temp, "store.db")
+	copied = filepath.Join(folder, "store.db")
 	for _, suffix := range snapshotSuffixes {
 		if _, there := before[suffix]; !there {
 			continue
 		}
 		if err := copyFile(ctx, file+suffix, copied+suffix); err != nil {
-			return "", fmt.Errorf("copy %s to a temporary folder, which must have room for it (TMPDIR names another one): %w", file, err)
+			return "", explainCopy(file+suffix, err)
 		}
 	}
 	after, err := stamps(file)
@@ -44,6 +51,17 @@ func (d *sqliteDB) snapshot(ctx context.Context, file string) (copied string, er
 		}
 	}
 	return copied, nil
+}
+
+// explainCopy says what to do about an error of copying a file to a temporary folder.
+func explainCopy(file string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("the folder for temporary files %s has no room for a copy of %s; free space, or name another folder with TMPDIR", os.TempDir(), file)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s cannot be read by this user; run this as its owner: %w", file, err)
+	}
+	return fmt.Errorf("copy %s to a temporary folder: %w", file, err)
 }
 
 // stamp is the size and the modification time of a file, which reveal a change of it.

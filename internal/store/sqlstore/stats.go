@@ -85,7 +85,7 @@ func (v *View) Stats(ctx context.Context, top int) (Stats, error) {
 	s := Stats{Tasks: []StateStats{}, Tables: []TableStats{}, Accounts: []AccountStats{}}
 	var err error
 	if s.Schema, s.Known, err = v.Schema(ctx); err != nil {
-		return s, scrub(err)
+		return s, explainRights(scrub(err))
 	}
 	for _, part := range []struct {
 		name string
@@ -120,7 +120,7 @@ func (v *View) within(ctx context.Context, s *Stats, name string, read func(cont
 		s.Missing = append(s.Missing, name)
 		return nil
 	}
-	return scrub(err)
+	return explainRights(scrub(err))
 }
 
 // readSize reads the size on disk and who uses the store.

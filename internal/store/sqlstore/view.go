@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -56,25 +58,43 @@ type viewError struct {
 func (e viewError) Error() string { return e.text }
 func (e viewError) Unwrap() error { return e.cause }
 
+// findSQLite returns the name of the file of a SQLite store without links, and whether a process has opened it.
+func findSQLite(ctx context.Context, name string) (file string, used bool, err error) {
+	file, err = filepath.EvalSymlinks(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, fmt.Errorf("%w: the file %s does not exist; check the path", ErrNoStore, name)
+	}
+	if err != nil {
+		return "", false, err
+	}
+	if used, err = locked(ctx, file); err != nil {
+		return "", false, explainRead(file, err)
+	}
+	return file, used, nil
+}
+
 // viewSQLite opens a SQLite file. A file that no process uses and that has no log is opened as one that does
 // not change, so that SQLite makes no files beside it.
-func viewSQLite(ctx context.Context, file string) (*View, error) {
-	if name, err := filepath.EvalSymlinks(file); err == nil {
-		file = name
-	}
-	if !exists(file) {
-		return nil, fmt.Errorf("%w: the file %s does not exist; check the path", ErrNoStore, file)
-	}
-	v := &View{File: file}
-	var err error
-	if v.InUse, err = locked(ctx, file); err != nil {
-		return nil, explainSQLite(file, err)
+func viewSQLite(ctx context.Context, name string) (*View, error) {
+	file, used, err := findSQLite(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	options := "?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)"
-	if !v.InUse && !exists(file+"-wal") {
+	if !used && !exists(file+"-wal") {
 		options += "&immutable=1"
 	}
-	if v.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+options); err != nil {
+	v, err := viewFile(ctx, file, file, options)
+	if err == nil {
+		v.InUse = used
+	}
+	return v, err
+}
+
+// viewFile opens a SQLite file, which is file or a copy of it.
+func viewFile(ctx context.Context, opened, file, options string) (v *View, err error) {
+	v = &View{File: file}
+	if v.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: opened}).EscapedPath()+options); err != nil {
 		return nil, err
 	}
 	v.db.SetMaxOpenConns(2)
@@ -83,9 +103,31 @@ func viewSQLite(ctx context.Context, file string) (*View, error) {
 		err = fmt.Errorf("%w: %s is empty, because no server has used it", ErrNoStore, file)
 	}
 	if err != nil {
-		return nil, errors.Join(explainSQLite(file, err), v.db.Close())
+		return nil, errors.Join(explainRead(file, err), v.db.Close())
 	}
 	return v, nil
+}
+
+// explainRead says what to do about an error of reading a SQLite store, which need not be writable.
+func explainRead(file string, err error) error {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+	default:
+		return explainSQLite(file, err)
+	}
+	if exists(file + "-wal") {
+		return fmt.Errorf("%s and its log %s-wal cannot be read here; run this as the user of the server, or copy both files to a folder that can be written: %w", file, file, err)
+	}
+	return fmt.Errorf("%s, or %s.lock, cannot be read by this user; run this as the user of the server: %w", file, file, err)
+}
+
+// explainRights says what to do if the role may not read a database.
+func explainRights(err error) error {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) && pe.Code == "42501" {
+		return fmt.Errorf("the role of the URL may not read the store: %s; use the role of the servers, or GRANT USAGE ON SCHEMA and SELECT ON ALL TABLES IN SCHEMA to it", pe.Message)
+	}
+	return err
 }
 
 // locked reports whether another process, or this one, has opened a SQLite store.
@@ -116,16 +158,24 @@ func viewPostgres(ctx context.Context, raw string) (*View, error) {
 	pc.ConnConfig.ConnectTimeout = connectWait
 	v := &View{db: stdlib.OpenDB(*pc.ConnConfig)}
 	v.db.SetMaxOpenConns(2)
-	var ours bool
-	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours)
-	if err != nil {
-		return nil, errors.Join(explainPostgres(err), v.db.Close())
+	var ours, usable bool
+	err = v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL, current_schema() IS NOT NULL`).Scan(&ours, &usable)
+	switch {
+	case err != nil:
+		err = explainPostgres(err)
+	case !usable:
+		err = errNoUsableSchema
+	case !ours:
+		err = errEmptyDatabase
 	}
-	if !ours {
-		return nil, errors.Join(errEmptyDatabase, v.db.Close())
+	if err != nil {
+		return nil, errors.Join(err, v.db.Close())
 	}
 	return v, nil
 }
+
+// errNoUsableSchema is the error for a database whose tables the role does not see.
+var errNoUsableSchema = errors.New("no schema of the search path exists and may be used by the role of the URL; use the role of the servers, or GRANT USAGE ON SCHEMA and SELECT ON ALL TABLES IN SCHEMA to it")
 
 // errEmptyDatabase is the error for a database without the tables of a store.
 var errEmptyDatabase = fmt.Errorf("%w: the database is empty, because no server has used it", ErrNoStore)
