@@ -175,10 +175,8 @@ func (d *document) rejectVariables(n *yaml.Node) {
 // them.
 func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 	const file, secret = "names a file, which is only allowed in the server's configuration file", "holds a secret, which is only allowed in the server's configuration file"
-	for id, a := range c.GetAgents() {
-		if !d.isAdded("agents", id) {
-			continue
-		}
+	for _, id := range d.addedTo("agents") {
+		a := c.GetAgents()[id]
 		refuse := func(set bool, why string, path ...any) bool {
 			if set {
 				d.fault(d.keyAt(append([]any{"agents", id}, path...)...), quote(fmt.Sprint(path[len(path)-1]))+" "+why, "define the agent in the server's configuration file")
@@ -203,13 +201,11 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 		refuse(a.GetA2A().GetAuth() != nil, secret, "a2a", "auth")
 		refuse(a.GetGrpc().GetAuth() != nil, secret, "grpc", "auth")
 	}
-	for id, t := range c.GetTeams() {
-		if d.isAdded("teams", id) && len(schemasOf(t.GetGuardrails(), "")) > 0 {
+	for _, id := range d.addedTo("teams") {
+		t := c.GetTeams()[id]
+		if len(schemasOf(t.GetGuardrails(), "")) > 0 {
 			d.fault(d.keyAt("teams", id, "guardrails"), quote("guardrails")+" "+file, "define the team in the server's configuration file")
 			t.Guardrails = nil
-		}
-		if !d.isAdded("teams", id) {
-			continue
 		}
 		for _, r := range reviews(id, t) {
 			if r.GetJudge().GetSchema() != "" {
@@ -285,10 +281,18 @@ func (d *document) origins() map[string]string {
 	return from
 }
 
-// isAdded reports whether an addition defines the entry.
-func (d *document) isAdded(section, id string) bool {
-	key := d.keyOf(section, id)
-	return key != nil && key.Line > d.ownLines()
+// addedTo returns the ids of the entries of a section that additions define.
+func (d *document) addedTo(section string) (ids []string) {
+	_, entries := child(d.root, section)
+	if entries == nil || entries.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(entries.Content); i += 2 {
+		if key := entries.Content[i]; key.Line > d.ownLines() {
+			ids = append(ids, key.Value)
+		}
+	}
+	return ids
 }
 
 // Text returns the text of the addition for quoting in faults.
