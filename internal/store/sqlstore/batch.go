@@ -32,21 +32,36 @@ type batch struct {
 	pushed        int64 // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
 	asking        bool  // there may be open questions for roles
 	slot          bool  // the run may have the slot of a collaboration
-	// quiet is set for an end of a run into whose inbox nothing was ever put, as far as its journal knows.
+	// quiet is set for a small end of a run into whose inbox nothing was ever put, as far as its journal knows.
 	// Such an end need not read the inbox first: it is only admitted if that is so.
 	quiet bool
 }
 
+// maxQuiet is the size in bytes up to which an end is written together with other changes. A larger one has a
+// transaction of its own, so that it does not delay them, and they do not fail with it.
+const maxQuiet = 256 << 10
+
 // ended reports whether the batch ends the run.
 func (b *batch) ended() bool { return b.ending != nil }
+
+// size returns how many bytes the batch writes, as far as that is known.
+func (b *batch) size() (n int) {
+	for _, e := range slices.Concat(b.entries, b.tail) {
+		n += e.size
+	}
+	if b.snap != nil {
+		n += len(b.snap.record)
+		for _, v := range b.snap.blobs {
+			n += len(v.value)
+		}
+	}
+	return n
+}
 
 // op returns the change that writes the batch. If the batch ends a run that has had inputs, the change
 // has a plan instead of statements, because it has to read the inbox first.
 func (b *batch) op() *op {
-	o := &op{root: b.j.root}
-	for _, e := range b.entries {
-		o.size += e.size
-	}
+	o := &op{root: b.j.root, size: b.size()}
 	if b.ended() && !b.quiet {
 		o.plan = b.end
 		o.done = func(_ context.Context, _ querier, err error) error {
@@ -68,7 +83,7 @@ func (b *batch) op() *op {
 				return nil
 			}
 		}
-		if b.pushed == 1 && err == nil && len(o.affected) > 1 && o.affected[len(o.affected)-1] > 0 {
+		if b.pushed == 1 && err == nil && (o.again || o.affected[len(o.affected)-1] > 0) { // an earlier attempt may have made them due
 			b.j.s.wakePush()
 		}
 		return b.j.settle(b, b.why(err))
@@ -231,30 +246,36 @@ func (b *batch) close(ctx context.Context, q querier) error {
 			late = append(late, ev)
 		}
 	}
+	if b.snap != nil && len(b.tail) == len(late)+1 {
+		return nil // as an earlier attempt has made it: nothing else takes inputs out of the inbox
+	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if b.tail != nil && j.fold != nil { // an earlier attempt has changed the fold
-		if j.fold, err = b.refold(ctx, q); err != nil {
+	f := j.fold
+	j.mu.Unlock()
+	if f != nil && len(b.tail) > 0 { // an earlier attempt has changed the fold
+		if f, err = b.refold(ctx, q); err != nil {
 			return err
 		}
 	}
-	return b.seal(late)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return b.seal(f, late)
 }
 
 // seal numbers the end and the events before it that are not in the batch, and sets what of the task is
-// recorded with them. Without a fold, because the earlier events cannot be read, that is only the state.
-// The caller must hold the mu of the journal.
-func (b *batch) seal(late []*teamv1.Event) error {
+// recorded with them. It applies these events to the fold f. Without a fold, because the earlier events cannot
+// be read, only the state is recorded. The caller must hold the mu of the journal.
+func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 	j, at := b.j, b.j.time()
-	b.tail = b.tail[:0:0]
+	b.tail, b.snap = nil, nil
 	for i, ev := range append(late, b.ending) {
 		ev.Seq, ev.Time = b.lo+int64(len(b.entries)+i)+1, at
 		e, err := encode(j.root, ev)
 		if err != nil {
 			return err
 		}
-		if j.fold != nil {
-			show(j.fold, ev, j.hidden)
+		if f != nil {
+			show(f, ev, j.hidden)
 		}
 		if j.book != nil && store.RootEnd(ev) {
 			e.costs = j.book.End(ev)
@@ -262,14 +283,18 @@ func (b *batch) seal(late []*teamv1.Event) error {
 		b.tail = append(b.tail, e)
 	}
 	b.hi = b.lo + int64(len(b.entries)+len(b.tail))
-	if j.fold == nil {
+	if f == nil {
 		b.after = listing{state: outcomeState(b.ending), at: at.AsTime().UnixNano(), visible: true}
 		return nil
 	}
-	b.after = listingOf(j.fold)
-	var err error
-	b.snap, err = snapshotOf(j.root, b.hi, j.fold.Task())
-	return err
+	b.after = listingOf(f)
+	snap, err := snapshotOf(j.root, b.hi, f.Task())
+	if err != nil {
+		return err
+	}
+	snap.blobs = j.unstored(snap.blobs)
+	b.snap = snap
+	return nil
 }
 
 // refold computes the fold again, as it is before the tail.

@@ -413,24 +413,3 @@ func TestA_16_AClosedStoreRefuses(t *testing.T) {
 		})
 	}
 }
-
-// An input that arrives between a claim and its adoption finds no journal to wake. The inbox is then read once.
-func TestA_10_AnInputBeforeTheAdoptionOfAClaim(t *testing.T) {
-	s := opened(t, fileURL(t), Config{})
-	created(t, s, "one")
-	j := claimedOne(t, s).Journal.(*journal)
-	if j.unread {
-		t.Error("the inbox of a run that has had no input is read")
-	}
-	before := s.arrivals.Load()
-	s.adopt(j, before)
-	if j.unread {
-		t.Error("the inbox is read without an input")
-	}
-	s.forget(j) // as before its adoption
-	s.deliver("one")
-	s.adopt(j, before)
-	if !j.unread {
-		t.Error("the inbox is not read")
-	}
-}

@@ -35,7 +35,7 @@ func hides(events []*teamv1.Event) bool {
 func (s *Store) isHidden(ctx context.Context, root string) (hidden bool, err error) {
 	if j := s.live(root); j != nil {
 		j.mu.Lock()
-		hidden, loaded := j.hidden, j.fold != nil || j.lost
+		hidden, loaded := j.hidden, j.fold != nil || j.lost || j.ended // a journal that is kept has no fold
 		j.mu.Unlock()
 		if loaded {
 			return hidden, nil

@@ -147,8 +147,8 @@ func (s *Store) arrived(root string) {
 func (s *Store) deliver(root string) {
 	s.mu.Lock()
 	j := s.journals[root]
-	if j == nil {
-		s.arrivals.Add(1) // see adopt
+	if s.arrivals != nil {
+		s.arrivals[root] = true
 	}
 	s.mu.Unlock()
 	if j != nil {

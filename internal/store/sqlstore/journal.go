@@ -66,7 +66,7 @@ type journal struct {
 	stored  map[string]bool // hashes of the blobs that are recorded; nil without any
 	pushed  int64           // 1 if there may be push configurations, see fence
 	inputs  int64           // number of inputs that were put before the claim
-	first   *entry          // the only event that was recorded before the claim; nil if there were more
+	first   *entry          // the only event that was recorded before the claim; nil if there were more, and after Load
 	slot    bool            // the run may have the slot of a collaboration
 	ring    ring
 
@@ -166,10 +166,16 @@ func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 func (j *journal) only() *teamv1.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.first == nil || j.seq > 1 {
+	first := j.first
+	j.first = nil
+	if first == nil || j.seq > 1 {
 		return nil
 	}
-	return j.first.ev
+	ev, err := decodeEvent(j.root, 1, "", first.sum, first.body) // that of first is what readers receive
+	if err != nil {
+		return nil // Load reads it again
+	}
+	return ev
 }
 
 // open loads the fold, unless it is loaded. It returns no error for damaged events.
@@ -374,8 +380,7 @@ func (j *journal) take() *op {
 		return nil
 	}
 	for i := range j.pending {
-		e := &j.pending[i]
-		e.blobs = slices.DeleteFunc(e.blobs, func(v blob) bool { return j.stored[string(v.hash)] })
+		j.pending[i].blobs = j.unstored(j.pending[i].blobs)
 	}
 	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends, pushed: j.pushed}
 	b.asking = j.fold == nil || len(j.asking.Open()) > 0
@@ -384,10 +389,21 @@ func (j *journal) take() *op {
 	}
 	if b.ended() {
 		b.slot = j.fold == nil || j.slot
-		b.quiet = j.inputs == 0 && j.fold != nil && !b.asking && b.seal(nil) == nil // otherwise end returns the error
+		b.quiet = j.undisturbed() && j.fold != nil && !b.asking && j.bytes <= maxQuiet &&
+			b.seal(j.fold, nil) == nil && b.size() <= maxQuiet // after an error of seal, end returns it
 	}
 	j.pending, j.room, j.flying = nil, 0, true
 	return b.op()
+}
+
+// undisturbed reports whether nothing was ever put into the inbox, as far as the journal knows. The caller must
+// hold mu.
+func (j *journal) undisturbed() bool { return j.inputs == 0 && len(j.named) == 0 && !j.unread }
+
+// unstored returns those of some blobs that are not recorded yet, as far as the journal knows. The caller must
+// hold mu.
+func (j *journal) unstored(values []blob) []blob {
+	return slices.DeleteFunc(values, func(v blob) bool { return j.stored[string(v.hash)] })
 }
 
 // settle updates the journal after a batch was written. err is the error of the batch.
@@ -493,7 +509,9 @@ func (j *journal) Wake() <-chan struct{} { return j.wake }
 func (j *journal) give() {
 	j.mu.Lock()
 	over := j.ended && j.broken == nil && j.ending == nil && !j.flying
-	if kept := !j.closed && over && j.s.hub.keep(j); !kept {
+	if !j.closed && over && j.s.ringed.Load() <= maxKept && j.s.hub.keep(j) {
+		j.fold, j.book, j.stored, j.named, j.first, j.asking = nil, nil, nil, nil, nil, fold.Questions{} // readers need the ring
+	} else {
 		defer j.dropRing()
 	}
 	j.closed = true

@@ -163,7 +163,8 @@ func (s *Store) outlook(ctx context.Context, replica string, room *a2a.Room) (*o
 func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, o *outlook) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
-	arrivals := s.arrivals.Load()
+	s.expect(map[string]bool{})
+	defer s.expect(nil)
 	var due map[string][]any
 	do := s.db.do
 	switch {
@@ -190,7 +191,7 @@ func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, o 
 	room.Waiting = c.room.Waiting
 	s.cfg.Metrics.TookOver(ctx, c.over)
 	for _, j := range c.taken {
-		claims = append(claims, s.adopt(j, arrivals))
+		claims = append(claims, s.adopt(j))
 	}
 	return claims, nil
 }
@@ -210,15 +211,22 @@ func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	return at
 }
 
-// adopt registers a claim in this process, and ends an earlier one of the same run. arrivals is the number of
-// inputs without a journal before the claim: those that have come since may be for this run.
-func (s *Store) adopt(j *journal, arrivals int64) a2a.Claim {
+// expect sets where the roots are noted for which inputs come.
+func (s *Store) expect(arrivals map[string]bool) {
 	s.mu.Lock()
-	old := s.journals[j.root]
+	defer s.mu.Unlock()
+	s.arrivals = arrivals
+}
+
+// adopt registers a claim in this process, and ends an earlier one of the same run. An input that has come
+// since the claim has woken no journal, or the earlier one.
+func (s *Store) adopt(j *journal) a2a.Claim {
+	s.mu.Lock()
+	old, arrived := s.journals[j.root], s.arrivals[j.root]
 	s.journals[j.root] = j
 	s.mu.Unlock()
 	j.mu.Lock()
-	j.unread = j.unread || s.arrivals.Load() != arrivals
+	j.unread = j.unread || arrived
 	if j.first != nil {
 		j.ring.add(s, []entry{*j.first})
 	}

@@ -73,9 +73,7 @@ func tag(audience string) string {
 // newBell returns a bell that sends and listens until ctx ends. Lost notifications delay readers
 // only until the next poll.
 func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config, heard func(hint)) (*bell, error) {
-	send := conn.Copy()
-	send.RuntimeParams["synchronous_commit"] = "off" // a notification is not stored, and its commit need not wait for the disk
-	b := &bell{listen: conn, send: send, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
+	b := &bell{listen: conn, send: conn, self: rand.Text()[:8], heard: heard, rung: make(chan struct{}, 1), due: map[change]struct{}{}}
 	if !cfg.Listen.IsZero() {
 		var err error
 		if b.listen, err = pgx.ParseConfig(cfg.Listen.Reveal()); err != nil {
@@ -97,6 +95,10 @@ func (b *bell) ring(c change) {
 	default:
 	}
 }
+
+// notify sends a notification, which is not stored: its commit need not wait for the disk. That is set for the
+// transaction alone, because behind a pooler the session may write data next.
+const notify = `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 
 // keep opens a connection and calls use with it, again and again until ctx ends.
 func keep(ctx context.Context, to *pgx.ConnConfig, use func(context.Context, *pgx.Conn) error) {
@@ -133,7 +135,7 @@ func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 		b.mu.Unlock()
 		failpoint.Hit("store.before_notify")
 		for _, p := range payloads(b.self, due) {
-			if _, err := conn.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, p); err != nil {
+			if _, err := conn.Exec(ctx, notify, channel, p); err != nil {
 				return err
 			}
 		}

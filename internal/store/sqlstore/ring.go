@@ -8,10 +8,12 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of rings in bytes: of one ring, and of all rings of a process.
+// Limits of rings in bytes: of one ring, and of all rings of a process. Beyond maxKept, none is kept after its
+// run has ended, so that slow readers of such runs do not make the rings of others small.
 const (
 	maxRing  = 1 << 20
 	maxRings = 64 << 20
+	maxKept  = maxRings / 2
 )
 
 // ring holds the latest committed events of a run that this process drives, so that its readers

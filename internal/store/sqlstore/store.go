@@ -72,12 +72,10 @@ type Store struct {
 	tokens store.Sealer
 	clock  clock
 	hub    hub
-	// arrivals is the number of inputs that have come for runs without a journal in this process.
-	arrivals atomic.Int64
-	space    *semaphore.Weighted // bytes of events that wait to be written
-	totals   totals
-	ringed   atomic.Int64 // bytes of the events in all rings, see type ring
-	keys     *keyring     // encrypts secrets
+	space  *semaphore.Weighted // bytes of events that wait to be written
+	totals totals
+	ringed atomic.Int64 // bytes of the events in all rings, see type ring
+	keys   *keyring     // encrypts secrets
 	// insertEvents are the statements of the function of this name, for this database.
 	insertEvents [maxRows]string
 	pushed       chan struct{}
@@ -90,6 +88,9 @@ type Store struct {
 	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
 	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
+	// arrivals are the roots for which an input may have come since the claim began that is in progress; nil
+	// without one; guarded by mu.
+	arrivals map[string]bool
 
 	claiming sync.Mutex // held from a claim until its runs are adopted; acquired before mu
 	sweeps   sync.Mutex // held while old data is deleted, and while it must not be deleted
