@@ -143,6 +143,9 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 		return nil, err
 	}
 	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
+	if own := def.StoreURL(); own != "" && own != url {
+		c.Log.Warn("server.store of the file is not used, because another store is given with --store", zap.String("used", store.Redacted(url)), zap.String("not_used", store.Redacted(own)))
+	}
 	measure, err := startTelemetry(ctx, settings, c.Log)
 	if err != nil {
 		return nil, err

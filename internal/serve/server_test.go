@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -109,6 +110,24 @@ func TestTwoServers(t *testing.T) {
 				t.Errorf("answer %q, %v, %v\n%s", run.Answer, run.Err, err, talk)
 			}
 		})
+	}
+}
+
+// TestStoreOfTheCommandLine: a store of the command line takes precedence over that of the file, which the log
+// says, without passwords.
+func TestStoreOfTheCommandLine(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	def := define(t, "version: v2\nagents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}\nserver: {store: \"postgres://team:pa55@127.0.0.1:1/team\"}\n", nil)
+	r, err := Start(t.Context(), def, Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: "sqlite:" + filepath.Join(t.TempDir(), "team.db"), Log: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+	lines := logged.FilterMessageSnippet("server.store of the file is not used").All()
+	if len(lines) != 1 || strings.Contains(fmt.Sprint(lines[0].ContextMap()), "pa55") || !strings.Contains(fmt.Sprint(lines[0].ContextMap()), "sqlite:") {
+		t.Errorf("logged %v", logged.All())
 	}
 }
 
