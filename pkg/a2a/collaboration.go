@@ -19,7 +19,7 @@ type Start struct {
 	// Message is the message to the team. Its id makes the start idempotent, as for SendMessage.
 	// It must not name a task.
 	Message *a2av1.Message
-	// Brief is the description of the collaboration that all its agents may read.
+	// Brief is the description of the collaboration that all its agents may read. It is required.
 	Brief *teamv1.Brief
 	// Limits apply to this collaboration in addition to those of the team. Nil means no further
 	// limits.
@@ -58,6 +58,9 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
 	if s.Message.GetTaskId() != "" {
 		c.Add("message.taskId", "names an existing task; omit it, because a collaboration creates a new task")
+	}
+	if s.Brief == nil {
+		c.Add("brief", "is required; say in its TaskDescription what the collaboration is to do")
 	}
 	if err := c.Err(); err != nil {
 		return nil, err

@@ -196,9 +196,15 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		most = h.c.MaxCollaborations(who.Account)
 	}
 	var r *reader
-	if s.waits { // from before the task exists, so that no wake-up is missed
+	waits := false // the caller has the reader
+	if s.waits {   // from before the task exists, so that no wake-up is missed
 		r = h.journals.read(Key{acc.Owner, acc.GetTaskId()}, 0)
 		r.early = r.wake != nil
+		defer func() {
+			if !waits { // also after a panic of the store
+				r.stop()
+			}
+		}()
 	}
 	root, existed, err := h.c.Store.Create(ctx, New{
 		AccountCollaborations: most,
@@ -207,14 +213,14 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	})
 	// Also after an error and for an existing task: it may have been recorded without a wake-up.
 	h.c.Wake(root)
-	if r != nil && (err != nil || existed || !r.early) {
-		r.stop()
-		r = nil
-	}
 	if err != nil {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
-	return sent{key: Key{acc.Owner, root}, existed: existed, reader: r}, nil
+	to := sent{key: Key{acc.Owner, root}, existed: existed}
+	if waits = r != nil && r.early && !existed; waits {
+		to.reader = r
+	}
+	return to, nil
 }
 
 // mayBegin returns the error for a message that would begin a task: HALTED, or that the account may not

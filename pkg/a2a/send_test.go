@@ -1,0 +1,53 @@
+package a2a_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// crashing is a store whose Create panics, and that counts the watches that are not stopped.
+type crashing struct {
+	a2a.Store
+	watches *atomic.Int64
+}
+
+func (crashing) Create(context.Context, a2a.New) (string, bool, error) { panic("create") }
+
+func (s crashing) Watch(id string) (<-chan struct{}, func()) {
+	wake, stop := s.Store.Watch(id)
+	s.watches.Add(1)
+	return wake, func() {
+		s.watches.Add(-1)
+		stop()
+	}
+}
+
+// A caller may recover a panic of the store, as net/http does.
+func TestSend_APanicOfTheStoreLeavesNoWatch(t *testing.T) {
+	r := start(t, echo("echo"))
+	s := crashing{memory.New(memory.Config{}), new(atomic.Int64)}
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the store did not panic")
+			}
+		}()
+		_, _ = h.SendMessage(ann(t), message("echo", "hello"))
+	}()
+	if n := s.watches.Load(); n != 0 {
+		t.Errorf("%d watches are left", n)
+	}
+}
+
+// A Go program learns which field of its start is missing.
+func TestR_001_12_AStartNeedsABrief(t *testing.T) {
+	r := start(t, echo("team"))
+	_, err := r.Start(ann(t), a2a.Start{Agent: "team", Message: agent.UserMessage("start", "Write about the sea.")})
+	wantFields(t, err, "brief")
+}
