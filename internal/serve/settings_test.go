@@ -129,7 +129,7 @@ func TestReloadApplies(t *testing.T) {
 			s := &site{t: t, dir: t.TempDir(), signal: make(chan os.Signal, 1), level: zap.NewAtomicLevel()}
 			s.write("key.pem", string(privateKey(t)))
 			text := func(settings, key string) string {
-				return "version: v1\nagents: {p: {scripted: {steps: [{text: x}]}}}\nteams:\n  desk: {workflow: {steps: [{id: ask, human: {question: \"Go on?\"}}]}}\n  other: {workflow: {steps: [{id: say, agent: p}]}}\n" +
+				return "version: v1\nagents: {p: {scripted: {steps: [{text: x}]}}, slow: {scripted: {steps: [{delay_ms: 600000}, {text: x}]}}}\nteams:\n  desk: {workflow: {steps: [{id: ask, human: {question: \"Go on?\"}}]}}\n  other: {workflow: {steps: [{id: say, agent: p}]}}\n  busy: {workflow: {steps: [{id: wait, agent: slow}]}}\n" +
 					"server: {" + settings + map[bool]string{true: ", "}[settings != ""] + "auth: {api_keys: [{name: ann, sha256: " + hashOf("one") + "}" + key + "]}}\n"
 			}
 			second := ""
@@ -170,7 +170,7 @@ func twoStreams(t *testing.T, s *site) string {
 	t.Helper()
 	c := rig.Clients(t, s.target("one"))[1]
 	task := func(id string) *a2av1.Task {
-		req := rig.Text("desk", id, "x")
+		req := rig.Text("busy", id, "x") // its stream is open as long as it works
 		req.Configuration = &a2av1.SendMessageConfiguration{ReturnImmediately: true}
 		resp, err := c.Send(t.Context(), req)
 		if err != nil {

@@ -19,7 +19,7 @@ func script(t *testing.T, text string) *exec.Cmd {
 
 // TestServe waits for a program that is ready, and ends it.
 func TestServe(t *testing.T) {
-	s, err := child.Serve(script(t, "echo starting; echo ready here; echo warned >&2; exec sleep 60"))
+	s, err := child.Serve(script(t, "echo starting; echo warned >&2; echo ready here; exec sleep 60"))
 	if err != nil {
 		t.Fatal(err)
 	}
