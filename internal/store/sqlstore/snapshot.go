@@ -8,12 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
+// logSuffixes are the suffixes of the files whose content belongs to a store, beside the database file.
+var logSuffixes = []string{"-journal", "-wal" + setAside, "-wal"}
+
 // snapshotSuffixes are the suffixes of a store's files. The database file itself is the last one:
 // it is copied when it is certain which other files belong to it.
-var snapshotSuffixes = []string{"-journal", "-wal" + setAside, "-wal", ""}
+var snapshotSuffixes = slices.Concat(logSuffixes, []string{""})
 
 // snapshot copies the files of a store into a private folder and returns the copy's
 // name. closeAll removes it. The caller has the lock of the store.
