@@ -65,7 +65,7 @@ func (l *lens) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([
 // through returns a handler that reads through a lens what the rig's keeps.
 func (r *rig) through(l *lens, c a2a.Config) *rig {
 	l.Store = r.store
-	c.Agents, c.Store = r.agents, l
+	c.Agents, c.Store, c.Wake = r.agents, l, r.wake
 	return &rig{Handler: a2a.NewHandler(c), store: r.store, agents: r.agents}
 }
 

@@ -17,6 +17,10 @@ import (
 // pageEvents is the maximum number of events that are read from the store at once.
 const pageEvents = 256
 
+// earlyPoll is how long a reader that was created before its task waits for the first wake-up at most: a store
+// need not send one.
+const earlyPoll = time.Second
+
 // journals reads the journals of a store.
 type journals struct {
 	store Store
@@ -31,7 +35,7 @@ type reader struct {
 	cursor int64
 	wake   <-chan struct{}
 	stop   func()
-	early  bool // created before its task: there is nothing to wait for in what the journal begins with
+	early  bool // created before its task; events waits for a wake-up before it reads
 }
 
 // read returns a reader of the journal of a root task, beginning after the sequence number after.
@@ -53,9 +57,13 @@ type item struct {
 // ctx ends. The last item is then the cause of ctx as an error.
 func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		for wait := r.early; ; {
+		poll := r.from.poll
+		if r.early {
+			poll = min(poll, earlyPoll)
+		}
+		for wait := r.early; ; poll = r.from.poll {
 			if wait {
-				if err := r.wait(ctx); err != nil {
+				if err := r.wait(ctx, poll); err != nil {
 					yield(item{}, err)
 					return
 				}
@@ -78,13 +86,13 @@ func (r *reader) events(ctx context.Context) iter.Seq2[item, error] {
 	}
 }
 
-// wait returns when there may be new events, or the cause of ctx when ctx ends.
-func (r *reader) wait(ctx context.Context) error {
-	poll := time.NewTimer(r.from.poll)
-	defer poll.Stop()
+// wait returns when there may be new events, at the latest after a time. When ctx ends, it returns the cause.
+func (r *reader) wait(ctx context.Context, atMost time.Duration) error {
+	late := time.NewTimer(atMost)
+	defer late.Stop()
 	select {
 	case <-r.wake:
-	case <-poll.C:
+	case <-late.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -164,7 +172,7 @@ func details(ctx context.Context) bool {
 // progress is the state of a wait for a task to deal with a message.
 type progress struct {
 	fold    *Fold
-	inbound int64 // number of the input that has not been recorded as received; 0 if there is none
+	inbound int64 // number of the input that has not been recorded as received, or 0
 }
 
 // take applies an event and reports whether a blocking SendMessage returns after it: the task has

@@ -45,6 +45,7 @@ type rig struct {
 	*a2a.Handler
 	store  *memory.Store
 	agents *manager.Manager
+	wake   func(root string) // of the engine
 }
 
 // start serves agents until the test ends.
@@ -62,6 +63,7 @@ func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	c.Agents, c.Store, c.Wake = r.agents, r.store, e.Wake
 	c.Overview, c.Approvals, c.Conversations, c.Pushes = r.store, r.store, r.store, r.store
 	r.Handler = a2a.NewHandler(c)
+	r.wake = e.Wake
 	runner := &drive.Runner{Agent: r.agents.Get, Conversations: r.store, Tasks: r.Handler}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

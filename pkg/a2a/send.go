@@ -28,7 +28,7 @@ type sent struct {
 	inbound int64
 	// existed says that the message was sent before, or that the task existed before.
 	existed bool
-	// reader reads the task for a sender who waits; nil if follow is to create it.
+	// reader reads the task for a sender who waits. If it is nil, follow creates one.
 	reader *reader
 }
 
@@ -196,12 +196,11 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		most = h.c.MaxCollaborations(who.Account)
 	}
 	var r *reader
-	waits := false // the caller has the reader
-	if s.waits {   // from before the task exists, so that no wake-up is missed
+	if s.waits { // from before the task exists, so that no wake-up is missed
 		r = h.journals.read(Key{acc.Owner, acc.GetTaskId()}, 0)
 		r.early = r.wake != nil
 		defer func() {
-			if !waits { // also after a panic of the store
+			if r != nil { // it was not handed to the caller; also after a panic of the store
 				r.stop()
 			}
 		}()
@@ -217,8 +216,8 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 		return sent{}, storeError(acc.GetTaskId(), err)
 	}
 	to := sent{key: Key{acc.Owner, root}, existed: existed}
-	if waits = r != nil && r.early && !existed; waits {
-		to.reader = r
+	if r != nil && r.early && !existed {
+		to.reader, r = r, nil
 	}
 	return to, nil
 }
@@ -473,7 +472,7 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 // nil.
 func inlinePush(s *send) (*a2av1.TaskPushNotificationConfig, error) {
 	if s.push == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the message brings no configuration
 	}
 	conf := proto.CloneOf(s.push)
 	if conf.GetId() == "" {

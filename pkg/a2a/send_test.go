@@ -4,7 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -42,6 +44,18 @@ func TestSend_APanicOfTheStoreLeavesNoWatch(t *testing.T) {
 	}()
 	if n := s.watches.Load(); n != 0 {
 		t.Errorf("%d watches are left", n)
+	}
+}
+
+// A store whose channel for a task that does not exist yet never receives delays the answer by about a second, not by the
+// minute of Streams.Poll.
+func TestA_09_AStoreThatSendsNoWakeUp(t *testing.T) {
+	r := start(t, echo("echo"))
+	ctx, cancel := context.WithTimeout(ann(t), 30*time.Second)
+	defer cancel()
+	resp, err := r.through(&lens{deaf: true}, a2a.Config{}).SendMessage(ctx, message("echo", "hello"))
+	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+		t.Errorf("%v, %v", resp, err)
 	}
 }
 

@@ -148,12 +148,12 @@ type Store interface {
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
 	// Sent returns the root task that the message with this id created or was sent to, for as
 	// long as the store remembers message ids. agent is the agent that the message was for; it is
-	// ignored if messageID contains a slash. The error is ErrNotFound if there is no such
-	// message.
+	// ignored if messageID contains a slash. The error is ErrNotFound if the
+	// store does not know the message.
 	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
 	// Put adds an input to the inbox of a task and makes its run due. It returns the number of
 	// the input, and existed if an input with the same key was added before. The key of an answer
-	// is that of its sender, whoever owns the task. A question can have only one answer: the
+	// is that of its sender, who need not own the task. A question can have only one answer: the
 	// store enforces that when it records the input, across all processes. p is a push
 	// configuration of the task or of a delegation in it, or nil. It is stored together with the
 	// input, as by Pushes.PutPush, unless the input is known already. Errors: ErrNotFound,
@@ -170,9 +170,9 @@ type Store interface {
 	// List returns a page of the owner's root tasks.
 	List(ctx context.Context, owner string, f Filter) (Page, error)
 	// Watch returns a channel that receives a value when a root task may have new events. A value
-	// is only a hint: values may be lost, so callers also poll. The caller must call stop. The channel
-	// of a task that does not exist yet is nil if the store only watches existing ones; otherwise it
-	// receives a value when the task has events after the first one.
+	// is only a hint: values may be lost, so callers also poll. The caller must call stop. Watch is also
+	// called before a task is created. A store that watches only existing tasks returns a nil channel then;
+	// otherwise the channel receives a value when the task has events after the first one.
 	Watch(root string) (wake <-chan struct{}, stop func())
 }
 

@@ -174,6 +174,16 @@ func watches(t *testing.T, open Open) {
 		default:
 		}
 	})
+	t.Run("A-07 a watcher that came before the task is woken by its events", func(t *testing.T) {
+		r := newRig(t, open)
+		wake, stop := r.Watch("one")
+		defer stop()
+		if wake == nil {
+			return // the store watches only tasks that exist
+		}
+		r.append(r.run("one"), noted("x"))
+		<-wake
+	})
 	t.Run("A-07 a task that is not there never wakes", func(t *testing.T) {
 		r := newRig(t, open)
 		wake, stop := r.Watch("none")
