@@ -75,8 +75,8 @@ func (d *document) syntax(err error) {
 	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, "check the indentation and the quotes of this line and the one above")
 }
 
-// badText returns the position of the first byte that is not valid UTF-8. If there is none, ok is
-// true.
+// badText returns the position of the first byte that is not valid UTF-8. ok is true if all of data
+// is valid.
 func badText(data []byte) (line, col int, ok bool) {
 	if utf8.Valid(data) {
 		return 0, 0, true

@@ -101,7 +101,7 @@ func get(ctx context.Context, address, path string, secure *tls.Config) (status 
 	t := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+dialable(address)+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+dialAddress(address)+path, http.NoBody)
 	if err != nil {
 		return 0, ""
 	}
@@ -114,8 +114,8 @@ func get(ctx context.Context, address, path string, secure *tls.Config) (status 
 	return resp.StatusCode, string(b)
 }
 
-// dialable returns an address at which a listener on this machine is reached.
-func dialable(address string) string {
+// dialAddress returns an address at which a listener on this machine is reached.
+func dialAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("localhost", port)
@@ -142,7 +142,7 @@ func answersMetrics(ctx context.Context, address string, _ *tls.Config) bool {
 func answersGRPC(ctx context.Context, address string, secure *tls.Config) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return bindings.ServesGRPC(ctx, dialable(address), secure)
+	return bindings.ServesGRPC(ctx, dialAddress(address), secure)
 }
 
 // certificates checks the certificates that the file names: those of the listeners, and those of connections to

@@ -75,7 +75,7 @@ func orDefault[O any](variable string, address func(string) O) []O {
 	return []O{address(byDefault)}
 }
 
-// Spans returns the provider whose spans are exported, nil if none are.
+// Spans returns the provider whose spans are exported, or nil if spans are not exported.
 func (e *Exporter) Spans() trace.TracerProvider {
 	if e == nil || e.provider == nil {
 		return nil
@@ -83,8 +83,8 @@ func (e *Exporter) Spans() trace.TracerProvider {
 	return e.provider
 }
 
-// Metrics returns the options for a provider of meters whose metrics are exported, none if none are. The provider exports
-// what is left when it is shut down.
+// Metrics returns the options for a provider of meters whose metrics are exported. It returns no options if metrics are
+// not exported. The provider exports what is left when it is shut down.
 func (e *Exporter) Metrics() []sdkmetric.Option {
 	if e == nil {
 		return nil

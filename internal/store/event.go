@@ -49,9 +49,6 @@ func Window(key string, deduplicate time.Duration) time.Duration {
 // gave it for an answer, and owner, the owner of the task, for all other inputs.
 func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
-// RootEnd reports whether an event ends its run.
-func RootEnd(ev *teamv1.Event) bool { return taskstate.EndsRun(ev) }
-
 // Closes reports whether an event belongs to the end of a run or a step, so that a full journal
 // still accepts it.
 func Closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
@@ -102,7 +99,7 @@ func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event, 
 		if ended {
 			return fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
 		}
-		ended = RootEnd(ev)
+		ended = taskstate.EndsRun(ev)
 		closing = closing && Closes(ev)
 	}
 	if !closing && (count+int64(len(events)) > MaxEvents || bytes+size > MaxBytes) {

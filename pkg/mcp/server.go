@@ -193,7 +193,7 @@ var (
 	errClosed = errors.New("closed")
 )
 
-// session returns the current session, or connects if there is none. Concurrent callers wait for
+// session returns the current session. It connects first if the server has no session. Concurrent callers wait for
 // the same connection.
 func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -246,7 +247,7 @@ func (d *database) write(j *journal, events []*teamv1.Event) error {
 		if current != j.claim.Epoch {
 			d.gate.wrong("%s: epoch %d of %s writes in epoch %d", root, j.claim.Epoch, j.node.name, current)
 		}
-		if store.RootEnd(c) {
+		if taskstate.EndsRun(c) {
 			ev.Seq, ev.Time = c.GetSeq(), c.GetTime()
 		} else if c.GetSeq() != ev.GetSeq() {
 			d.gate.wrong("%s: event %d is recorded as %d", root, ev.GetSeq(), c.GetSeq())

@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -92,7 +93,7 @@ func (j *journal) Append(_ context.Context, events ...*teamv1.Event) error {
 	for _, ev := range events {
 		j.seq++
 		ev.Seq, ev.Time = j.seq, timestamppb.New(j.last)
-		j.ended = j.ended || store.RootEnd(ev)
+		j.ended = j.ended || taskstate.EndsRun(ev)
 		if n := store.Consumes(ev); n > 0 {
 			j.named[n] = true
 		}

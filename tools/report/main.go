@@ -204,7 +204,7 @@ func readTables(file string) (tables []measure.Printed, err error) {
 
 func (r *report) file(p part) string { return filepath.Join(r.dir, p.name+".json") }
 
-// read returns the stored results of a part, nil if there are none.
+// read returns the stored results of a part, or nil if it was not measured yet.
 func (r *report) read(p part) *results {
 	b, err := os.ReadFile(r.file(p))
 	if err != nil {

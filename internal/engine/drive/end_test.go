@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
 )
@@ -21,7 +21,7 @@ type slowEnd struct {
 }
 
 func (j *slowEnd) Append(ctx context.Context, events ...*teamv1.Event) error {
-	if err := j.Journal.Append(ctx, events...); err != nil || !store.RootEnd(events[0]) {
+	if err := j.Journal.Append(ctx, events...); err != nil || !taskstate.EndsRun(events[0]) {
 		return err
 	}
 	end := events[0]

@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/cost"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -73,7 +74,7 @@ func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {
 	}
 	at := r.stamp(now)
 	for _, ev := range events {
-		if store.RootEnd(ev) {
+		if taskstate.EndsRun(ev) {
 			r.closeInbox(at, ev)
 		}
 		r.add(at, ev)
@@ -102,7 +103,7 @@ func (r *run) add(at *timestamppb.Timestamp, ev *teamv1.Event) {
 	r.record.events = append(r.record.events, ev)
 	r.fold.Apply(ev)
 	r.asking.Apply(ev)
-	if store.RootEnd(ev) {
+	if taskstate.EndsRun(ev) {
 		r.ended, r.costs = true, append(r.costs, r.book.End(ev)...)
 	} else {
 		r.costs = append(r.costs, r.book.Apply(ev)...)

@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -277,7 +278,7 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 		if f != nil {
 			show(f, ev, j.hidden)
 		}
-		if j.book != nil && store.RootEnd(ev) {
+		if j.book != nil && taskstate.EndsRun(ev) {
 			e.costs = j.book.End(ev)
 		}
 		b.tail = append(b.tail, e)

@@ -26,8 +26,8 @@ type claim struct {
 	over    int // how many of taken belonged to a replica whose lease has expired
 }
 
-// obeys is true for a replica, $1, that has applied the current halts. Others claim no runs: they could begin
-// calls that the halts cover.
+// obeys is an SQL expression that is true if the replica $1 has applied the current halts. Other replicas claim no
+// runs, because they could begin calls that the halts cover.
 const obeys = `(SELECT version FROM halt_version) <= COALESCE((SELECT halts FROM replica WHERE id = $1), 0)`
 
 // run claims the runs. If those that are due are few and none is abandoned, it consists of one statement.
@@ -287,7 +287,7 @@ RETURNING id, owner, epoch, seq, bytes, push, inputs, `+firstOf("sum")+`, `+firs
 	return err
 }
 
-// firstOf selects a column of the first event of a run, NULL if it has further ones.
+// firstOf returns an SQL expression for a column of the first event of a run. It is NULL if the run has more events.
 func firstOf(column string) string {
 	return `(SELECT event.` + column + ` FROM event WHERE event.id = run.id AND event.seq = 1 AND run.seq = 1)`
 }

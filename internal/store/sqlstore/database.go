@@ -20,8 +20,8 @@ type querier interface {
 	// again runs a read. If the connection turns out to be lost and another one is available, it
 	// runs the read again from the beginning.
 	again(ctx context.Context, read func() error) error
-	// scan reads the single row of a query. The error is sql.ErrNoRows if there is none, and
-	// a2a.ErrDataLoss if the row is damaged.
+	// scan reads the single row of a query. The error is sql.ErrNoRows if the query selects no row,
+	// and a2a.ErrDataLoss if the row is damaged.
 	scan(ctx context.Context, dest []any, text string, args ...any) error
 }
 
@@ -61,7 +61,7 @@ type stmt struct {
 
 // source provides a change when its turn to be written comes.
 type source interface {
-	// take returns the change to write now, nil if there is none.
+	// take returns the change to write now. It returns nil if nothing needs to be written.
 	take() *op
 }
 

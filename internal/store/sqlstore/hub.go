@@ -20,13 +20,13 @@ type hub struct {
 // watched is a root or topic that has readers.
 type watched struct {
 	wakes map[chan struct{}]struct{}
-	// ended is the journal of a run that has ended here since its readers came, so that they need not
-	// read from the database what this process has just recorded; nil without one.
+	// ended is the journal of the run if it has ended in this process while it was read. From it, readers get what
+	// this process has just recorded without reading the database. Otherwise ended is nil.
 	ended *journal
 }
 
 // Watch returns a channel that receives when a root may have new events. The id of a child stands
-// for its root. The root may be created later; that itself is no signal.
+// for its root. The root may be created later; its creation sends nothing.
 func (s *Store) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	return s.hub.watch(root)
@@ -69,7 +69,7 @@ func (h *hub) leave(root string, c chan struct{}) *journal {
 	return w.ended
 }
 
-// keep keeps the journal of an ended run for the readers of the root. It returns false if there are none.
+// keep keeps the journal of an ended run for the readers of the root. It returns false if nobody reads the root.
 func (h *hub) keep(j *journal) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *hub) keep(j *journal) bool {
 	return w != nil
 }
 
-// ended returns the journal that is kept for the readers of a root, nil without one.
+// ended returns the journal that keep has kept for the readers of a root, or nil.
 func (h *hub) ended(root string) *journal {
 	h.mu.Lock()
 	defer h.mu.Unlock()

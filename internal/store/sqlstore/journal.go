@@ -17,6 +17,7 @@ import (
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -260,12 +261,12 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 	if err := store.Admit(j.root, j.ended, j.seq, j.bytes, events, size); err != nil {
 		return err
 	}
-	if j.lost && !store.RootEnd(events[len(events)-1]) {
+	if j.lost && !taskstate.EndsRun(events[len(events)-1]) {
 		return dataLoss("the journal behind event", j.root, j.durable)
 	}
 	at := j.time()
 	for _, ev := range events {
-		if store.RootEnd(ev) {
+		if taskstate.EndsRun(ev) {
 			j.ended, j.ending = true, ev // numbered later, behind the inputs that came too late
 			break
 		}

@@ -211,15 +211,15 @@ func (s *Store) next(due sql.NullInt64, claimed int) time.Time {
 	return at
 }
 
-// expect sets where the roots are noted for which inputs come.
+// expect sets the map to which deliver adds roots; nil ends that.
 func (s *Store) expect(arrivals map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.arrivals = arrivals
 }
 
-// adopt registers a claim in this process, and ends an earlier one of the same run. An input that has come
-// since the claim has woken no journal, or the earlier one.
+// adopt registers a claim in this process, and ends an earlier one of the same run. If an input has come since the
+// claim, it has not woken this journal, which therefore reads its inbox.
 func (s *Store) adopt(j *journal) a2a.Claim {
 	s.mu.Lock()
 	old, arrived := s.journals[j.root], s.arrivals[j.root]

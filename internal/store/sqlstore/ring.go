@@ -8,8 +8,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of rings in bytes: of one ring, and of all rings of a process. Beyond maxKept, none is kept after its
-// run has ended, so that slow readers of such runs do not make the rings of others small.
+// Limits of rings in bytes: of one ring, and of all rings of a process. A ring is kept after the end of its run only
+// while all rings use at most maxKept, so that slow readers of ended runs do not shrink the rings of other runs.
 const (
 	maxRing  = 1 << 20
 	maxRings = 64 << 20

@@ -88,8 +88,8 @@ type Store struct {
 	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
 	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
-	// arrivals are the roots for which an input may have come since the claim began that is in progress; nil
-	// without one; guarded by mu.
+	// arrivals are the roots for which an input may have come since the current claim began. It is nil while no claim
+	// is in progress; guarded by mu.
 	arrivals map[string]bool
 
 	claiming sync.Mutex // held from a claim until its runs are adopted; acquired before mu
