@@ -210,7 +210,7 @@ func doctorCommand(s *cli.Shell) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().BoolVar(&f.Strict, "strict", false, "exit with 1 if there are warnings")
-	c.Flags().DurationVar(&f.Timeout, "timeout", 15*time.Second, "time limit of each check")
+	c.Flags().DurationVar(&f.Timeout, "timeout", cli.DoctorTimeout, "time limit of each check")
 	listen.add(c)
 	return c
 }

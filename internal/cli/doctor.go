@@ -12,6 +12,9 @@ import (
 	"github.com/agentteams/team-server/internal/serve"
 )
 
+// DoctorTimeout is the time limit of each check, unless a flag says otherwise.
+const DoctorTimeout = doctor.DefaultTimeout
+
 // Doctor configures the doctor command.
 type Doctor struct {
 	// HTTP, GRPC and Store override those of the file, as the flags of serve do.
