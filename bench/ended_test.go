@@ -28,8 +28,11 @@ func BenchmarkEnded(b *testing.B) {
 	t.Print()
 }
 
-// ended measures the tasks of one agent.
+// ended measures the tasks of one agent, once.
 func ended(b *testing.B, t *measure.Table, n int, name string, a agent.Agent) {
+	if b.N > 1 {
+		return
+	}
 	s, done := rig.Memory(b).Open(b)
 	target, stop := rig.Start(b, server.Config{Agent: a, Store: s})
 	defer done()
