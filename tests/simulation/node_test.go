@@ -97,7 +97,10 @@ func (w *world) start(name string) *node {
 	go func() {
 		defer close(n.served)
 		_ = e.Serve(n.ctx, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
-			return runner.Drive(context.WithValue(ctx, claimKey{}, c), c)
+			park, err := runner.Drive(context.WithValue(ctx, claimKey{}, c), c)
+			// The engine counts drives that stop: those that stop together need an order.
+			turns{w.gate, n}.take(fmt.Sprint("ends its drive of ", c.Root, " epoch ", c.Epoch))
+			return park, err
 		})
 		n.work.Wait()
 		n.agents.Close()
