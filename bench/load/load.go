@@ -24,7 +24,8 @@ type load struct {
 	callers int           // each sends its next message when it has the answer
 	time    time.Duration // how long callers begin new calls
 	calls   int           // the most calls of all callers together; 0 means no limit
-	// old has the messages sent as in A2A 0.3. A direct answer without a task is accepted then.
+	// old has the messages sent as in A2A 0.3. A direct answer without a task is accepted then, and a
+	// task that has its answer in the history.
 	old bool
 }
 
@@ -135,6 +136,7 @@ func (s *sender) call(ctx context.Context, n int64) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
 	if !s.old {
 		req.Header.Set("A2A-Version", "1.0")
 	}
@@ -177,10 +179,13 @@ type task struct {
 	Artifacts []struct {
 		Parts []part `json:"parts"`
 	} `json:"artifacts"`
+	History []struct {
+		Parts []part `json:"parts"`
+	} `json:"history"`
 }
 
-// answer is a response in both versions of the protocol: 0.3 has the task, or a message with parts,
-// in the place of the result.
+// answer is a response in both versions of the protocol: in 0.3 the result itself is the task, or a
+// message with parts.
 type answer struct {
 	Error *struct {
 		Code    int    `json:"code"`
@@ -203,20 +208,24 @@ func (s *sender) checkAnswer(b []byte, text string) error {
 	if a.Error != nil {
 		return fmt.Errorf("error %d: %s", a.Error.Code, a.Error.Message)
 	}
-	state, t, parts := "TASK_STATE_COMPLETED", a.Result.Task, a.Result.Parts
+	state, t := "TASK_STATE_COMPLETED", a.Result.Task
 	if s.old {
 		state, t = "completed", &a.Result.task
 	}
+	parts := a.Result.Parts
 	if !s.old || a.Result.Kind != "message" {
 		switch {
 		case t == nil:
 			return errors.New("the answer has no task")
 		case t.Status.State != state:
 			return fmt.Errorf("the task is %q, want %q", t.Status.State, state)
-		case len(t.Artifacts) != 1:
+		case len(t.Artifacts) == 1:
+			parts = t.Artifacts[0].Parts
+		case s.old && len(t.Artifacts) == 0 && len(t.History) > 0:
+			parts = t.History[len(t.History)-1].Parts
+		default:
 			return fmt.Errorf("the task has %d artifacts, want 1", len(t.Artifacts))
 		}
-		parts = t.Artifacts[0].Parts
 	}
 	var got strings.Builder
 	for _, p := range parts {

@@ -50,6 +50,9 @@ func TestA_27_EveryAnswerIsChecked(t *testing.T) {
 		{"not JSON", `%s`, "not JSON", false},
 		{"0.3, a task", `{"result":{"kind":"task","status":{"state":"completed"},"artifacts":[{"parts":[{"text":"%s"}]}]}}`, "", true},
 		{"0.3, a message", `{"result":{"kind":"message","parts":[{"kind":"text","text":"%s"}]}}`, "", true},
+		{"0.3, an answer in the history", `{"result":{"kind":"task","status":{"state":"completed"},"history":[{"parts":[{"text":"question"}]},{"parts":[{"text":"%s"}]}]}}`, "", true},
+		{"0.3, no answer", `{"result":{"kind":"task","status":{"state":"completed"}}}%.0s`, "0 artifacts, want 1", true},
+		{"an answer in the history", `{"result":{"task":{"status":{"state":"TASK_STATE_COMPLETED"},"history":[{"parts":[{"text":"%s"}]}]}}}`, "0 artifacts, want 1", false},
 		{"0.3, another text", `{"result":{"kind":"message","parts":[{"kind":"text","text":"other"}]}}%.0s`, "the text is", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,10 +43,12 @@ func servers() []server {
 		{name: own, store: "sqlite", prepare: ours(func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") })},
 		{name: own, store: "postgres", prepare: ours(func(t testing.TB) string { return pgtest.URL(t) })},
 		{name: yardstick, store: "memory", prepare: goServer("a2ago")},
-		{name: "Python SDK 1.3.0", store: "memory", prepare: python("memory")},
-		{name: "Python SDK 1.3.0", store: "sqlite", prepare: python("sqlite")},
+		{name: "Python SDK 1.3.0", store: "memory", prepare: python("pythonsdk", "memory")},
+		{name: "Python SDK 1.3.0", store: "sqlite", prepare: python("pythonsdk", "sqlite")},
 		{name: "adk-go 2.2.0", store: "memory", prepare: goServer("adkgo")},
 		{name: "trpc-agent-go 1.11.2", store: "none", old: true, prepare: goServer("trpc")},
+		{name: "LangGraph API 0.16.7", store: "memory", prepare: python("langgraph")},
+		{name: "Agno 3.1.10", store: "none", old: true, prepare: python("agno")},
 	}
 }
 
@@ -84,31 +87,41 @@ func goServer(name string) func(testing.TB) (func(testing.TB) *exec.Cmd, error) 
 	}
 }
 
-// python prepares the server of the Python SDK. All packages are pinned with their hashes.
-func python(store string) func(testing.TB) (func(testing.TB) *exec.Cmd, error) {
+// requirements returns the file with the pinned packages of a server in Python. Those of Agno are the
+// ones that the tests with other frameworks use.
+func requirements(name string) string {
+	if name == "agno" {
+		return repository + "/tests/night/agno/requirements.txt"
+	}
+	return "../servers/" + name + "/requirements.txt"
+}
+
+// python prepares a server in Python, which gets the arguments and a folder of its own.
+func python(name string, args ...string) func(testing.TB) (func(testing.TB) *exec.Cmd, error) {
 	return func(t testing.TB) (func(testing.TB) *exec.Cmd, error) {
-		interpreter, err := install(t.Context())
+		interpreter, err := install(t.Context(), name)
 		if err != nil {
 			return nil, err
 		}
 		return func(t testing.TB) *exec.Cmd {
-			return command(interpreter, "../servers/python/server.py", store, filepath.Join(t.TempDir(), "tasks.db"))
+			return command(interpreter, slices.Concat([]string{"../servers/" + name + "/server.py"}, args, []string{t.TempDir()})...)
 		}, nil
 	}
 }
 
-// install installs the Python packages into bin/servers, unless they are there.
-func install(ctx context.Context) (interpreter string, err error) {
+// install installs the packages of a server in Python into bin/servers, unless they are there. All are
+// pinned with their hashes.
+func install(ctx context.Context, name string) (interpreter string, err error) {
 	system, err := exec.LookPath("python3")
 	if err != nil {
 		return "", errors.New("python3 is not installed")
 	}
-	const pins = "../servers/python/requirements.txt"
+	pins := requirements(name)
 	lock, err := os.ReadFile(pins)
 	if err != nil {
 		return "", err
 	}
-	env, err := filepath.Abs(filepath.Join(repository, "bin", "servers", "python"))
+	env, err := filepath.Abs(filepath.Join(repository, "bin", "servers", name))
 	if err != nil {
 		return "", err
 	}
@@ -216,7 +229,8 @@ func (c contest) table(entrants []*entrant) *measure.Table {
 			"goal servers: callers=64, server=" + own + ", store=postgres: xa2a-go >= 1",
 			"goal servers: callers=64, server=" + own + ", store=sqlite: tasks/s >= 3,000",
 			"cpu/task: of the server and its database, without the load; its inverse is what one core does. peak RSS: of the server, without the database",
-			"a2a-go, adk-go and the Python SDK in memory lose their tasks with the process; trpc-agent-go answers with a message over A2A 0.3 and keeps no task",
+			"a2a-go, adk-go and the Python SDK in memory lose their tasks with the process, and so does LangGraph's development server if it is killed",
+			"trpc-agent-go answers with a message over A2A 0.3, and Agno without its database with a task over A2A 0.3; both keep no task",
 		},
 	}
 	var base *entrant

@@ -1,4 +1,4 @@
-"""An agent that echoes, on the Python SDK's server: server.py memory, or server.py sqlite FILE.
+"""An agent that echoes, on the Python SDK's server: server.py memory|sqlite FOLDER.
 
 It prints the URL for JSON-RPC when it is ready.
 """
@@ -43,7 +43,7 @@ def store():
     from sqlalchemy.ext.asyncio import create_async_engine
 
     # Concurrent calls wait for each other; the default of five seconds is too short for many of them.
-    return DatabaseTaskStore(create_async_engine("sqlite+aiosqlite:///" + sys.argv[2], connect_args={"timeout": 25}))
+    return DatabaseTaskStore(create_async_engine(f"sqlite+aiosqlite:///{sys.argv[2]}/tasks.db", connect_args={"timeout": 25}))
 
 
 async def main():
