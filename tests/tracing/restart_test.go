@@ -35,7 +35,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
-		if err := child(path); err != nil {
+		if err := serveFile(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	rig.VerifyMain(m)
 }
 
-func child(path string) error {
+// serveFile serves a file in this process until it is killed.
+func serveFile(path string) error {
 	def, err := config.Loader{}.Load(path)
 	if err != nil {
 		return err
