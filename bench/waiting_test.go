@@ -49,8 +49,8 @@ func waitingRuns(b *testing.B) int {
 const clients = 64
 
 // BenchmarkWaiting has many runs of a team wait for people at the same time, in
-// one process, and then answers all of them. A run that waits is a row, no
-// goroutine (storage.md 7).
+// one process, and then answers all of them. A run that waits is a row and has no
+// goroutine.
 func BenchmarkWaiting(b *testing.B) {
 	n := waitingRuns(b)
 	t := &measure.Table{

@@ -108,7 +108,7 @@ func to(member string) *teamv1.Step {
 }
 
 // TestAnswer_OvertakesWaiting has the answer on record before the word that the step waits
-// for it: the step goes on all the same (events.md 3, an answer while a sibling runs).
+// for it: the step goes on all the same.
 func TestAnswer_OvertakesWaiting(t *testing.T) {
 	w := newWorld(t)
 	reg := registry{"asker": &asker{worker{w: w, name: "asker"}}, "b": skilled("b")}

@@ -687,7 +687,7 @@ func baselineOf(t *testing.T, build func(*testing.T, *world) *team.Team, want st
 }
 
 // TestCrash_AtEveryEvent kills the process at every event of the run, with what
-// was not durable kept and lost, and many times in a row (events.md 4).
+// was not durable kept and lost, and many times in a row.
 func TestCrash_AtEveryEvent(t *testing.T) { crashEverywhere(t, crashTeam, "SUCCEEDED: peer(") }
 
 // crashEverywhere does it with a team whose answer begins as it is wanted.

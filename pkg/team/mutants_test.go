@@ -13,7 +13,7 @@ import (
 )
 
 // mutants are faults that the crash tests must notice: each removes one of the
-// rules that make a restart a replay (events.md 4).
+// rules that make a restart a replay.
 var mutants = []struct{ name, file, from, to string }{
 	{"no commit before an effect", "internal/step/begin.go", "if err := agent.Commit(w.run); err != nil {", "if err := error(nil); err != nil {"},
 	{"the record is ignored", "phases.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},

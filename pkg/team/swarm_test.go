@@ -394,7 +394,7 @@ func TestSwarm_Guards(t *testing.T) {
 		}
 	})
 
-	t.Run("events.md 1 a refusal is a DELEGATE to the same member with the reason, and no hand-off", func(t *testing.T) {
+	t.Run("a refusal is a DELEGATE to the same member with the reason, and no hand-off", func(t *testing.T) {
 		r := watch(t.Context(), swarmOf(t, rotating(t, false, "a", "b"), withLimits(&teamv1.Limits{MaxHandoffs: proto.Int32(1)})), "x")
 		var last *teamv1.Decided
 		for _, ev := range r.events {

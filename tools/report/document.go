@@ -252,10 +252,11 @@ func writePart(b *strings.Builder, p part, res *results, drawn map[string]bool, 
 	}
 }
 
-// merged joins tables with the same title and columns, which were measured one after the other.
+// merged joins tables with the same title and columns at the place of the first.
 func merged(tables []measure.Printed) (all []measure.Printed) {
 	for _, t := range tables {
-		if i := len(all) - 1; i >= 0 && all[i].Title == t.Title && slices.Equal(all[i].Head, t.Head) {
+		same := func(m measure.Printed) bool { return m.Title == t.Title && slices.Equal(m.Head, t.Head) }
+		if i := slices.IndexFunc(all, same); i >= 0 {
 			all[i].Rows = append(slices.Clip(all[i].Rows), t.Rows...)
 			continue
 		}

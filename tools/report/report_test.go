@@ -37,6 +37,7 @@ func measured(t *testing.T) *report {
 	}
 	waiting := results{Part: "waiting", Commit: "0123456789ab", Benchtime: "1x", LoadBegin: "0.10 0.10 0.10", Failed: "go test: exit status 1", Tables: []measure.Printed{
 		{Title: "runs of a team that wait for people, in one process", Head: []string{"store", "runs", "heap/run"}, Rows: [][]string{{"memory", "100", "9000 B"}}},
+		{Title: "what ended tasks hold in memory", Head: []string{"agent", "heap/task"}, Rows: [][]string{{"team", "6000 B"}}},
 		{Title: "runs of a team that wait for people, in one process", Head: []string{"store", "runs", "heap/run"}, Rows: [][]string{{"memory", "1000", "8000 B"}, {"sqlite", "1000", "200 B"}}},
 	}}
 	for _, res := range []results{growth, waiting} {

@@ -149,7 +149,7 @@ func fenced(t *testing.T, r *rig, c a2a.Claim) {
 }
 
 func limits(t *testing.T, open Open) {
-	const maxEvents, maxBytes = 51_200, 50 << 20 // storage.md 7
+	const maxEvents, maxBytes = 51_200, 50 << 20
 	t.Run("A-16 a full journal takes ends alone", func(t *testing.T) {
 		if race.Enabled {
 			t.Skip("takes a minute with the race detector")
