@@ -68,10 +68,14 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	if address := def.Server.GetServer().GetMetrics(); address != "" && !Loopback(address) {
+	file := def.Server.GetServer()
+	if address := file.GetMetrics(); address != "" && !Loopback(address) {
 		return nil, notLoopback(address, "Set server.metrics to 127.0.0.1:0, or use team-server serve")
 	}
-	measure, err := startTelemetry(ctx, def.Server.GetServer(), d.Log)
+	if err := checkCollisions(cmp.Or(d.HTTP, file.GetHttp(), DefaultHTTP), cmp.Or(d.GRPC, file.GetGrpc(), DefaultGRPC), file.GetMetrics()); err != nil {
+		return nil, err
+	}
+	measure, err := startTelemetry(ctx, file, d.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, errors.Join(err, measure.close())
 	}
-	l, err := d.listeners(ctx, def.Server.GetServer())
+	l, err := d.listeners(ctx, file)
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}

@@ -352,17 +352,23 @@ func TestWatchWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestDevServesMetricsOnLoopbackOnly: dev, which authenticates nobody, does not serve metrics beyond loopback either.
-func TestDevServesMetricsOnLoopbackOnly(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "team.yaml")
-	put(t, file, fmt.Sprintf(parrot, "one")+"server: {metrics: \"0.0.0.0:0\", metrics_beyond_loopback: true}\n")
-	d := &Dev{Path: file, HTTP: "127.0.0.1:0", GRPC: Off, Log: zap.NewNop(), Say: t.Errorf}
-	r, err := d.Start(t.Context())
-	if err == nil {
-		_ = r.Stop()
-	}
-	if want := "dev listens on loopback only, not on 0.0.0.0:0.  Set server.metrics to 127.0.0.1:0, or use team-server serve"; err == nil || err.Error() != want {
-		t.Errorf("%v, want %q", err, want)
+// TestDevRefusesMetricsAddresses: dev, which authenticates nobody, does not serve metrics beyond loopback either, nor at
+// the address of another listener.
+func TestDevRefusesMetricsAddresses(t *testing.T) {
+	for settings, want := range map[string]string{
+		`{metrics: "0.0.0.0:0", metrics_beyond_loopback: true}`: "dev listens on loopback only, not on 0.0.0.0:0.  Set server.metrics to 127.0.0.1:0, or use team-server serve",
+		`{metrics: "127.0.0.1:8080"}`:                           "cannot listen on 127.0.0.1:8080 for http and for metrics; choose another port for one of them, with --http, --grpc or server.metrics",
+	} {
+		file := filepath.Join(t.TempDir(), "team.yaml")
+		put(t, file, fmt.Sprintf(parrot, "one")+"server: "+settings+"\n")
+		d := &Dev{Path: file, GRPC: Off, Log: zap.NewNop(), Say: t.Errorf}
+		r, err := d.Start(t.Context())
+		if err == nil {
+			_ = r.Stop()
+		}
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", settings, err, want)
+		}
 	}
 }
 

@@ -130,6 +130,14 @@ func collisions(http, grpc, metrics string) (all []collision) {
 	return all
 }
 
+// checkCollisions returns an error if two listeners of a server would have the same address.
+func checkCollisions(http, grpc, metrics string) error {
+	for _, c := range collisions(http, grpc, metrics) {
+		return fmt.Errorf("cannot listen on %s for %s and for %s; choose another port for one of them, with --http, --grpc or server.metrics", c.address, c.with, c.key)
+	}
+	return nil
+}
+
 // overlap reports whether two addresses have the same port, and hosts that are equal or include each other. Port 0 is
 // never the same.
 func overlap(a, b string) bool {

@@ -134,8 +134,8 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 			return nil, err
 		}
 	}
-	for _, c := range collisions(http, grpc, settings.GetMetrics()) {
-		return nil, fmt.Errorf("cannot listen on %s for %s and for %s; choose another port for one of them, with --http, --grpc or server.metrics", c.address, c.with, c.key)
+	if err := checkCollisions(http, grpc, settings.GetMetrics()); err != nil {
+		return nil, err
 	}
 	setLevel(c.Level, def)
 	first, err := servedSettings(def)
