@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -12,6 +14,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -34,7 +39,7 @@ func serveTLS(t *testing.T, ca *testcerts.Authority, c server.Config) rig.Target
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Agent, c.Log = agent, zap.NewNop()
+	c.Agent, c.Log = agent, cmp.Or(c.Log, zap.NewNop())
 	s, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +162,26 @@ func TestT_35_Handshake(t *testing.T) {
 	}
 }
 
+// TestT_35_FailedHandshakesAreLogged: a peer that does not speak TLS is logged, on both listeners.
+func TestT_35_FailedHandshakesAreLogged(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	target := serveTLS(t, testcerts.New(t, "ca"), server.Config{Log: zap.New(core)})
+	for _, address := range []string{target.GRPC, strings.TrimPrefix(target.HTTP, "https://")} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+		_, _ = io.WriteString(conn, "this is no handshake")
+		_, _ = io.Copy(io.Discard, conn) // until the server, which logs first, closes the connection
+		lines := logged.FilterMessage("a TLS handshake failed").FilterField(zap.String("address", conn.LocalAddr().String())).All()
+		if len(lines) != 1 || lines[0].ContextMap()["error"] == "" {
+			t.Errorf("%s: logged %v, want one line about %s", address, logged.All(), conn.LocalAddr())
+		}
+	}
+}
+
 // TestT_35_StreamsOverTLS: streams and their ends are the same over TLS, with HTTP/2.
 func TestT_35_StreamsOverTLS(t *testing.T) {
 	ca := testcerts.New(t, "ca")
@@ -175,6 +200,73 @@ func TestT_35_StreamsOverTLS(t *testing.T) {
 		if strings.HasPrefix(i.GetUrl(), "http://") {
 			t.Errorf("the card names %s", i.GetUrl())
 		}
+	}
+}
+
+// TestA_01_RefusalsOverHTTP2: a request that is refused before its body is read is answered like any other: its stream
+// ends, and is not reset, which some clients take for a failure. If the body does not come, it is not awaited for long.
+func TestA_01_RefusalsOverHTTP2(t *testing.T) {
+	ca := testcerts.New(t, "ca")
+	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}})
+	for name, whole := range map[string]bool{"the body comes late": true, "the body never comes": false} {
+		t.Run(name, func(t *testing.T) {
+			config := ca.Client()
+			config.NextProtos = []string{"h2"}
+			conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(target.HTTP, "https://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+				t.Fatal(err)
+			}
+			f := http2.NewFramer(conn, conn)
+			f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			var block bytes.Buffer
+			enc := hpack.NewEncoder(&block)
+			for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", "/message:send"}, {":authority", "127.0.0.1"}, {"content-type", "application/json"}, {"content-length", "2"}} {
+				_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+			}
+			_ = f.WriteSettings()
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+			_ = f.WritePing(false, [8]byte{1})
+			status, ended := "", false
+			for !ended {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch frame := frame.(type) {
+				case *http2.PingFrame: // the server has read the headers
+					if whole {
+						_ = f.WriteData(1, true, []byte("{}"))
+					}
+				case *http2.MetaHeadersFrame:
+					status = frame.PseudoValue("status")
+				case *http2.DataFrame:
+					ended = frame.StreamEnded()
+				case *http2.RSTStreamFrame:
+					t.Fatalf("after status %q the stream is reset: %v", status, frame.ErrCode)
+				}
+			}
+			if status != "401" {
+				t.Errorf("status %q, want 401", status)
+			}
+			_ = f.WritePing(false, [8]byte{2}) // a reset would come before its answer
+			for {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reset, ok := frame.(*http2.RSTStreamFrame); ok && whole {
+					t.Fatalf("after its end the stream is reset: %v", reset.ErrCode)
+				}
+				if ping, ok := frame.(*http2.PingFrame); ok && ping.Data[0] == 2 {
+					return
+				}
+			}
+		})
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -33,10 +35,30 @@ const maxHeader = 16 << 10
 // maxStreams is the maximum number of streams of a connection with HTTP/2.
 const maxStreams = 128
 
+// loggedHandshakes are credentials that log handshakes that fail, as net/http does.
+type loggedHandshakes struct {
+	credentials.TransportCredentials
+	log *zap.Logger
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (h loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		logHandshake(h.log, raw.RemoteAddr().String(), err.Error())
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h loggedHandshakes) Clone() credentials.TransportCredentials {
+	return loggedHandshakes{h.TransportCredentials.Clone(), h.log}
+}
+
 func (s *Server) newGRPC() *grpc.Server {
 	creds := insecure.NewCredentials()
 	if s.config.TLS != nil { // ConnectionTimeout limits the handshake
-		creds = credentials.NewTLS(s.config.TLS("h2"))
+		creds = loggedHandshakes{credentials.NewTLS(s.config.TLS("h2")), connectionLog(s.log)}
 	}
 	options := []grpc.ServerOption{
 		grpc.Creds(creds),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	stdlog "log" //nolint:depguard // net/http takes no other logger
 	"mime"
 	"net/http"
@@ -45,19 +46,28 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	return h, nil
 }
 
-// connectionErrors returns a logger for what net/http reports, for example failed TLS handshakes. Any peer
-// can cause these: of each kind the first ten in a minute are logged, and then one in a thousand. All
-// failed handshakes are one kind, and all other reports are another.
-func connectionErrors(log *zap.Logger) *stdlog.Logger {
-	sampled := log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+// connectionLog returns a log for failures of connections, which any peer can cause: of each kind the first ten in a
+// minute are logged, and then one in a thousand. All failed handshakes are one kind.
+func connectionLog(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Minute, 10, 1000)
 	}))
+}
+
+// logHandshake logs a TLS handshake that has failed.
+func logHandshake(log *zap.Logger, address, why string) {
+	log.Warn("a TLS handshake failed", zap.String("address", address), zap.String("error", why))
+}
+
+// connectionErrors returns a logger for what net/http reports, for example failed TLS handshakes.
+func connectionErrors(log *zap.Logger) *stdlog.Logger {
+	log = connectionLog(log)
 	return stdlog.New(lineWriter(func(line string) {
 		if from, failed := strings.CutPrefix(line, "http: TLS handshake error from "); failed {
 			address, why, _ := strings.Cut(from, ": ")
-			sampled.Warn("a TLS handshake failed", zap.String("address", address), zap.String("error", why))
+			logHandshake(log, address, why)
 		} else {
-			sampled.Warn("net/http reports a failure", zap.String("report", line))
+			log.Warn("net/http reports a failure", zap.String("report", line))
 		}
 	}), "", 0)
 }
@@ -75,7 +85,7 @@ func (w lineWriter) Write(b []byte) (int, error) {
 // requests that fail checkHost and callers without a valid key.
 func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-	defer limitLinger(w)
+	defer readRest(w, r)
 	in := s.newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	in.record = s.newRecord()
 	w, finish := s.recordHTTP(w, r, in)
@@ -93,14 +103,18 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	if uris := in.activated(); uris != "" {
 		w.Header().Set("A2A-Extensions", uris)
 	}
+	refuse := func(st *status.Status) {
+		in.record.setRefusal(st)
+		s.fail(w, r, st)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.logPanic(r.URL.Path, p)
-			s.fail(w, r, wire.Status(errors.New("panic")))
+			refuse(wire.Status(errors.New("panic")))
 		}
 	}()
 	if err := s.checkHost(in.settings, r); err != nil {
-		s.fail(w, r, wire.Status(err))
+		refuse(wire.Status(err))
 		return
 	}
 	if s.crossOrigin(in.settings, w, r) {
@@ -113,13 +127,12 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		s.logRefusal(in, err)
 		s.recordSignIn(in, err)
 		s.signInRefused(r.Context(), err)
-		in.record.setRefusal(wire.Status(err))
-		s.fail(w, r, wire.Status(err))
+		refuse(wire.Status(err))
 		return
 	}
 	if err == nil && !open && s.config.Auth != nil && len(in.authorization) == 0 { // by its certificate
 		if err := s.checkPage(in.settings, r); err != nil {
-			s.fail(w, r, wire.Status(err))
+			refuse(wire.Status(err))
 			return
 		}
 	}
@@ -132,31 +145,30 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			err = s.countRequest(in)
 		}
 		if err != nil {
-			in.record.setRefusal(status.Convert(err))
-			s.fail(w, r, status.Convert(err))
+			refuse(status.Convert(err))
 			return
 		}
 	}
 	ctx, cancel, err := bounded(r)
 	if err != nil {
-		s.fail(w, r, wire.Status(err))
+		refuse(wire.Status(err))
 		return
 	}
 	defer cancel()
 	r.Header["Accept"] = []string{replyType(r)}
 	routed := r.WithContext(withInbound(ctx, in))
 	if open && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // do not read the body
+		closeUnread(w, r)
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
 	routed.URL = urlV03(escapedURL(singleTenant(urlRPC(r, in))), in)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // r.URL.Query drops what it cannot parse
-		s.fail(w, r, wire.Status(wire.Invalid("", "has a malformed query")))
+		refuse(wire.Status(wire.Invalid("", "has a malformed query")))
 		return
 	}
 	if name := duplicateParameter(query); name != "" {
-		s.fail(w, r, wire.Status(wire.Invalid(name, "is given in both of its spellings; use one")))
+		refuse(wire.Status(wire.Invalid(name, "is given in both of its spellings; use one")))
 		return
 	}
 	if answersAsGet(r) {
@@ -214,10 +226,25 @@ func limitWrite(w http.ResponseWriter) {
 // lingerTime is the timeout for the rest of a body after its request has been answered.
 const lingerTime = 2 * time.Second
 
-// limitLinger sets the deadline for the rest of the request's body. net/http reads the rest
-// after the answer, and would otherwise hold the connection as long as the client likes.
-func limitLinger(w http.ResponseWriter) {
+// closeUnread closes a connection with HTTP/1.1 after the answer, because the body of the request is not read. With
+// HTTP/2 this would end the other requests of the connection.
+func closeUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+// lingerBytes is how much of the rest of a body is read.
+const lingerBytes = 256 << 10
+
+// readRest reads the rest of the request's body before the answer ends, within lingerTime. Over HTTP/1.1 net/http does
+// so itself, and would otherwise hold the connection as long as the client likes. Over HTTP/2 it would reset the
+// stream with NO_ERROR (RFC 9113, section 8.1), which curl before 8.0 takes for a failure of the answer.
+func readRest(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime)) // some connections have no deadlines
+	if r.ProtoMajor == 2 && r.Header.Get("Expect") == "" {                        // reading would send 100 Continue
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // a body that ends early or stalls is no failure of the answer
+	}
 }
 
 func (s *Server) logPanic(where string, p any) {
@@ -305,8 +332,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, st *status.Status)
 // whose statuses wire.HTTPStatus does not return.
 func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
 	s.log.Debug("refused", zap.String("path", r.URL.Path), zap.Int("status", httpStatus), zap.String("message", st.Message()))
+	inboundOf(r.Context()).record.setRefusal(st)
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // do not read the body
+		closeUnread(w, r)
 	}
 	render, media := wire.RESTError, replyType(r)
 	switch {

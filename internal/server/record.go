@@ -160,9 +160,12 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 // is answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, o outcome) {
 	code, log, level := o.status.Code(), in.settings.requests, zap.InfoLevel
+	info := wire.InfoOf(o.status)
 	switch {
 	case isFailure(code):
 		log, level = s.log, zap.ErrorLevel
+	case info.GetReason() == agent.ReasonStoreUnavailable: // of many requests alike
+		level = zap.ErrorLevel
 	case code == codes.OK && o.method == "":
 		level = zap.DebugLevel
 	}
@@ -191,7 +194,8 @@ func (s *Server) logRequest(in *inbound, o outcome) {
 		text("task", o.task)
 	}
 	fields = append(fields, o.span.Fields()...)
-	text("reason", wire.InfoOf(o.status).GetReason())
+	text("reason", info.GetReason())
+	text("limit", info.GetMetadata()[agent.DetailLimit])
 	if level == zap.ErrorLevel { // other errors may quote the request
 		fields = append(fields, zap.Error(o.err))
 	}

@@ -9,6 +9,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // TestT_42_Failures: failures of the server are logged each, with their cause. The cause of other errors, which may
@@ -34,6 +37,30 @@ func TestT_42_Failures(t *testing.T) {
 	refused := seen.FilterField(zap.Stringer("code", codes.InvalidArgument))
 	if n := refused.Len(); n < 20 || n > many/2 || refused.FilterFieldKey("error").Len() > 0 {
 		t.Errorf("%d of %d refusals are logged, %d with a text", n, many, refused.FilterFieldKey("error").Len())
+	}
+}
+
+// TestT_42_Reasons: the line of a request that is refused because of a limit names it, and one that fails because of the
+// store has the level error and the cause.
+func TestT_42_Reasons(t *testing.T) {
+	core, seen := observer.New(zapcore.InfoLevel)
+	s := &Server{log: zap.New(core)}
+	for _, c := range []struct {
+		err   *agent.Error
+		level zapcore.Level
+		field zap.Field
+	}{
+		{agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, "x").With(agent.DetailLimit, "requests_per_second"), zapcore.InfoLevel, zap.String("limit", "requests_per_second")},
+		{agent.Errorf(agent.CodeUnavailable, agent.ReasonStoreUnavailable, "x"), zapcore.ErrorLevel, zap.String("error", "the disk is full")},
+		{agent.Errorf(agent.CodeUnavailable, agent.ReasonShuttingDown, "x"), zapcore.InfoLevel, zap.String("reason", agent.ReasonShuttingDown)},
+	} {
+		r := s.newRecord()
+		r.setResult(errors.New("the disk is full"), wire.Status(c.err))
+		s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: (&Config{}).settings(s.log)})
+		lines := seen.TakeAll()
+		if len(lines) != 1 || lines[0].Level != c.level || lines[0].ContextMap()[c.field.Key] != c.field.String {
+			t.Errorf("%s: the lines are %v, want one of level %s with %s %s", c.err.Reason, lines, c.level, c.field.Key, c.field.String)
+		}
 	}
 }
 

@@ -180,6 +180,36 @@ func TestT_42_Sampled(t *testing.T) {
 	l.wait(t, "SendMessage", "OK", 1)
 }
 
+// TestT_42_RESTFaults: a request that reaches no method has a line with the code and the reason of its answer.
+func TestT_42_RESTFaults(t *testing.T) {
+	l, target := logged(t, "x")
+	seen := map[string]int{}
+	for name, c := range map[string]struct{ path, media, body, code string }{
+		"unknown path":      {"/nothing/is/here", "application/json", `{}`, "Unimplemented"},
+		"another method":    {"/tasks", "application/json", `{}`, "Unimplemented"},
+		"another media":     {"/message:send", "text/plain", `{}`, "Unimplemented"},
+		"no JSON":           {"/message:send", "application/json", `{bad`, "InvalidArgument"},
+		"a malformed query": {"/message:send?a=%zz", "application/json", `{}`, "InvalidArgument"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+target.Key)
+		req.Header.Set("Content-Type", c.media)
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		seen[c.code]++
+		lines := l.wait(t, "", c.code, seen[c.code])
+		if line := lines[len(lines)-1]; resp.StatusCode < 400 || line["binding"] != "rest" || line["reason"] != "INVALID_REQUEST" || line["account"] != "acme" {
+			t.Errorf("%s, %d, has the line %v", name, resp.StatusCode, line)
+		}
+	}
+}
+
 // TestT_42_RPCFaults: a JSON-RPC request that fails before its method has a line at the level info with the code of its
 // error, although its HTTP status is 200, and is counted so.
 func TestT_42_RPCFaults(t *testing.T) {
