@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -38,6 +39,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	var failing logs.Condition
 	for {
 		select {
 		case <-wake:
@@ -45,8 +47,8 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := k.Refresh(ctx); err != nil && ctx.Err() == nil {
-			k.log.Warn("cannot apply halts", zap.Error(err))
+		if err := k.Refresh(ctx); ctx.Err() == nil {
+			failing.Report(k.log, "cannot read the halts from the store", "the halts can be read again", err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -131,6 +132,7 @@ func New(c Config) *Manager {
 func (m *Manager) Run(ctx context.Context) {
 	wake, stop := m.c.Store.WatchCatalog()
 	defer stop()
+	var failing logs.Condition
 	for {
 		timer := time.NewTimer(pollInterval)
 		select {
@@ -141,8 +143,8 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		}
 		timer.Stop()
-		if err := m.Refresh(ctx, nil); err != nil && ctx.Err() == nil {
-			m.c.Log.Warn("serving changed teams", zap.Error(err))
+		if err := m.Refresh(ctx, nil); ctx.Err() == nil {
+			failing.Report(m.c.Log, "cannot serve changes of teams", "changes of teams are served again", err)
 		}
 	}
 }

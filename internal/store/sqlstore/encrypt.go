@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // keySetting begins the names of the settings that list the configured keys under which secrets may be
@@ -213,12 +214,12 @@ func (e *encryption) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case e.s.Err() != nil && err != nil:
+			e.say(zap.ErrorLevel, "server.encryption: "+err.Error())
+		case errors.Is(err, a2a.ErrStorage):
+			e.say(zap.WarnLevel, "cannot check the keys that encrypt the store", zap.Error(err))
 		case err != nil:
-			level := zap.WarnLevel
-			if e.s.Err() != nil {
-				level = zap.ErrorLevel
-			}
-			e.say(level, "server.encryption: "+err.Error())
+			e.say(zap.WarnLevel, "server.encryption: "+err.Error())
 		}
 		select {
 		case <-tick.C:
@@ -229,10 +230,10 @@ func (e *encryption) run(ctx context.Context) {
 }
 
 // say logs a text, unless it was logged last.
-func (e *encryption) say(level zapcore.Level, text string) {
+func (e *encryption) say(level zapcore.Level, text string, fields ...zap.Field) {
 	if e.lastSaid != text {
 		e.lastSaid = text
-		e.s.cfg.Log.Log(level, text)
+		e.s.cfg.Log.Log(level, text, fields...)
 	}
 }
 
