@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 )
@@ -98,13 +99,14 @@ func decode(t *testing.T, values string) *release {
 	return r
 }
 
-// check fails the test for a configuration that a server would refuse to serve.
-func check(t *testing.T, file string) {
+// check fails the test for a configuration that a server would refuse to serve. It returns the settings of the server.
+func check(t *testing.T, file string) *teamv1.ServerSettings {
 	t.Helper()
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{
 			"TEAM_STORE":      "postgres://team:secret@postgres/team",
 			"TEAM_KEY_SHA256": "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272",
+			"TEAM_PUBLIC_URL": "http://team.example", "TEAM_PUBLIC_GRPC": "team.example:50051",
 		}[name]
 		return v, ok
 	}
@@ -115,13 +117,16 @@ func check(t *testing.T, file string) {
 	for _, err := range serve.Check(def) {
 		t.Error(err)
 	}
+	return def.Server.GetServer()
 }
 
 const image = "image: {repository: registry.example/team-server}\n"
 
 func TestChart(t *testing.T) {
 	r := decode(t, image)
-	check(t, r.config.Data["team.yaml"])
+	if s := check(t, r.config.Data["team.yaml"]); s.GetPublicUrl() != "http://team.example" || s.GetPublicGrpc() != "team.example:50051" {
+		t.Errorf("cards name %s and %s", s.GetPublicUrl(), s.GetPublicGrpc())
+	}
 	if *r.deployment.Spec.Replicas != 2 || r.volume != nil || r.autoscaler != nil {
 		t.Errorf("%d replicas, volume %v, autoscaler %v", *r.deployment.Spec.Replicas, r.volume, r.autoscaler)
 	}
@@ -178,6 +183,23 @@ func checkPod(t *testing.T, pod corev1.PodSpec) {
 	}
 	if !slices.Equal(mounts, volumes) {
 		t.Errorf("volumes %v, mounted %v", volumes, mounts)
+	}
+}
+
+// TestChart_PublicAddresses: cards name the service, unless the values name another address.
+func TestChart_PublicAddresses(t *testing.T) {
+	for values, want := range map[string][2]string{
+		"":                     {"http://desk.agents:8080", "desk.agents:50051"},
+		"probeScheme: HTTPS\n": {"https://desk.agents:8080", "desk.agents:50051"},
+		"publicURL: https://team.example\npublicGRPC: team.example:443\nenv: [{name: A, value: b}]\n": {"https://team.example", "team.example:443"},
+	} {
+		env := map[string]string{}
+		for _, e := range decode(t, image+values).deployment.Spec.Template.Spec.Containers[0].Env {
+			env[e.Name] = e.Value
+		}
+		if env["TEAM_PUBLIC_URL"] != want[0] || env["TEAM_PUBLIC_GRPC"] != want[1] || strings.Contains(values, "env:") != (env["A"] == "b") {
+			t.Errorf("%q: %v, want %v", values, env, want)
+		}
 	}
 }
 
@@ -238,7 +260,7 @@ networkPolicy:
   egress: [{ports: [{port: 5432}]}]
 `)
 	c := r.deployment.Spec.Template.Spec.Containers[0]
-	if len(c.EnvFrom) != 0 || c.Env[0].ValueFrom.SecretKeyRef.Key != "openai" || c.LivenessProbe.HTTPGet.Scheme != "HTTPS" || len(c.Ports) != 2 {
+	if len(c.EnvFrom) != 0 || c.Env[len(c.Env)-1].ValueFrom.SecretKeyRef.Key != "openai" || c.LivenessProbe.HTTPGet.Scheme != "HTTPS" || len(c.Ports) != 2 {
 		t.Errorf("%+v", c)
 	}
 	mount, volumes := c.VolumeMounts[len(c.VolumeMounts)-1], r.deployment.Spec.Template.Spec.Volumes

@@ -42,6 +42,11 @@ func TestCompose(t *testing.T) {
 	if url := s.Environment["TEAM_STORE"]; url == nil || *url != "postgres://team:p4ss@postgres/team?sslmode=disable" {
 		t.Errorf("the store is %v", url)
 	}
+	for name, want := range map[string]string{"TEAM_PUBLIC_URL": "http://127.0.0.1:8080", "TEAM_PUBLIC_GRPC": "127.0.0.1:50051"} {
+		if got := s.Environment[name]; got == nil || *got != want {
+			t.Errorf("%s is %v, want %s", name, got, want)
+		}
+	}
 	for _, s := range p.Services {
 		for _, v := range s.Volumes {
 			if v.Type != types.VolumeTypeBind {
@@ -56,7 +61,9 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, string(file))
+	if s := check(t, string(file)); s.GetPublicUrl() != "http://team.example" || s.GetPublicGrpc() != "team.example:50051" {
+		t.Errorf("cards name %s and %s", s.GetPublicUrl(), s.GetPublicGrpc())
+	}
 }
 
 // TestCompose_Variables: what has to be written into .env is asked for by name.

@@ -2,6 +2,10 @@
 {{- printf "%s" .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- define "team-server.host" -}}
+{{- printf "%s.%s" (include "team-server.name" .) .Release.Namespace -}}
+{{- end -}}
+
 {{- define "team-server.selector" -}}
 app.kubernetes.io/name: team-server
 app.kubernetes.io/instance: {{ .Release.Name }}
