@@ -177,7 +177,7 @@ func (g *guesses) write(from netip.Prefix, r *guesser) {
 		where = from.String()
 	}
 	g.log.Warn("unknown API keys or bad tokens", zap.String("address", where), zap.Int("keys", r.unknown+r.refused), zap.Int("not_looked_at", r.refused),
-		zap.Duration("since", time.Since(r.began)))
+		zap.Time("since", r.began))
 }
 
 // flush logs all guessers when the server stops.

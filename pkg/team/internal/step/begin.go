@@ -137,6 +137,6 @@ func (w *Work) logCause(err error) {
 	}
 	var e *agent.Error
 	if errors.As(err, &e) && e.Err != nil && e.Code == agent.CodeUnavailable {
-		w.by.Log.Warn("attempt failed", w.task(), zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Error(err))
+		w.by.Log.Warn("attempt failed", w.task(), zap.String("agent", w.by.Path), zap.String("step", w.Scope), zap.Int32("attempt", w.Attempts), zap.Error(err))
 	}
 }
