@@ -390,7 +390,7 @@ func TestOtherGRPCServer(t *testing.T) {
 func TestAddressOfFlag(t *testing.T) {
 	s := newSetup(t)
 	s.flags.HTTP = "0.0.0.0:0"
-	if out, code := s.run(false); code != 1 || !strings.Contains(out, "failed   address http: refusing to serve on 0.0.0.0 without authentication") {
+	if out, code := s.run(false); code != 3 || !strings.Contains(out, "command line  --http: refusing to serve on 0.0.0.0 without authentication") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

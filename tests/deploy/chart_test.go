@@ -112,7 +112,7 @@ func check(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range serve.Check(def) {
+	for _, err := range serve.Check(def, serve.Config{}) {
 		t.Error(err)
 	}
 }
