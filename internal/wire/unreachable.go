@@ -62,6 +62,16 @@ func WhyUnreachable(cause error) string {
 	return "no connection"
 }
 
+// RefusalOf returns the code with which a gRPC server has refused a call, or "" if err means that it has not answered.
+func RefusalOf(err error) string {
+	switch code := status.Code(err); code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return ""
+	default:
+		return code.String()
+	}
+}
+
 // IsOversized reports whether a call over gRPC failed because the answer is larger than the caller
 // accepts. The library has no error of its own for that, so the text is matched.
 func IsOversized(st *status.Status) bool {
