@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/x509"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -60,6 +61,12 @@ func WhyUnreachable(cause error) string {
 		}
 	}
 	return "no connection"
+}
+
+// IsUnknownAuthority reports whether a server cannot be reached because the authority that has signed its certificate
+// is not trusted. As in WhyUnreachable, the text is matched.
+func IsUnknownAuthority(cause error) bool {
+	return cause != nil && strings.Contains(cause.Error(), x509.UnknownAuthorityError{}.Error())
 }
 
 // RefusalOf returns the code with which a gRPC server has refused a call, or "" if err means that it has not answered.
