@@ -98,7 +98,7 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE (TEAM_STORE)"
+const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func backupCommand(s *cli.Shell) *cobra.Command {
 	var url string
