@@ -211,6 +211,25 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// keyCommand matches a command that makes a key, with its flags.
+var keyCommand = regexp.MustCompile("\\bkeys new -[^\"`}\n]*")
+
+// TestKeyCommands: every command that makes a key, in documents, help, errors and files to copy, names the key.
+func TestKeyCommands(t *testing.T) {
+	texts := append(documents(t), "deploy/compose/compose.yaml", "deploy/compose/.env.example", "cmd/team-server/keys.go", "internal/auth/service.go", "internal/cli/keys.go")
+	found := 0
+	for _, path := range texts {
+		for _, command := range keyCommand.FindAllString(read(t, path), -1) {
+			if found++; !strings.Contains(command, "--name ") {
+				t.Errorf("%s: %q has no --name NAME", path, command)
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("found %d commands", found)
+	}
+}
+
 // commands runs the commands of a document in their order.
 func (d demo) commands(t *testing.T, doc string) {
 	t.Helper()

@@ -305,9 +305,9 @@ func pushSetCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		},
 	}
 	c.Flags().Var(id{&f.ID}, "id", "id of the configuration; an existing one is replaced; default: a generated one")
-	c.Flags().StringVar(&f.Token, "push-token", "", "token to send to the webhook (TEAM_PUSH_TOKEN)")
+	c.Flags().StringVar(&f.Token, "push-token", "", "token to send to the webhook")
 	c.Flags().StringVar(&f.Scheme, "auth-scheme", "", "authentication scheme the server uses for the webhook, such as Bearer")
-	c.Flags().StringVar(&f.Credentials, "auth-credentials", "", "credentials for that scheme (TEAM_AUTH_CREDENTIALS)")
+	c.Flags().StringVar(&f.Credentials, "auth-credentials", "", "credentials for that scheme")
 	return c
 }
 

@@ -98,7 +98,7 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE (TEAM_STORE)"
+const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func backupCommand(s *cli.Shell) *cobra.Command {
 	var url string
@@ -191,11 +191,12 @@ func doctorCommand(s *cli.Shell) *cobra.Command {
 		Use:   "doctor [FILE|FOLDER]",
 		Short: "Checks whether a server can run with a file",
 		Long: "Checks a file as validate does, and then what a server with it needs: the store, free\n" +
-			"addresses, certificates, keys, issuers of tokens, models, remote agents and tools.\n" +
-			"Prints one line for each check, and what to do. Changes nothing, may run beside the\n" +
-			"server, and makes no call that costs tokens. Programs of MCP servers are started and\n" +
-			"stopped. Default: team.yaml. As with serve, .env is not read. Exits with 1 if a check\n" +
-			"failed, or with --strict if there are warnings, and with 3 if the file has faults.",
+			"addresses, certificates, keys, issuers of tokens, models, remote agents, tools, and the\n" +
+			"collector of OpenTelemetry. Prints one line for each check, and what to do. Changes\n" +
+			"nothing, may run beside the server, and makes no call that costs tokens. Programs of MCP\n" +
+			"servers are started and stopped. Default: team.yaml. As with serve, .env is not read.\n" +
+			"Exits with 1 if a check failed, or with --strict if there are warnings, and with 3 if the\n" +
+			"file has faults.",
 		Example: "  team-server doctor team.yaml\n" +
 			"  team-server doctor --strict -o json team.yaml",
 		Args: usage(atMostOne("FILE or FOLDER")),

@@ -11,7 +11,7 @@ func keysCommand(s *cli.Shell) *cobra.Command {
 		"Makes, lists and revokes API keys of the running server that --server names, without a\n"+
 			"restart. Keys in its configuration file (server.auth.api_keys) are not listed: they are\n"+
 			"changed there. The commands need a key with the permission ADMIN, given with --token;\n"+
-			"keys new --offline makes the first one.",
+			"keys new --name NAME --offline makes the first one.",
 		keysNewCommand(s),
 		&cobra.Command{
 			Use: "ls", Short: "Lists the keys that were made by keys new, also those that have ended",

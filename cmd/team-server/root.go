@@ -38,13 +38,13 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: wrongFlag(err)} })
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	f := root.PersistentFlags()
-	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080 (TEAM_SERVER)")
-	f.StringVar(&s.Token, "token", "", "bearer token for the server (TEAM_TOKEN)")
-	f.StringVar(&s.CA, "ca", "", "file with certificate authorities to trust, in PEM (TEAM_CA)")
-	f.StringVar(&s.ClientCert, "client-cert", "", "file with the certificate to show to the server, in PEM (TEAM_CLIENT_CERT)")
-	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate (TEAM_CLIENT_KEY)")
+	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080")
+	f.StringVar(&s.Token, "token", "", "bearer token for the server")
+	f.StringVar(&s.CA, "ca", "", "file with certificate authorities to trust, in PEM")
+	f.StringVar(&s.ClientCert, "client-cert", "", "file with the certificate to show to the server, in PEM")
+	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
-	f.StringVar(&level, "log-level", "", "debug, info, warn or error (TEAM_LOG_LEVEL)")
+	f.StringVar(&level, "log-level", "", "debug, info, warn or error")
 	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), restoreCommand(s), storeCommand(s), versionCommand(s), manCommand())
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
@@ -56,7 +56,18 @@ func newRoot(s *cli.Shell) *cobra.Command {
 			}
 		}
 	}
+	nameVariables(root)
 	return root
+}
+
+// nameVariables adds to the help of the flags of a command, and of the commands below it, the variables that set them.
+func nameVariables(c *cobra.Command) {
+	add := func(f *pflag.Flag) { f.Usage += " (" + variable(f) + ")" }
+	c.Flags().VisitAll(add)
+	c.PersistentFlags().VisitAll(add)
+	for _, below := range c.Commands() {
+		nameVariables(below)
+	}
 }
 
 // usage turns the errors of an argument check into usage errors.
@@ -143,11 +154,16 @@ func wrongFlag(err error) error {
 	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, value, kinds[wrong.GetFlag().Value.Type()])
 }
 
-// fromEnv sets flags that were not given from the environment: TEAM_NAME is --name.
+// variable returns the name of the environment variable that sets a flag: TEAM_CLIENT_KEY for --client-key.
+func variable(f *pflag.Flag) string {
+	return "TEAM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+}
+
+// fromEnv sets flags that were not given from the environment.
 func fromEnv(c *cobra.Command) error {
 	var err error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		name := "TEAM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variable(f)
 		value, ok := os.LookupEnv(name)
 		if !ok || f.Changed || err != nil {
 			return

@@ -102,7 +102,7 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 	var faults a2a.Faults
 	if s.Server == nil {
 		faults.Add("", "cannot be done: this server has no server.auth and accepts calls without a key; add server.auth.api_keys to its file first, "+
-			"for which team-server keys new --offline prints an entry")
+			"for which team-server keys new --name NAME --offline prints an entry")
 		return faults.Err()
 	}
 	if !validName.MatchString(req.GetName()) {

@@ -3,8 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -52,33 +56,66 @@ func (s *Shell) SetAccountLimits(ctx context.Context, name string, l *teamv1.Acc
 	return s.accounts([]*teamv1.Account{a})
 }
 
-// accounts prints accounts: what is spent and reserved of each limit, and when the next day begins.
+// accounts prints accounts: what is spent and reserved of each limit, when the next day begins, and the other limits.
 func (s *Shell) accounts(list []*teamv1.Account) error {
-	return table(s, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY", func(a *teamv1.Account) []string {
+	return table(s, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY\tOTHER LIMITS", func(a *teamv1.Account) []string {
 		l := a.GetLimits()
-		if l == nil {
-			return []string{a.GetAccount(), "-", "-", "-", "-", "-"}
-		}
 		day := agent.Cost{
 			Tokens: a.GetSpent().GetTokens() + a.GetReserved().GetTokens(), Micros: a.GetSpent().GetCostMicros() + a.GetReserved().GetCostMicros(),
 		}
-		tokens := func(used int64, limit *int64) string {
-			if limit == nil {
-				return strconv.FormatInt(used, 10)
-			}
-			return strconv.FormatInt(used, 10) + "/" + strconv.FormatInt(*limit, 10)
+		if l == nil {
+			l = &teamv1.AccountLimits{}
 		}
-		money := func(used int64, limit *float64) string {
-			if limit == nil {
-				return agent.Dollars(used)
-			}
-			return agent.Dollars(used) + "/" + agent.Dollars(agent.Micros(*limit))
+		next := "-"
+		if a.GetResetTime() != nil {
+			next = a.GetResetTime().AsTime().UTC().Format(time.RFC3339) + " (" + cmp.Or(l.GetTimeZone(), "UTC") + ")"
 		}
-		zone := cmp.Or(l.GetTimeZone(), "UTC")
 		return []string{
-			a.GetAccount(), tokens(day.Tokens, l.MaxTokensPerDay), money(day.Micros, l.MaxCostPerDay),
-			tokens(a.GetInFlight().GetTokens(), l.MaxTokensInFlight), money(a.GetInFlight().GetCostMicros(), l.MaxCostInFlight),
-			a.GetResetTime().AsTime().UTC().Format(time.RFC3339) + " (" + zone + ")",
+			a.GetAccount(), usedTokens(day.Tokens, l.MaxTokensPerDay), usedMoney(day.Micros, l.MaxCostPerDay),
+			usedTokens(a.GetInFlight().GetTokens(), l.MaxTokensInFlight), usedMoney(a.GetInFlight().GetCostMicros(), l.MaxCostInFlight),
+			next, cmp.Or(strings.Join(otherLimits(l.ProtoReflect(), ""), ", "), "-"),
 		}
 	})
+}
+
+// usedTokens returns what is used of a limit, or "-" if there is neither.
+func usedTokens(used int64, limit *int64) string {
+	switch {
+	case limit != nil:
+		return strconv.FormatInt(used, 10) + "/" + strconv.FormatInt(*limit, 10)
+	case used == 0:
+		return "-"
+	}
+	return strconv.FormatInt(used, 10)
+}
+
+// usedMoney is usedTokens for an amount of money.
+func usedMoney(used int64, limit *float64) string {
+	switch {
+	case limit != nil:
+		return agent.Dollars(used) + "/" + agent.Dollars(agent.Micros(*limit))
+	case used == 0:
+		return "-"
+	}
+	return agent.Dollars(used)
+}
+
+// inColumns are the limits that have columns of their own.
+var inColumns = []protoreflect.Name{"max_tokens_per_day", "max_cost_per_day", "max_tokens_in_flight", "max_cost_in_flight", "time_zone"}
+
+// otherLimits returns the limits that are set and have no column, with the names of their keys in the file.
+func otherLimits(limits protoreflect.Message, prefix string) (all []string) {
+	fields := limits.Descriptor().Fields()
+	for i := range fields.Len() {
+		switch f := fields.Get(i); {
+		case !limits.Has(f), slices.Contains(inColumns, f.Name()):
+		case f.Message() != nil:
+			all = append(all, otherLimits(limits.Get(f).Message(), string(f.Name())+".")...)
+		case f.Kind() == protoreflect.DoubleKind: // not 1e+06
+			all = append(all, prefix+string(f.Name())+": "+strconv.FormatFloat(limits.Get(f).Float(), 'f', -1, 64))
+		default:
+			all = append(all, prefix+string(f.Name())+": "+limits.Get(f).String())
+		}
+	}
+	return all
 }

@@ -79,6 +79,11 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	if err := checkAddresses(ctx, f.HTTP, f.GRPC); err != nil {
 		return err
 	}
+	for flag, address := range map[string]string{"http": f.HTTP, "grpc": f.GRPC} {
+		if address != "" && address != serve.Off && !serve.Loopback(address) {
+			return usagef("--%s %s: dev listens on loopback only; use --%s 127.0.0.1:0, or team-server serve with server.auth", flag, address, flag)
+		}
+	}
 	if !signal.Ignored(syscall.SIGHUP) { // stop when the terminal is closed, but not under nohup
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)

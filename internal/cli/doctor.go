@@ -59,9 +59,7 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 		return err
 	}
 	if def != nil {
-		for _, fault := range serve.Check(def) {
-			faults = append(faults, config.Fault{File: file, Message: fault.Error()})
-		}
+		faults = append(faults, serve.Check(def, serve.Config{HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store})...)
 	}
 	if len(faults) > 0 {
 		return s.invalid(result, faults)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -61,7 +62,12 @@ func (s *Shell) printFailure(f failure) {
 // than the server.
 func (s *Shell) words(err error) string {
 	var e *agent.Error
+	var unanswered *a2aclient.TransportError
 	switch {
+	case errors.As(err, &unanswered) && wire.IsUnknownAuthority(unanswered.Err) && s.CA == "":
+		return err.Error() + "; name its authority with --ca or in TEAM_CA"
+	case errors.As(err, &unanswered) && wire.IsUnknownAuthority(unanswered.Err):
+		return err.Error() + "; the file of --ca or TEAM_CA does not have its authority"
 	case !errors.As(err, &e) || e.Reason != agent.ReasonUnauthenticated:
 		return err.Error()
 	case s.Token == "":

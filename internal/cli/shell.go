@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/logs"
+	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
@@ -79,6 +80,7 @@ func (s *Shell) Exit(err error) int {
 func exitCode(err error) int {
 	var usage UsageError
 	var faults config.Faults
+	var variables otlp.VariableErrors
 	switch {
 	case err == nil:
 		return ExitOK
@@ -88,7 +90,7 @@ func exitCode(err error) int {
 		return ExitInterrupted
 	case errors.Is(err, ErrTests):
 		return ExitTests
-	case errors.Is(err, ErrInvalid), errors.As(err, &faults):
+	case errors.Is(err, ErrInvalid), errors.As(err, &faults), errors.As(err, &variables):
 		return ExitConfig
 	case errors.As(err, &usage), errors.Is(err, a2aclient.ErrAddress):
 		return ExitUsage

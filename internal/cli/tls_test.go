@@ -60,7 +60,22 @@ server:
 			t.Errorf("%s: %v", target, err)
 		}
 	}
+	untrusted := func(target, hint string) {
+		t.Helper()
+		talk.Reset()
+		if code := s.Exit(s.CallList(t.Context(), target, &List{})); code != ExitUnreachable || !strings.HasSuffix(talk.String(), ": its certificate is not trusted; "+hint+"\n") {
+			t.Errorf("%s: exit code %d, %s", target, code, &talk)
+		}
+	}
+	s.CA = testcerts.Write(t, dir, "other.pem", testcerts.New(t, "other").PEM)
+	untrusted("grpcs://"+r.GRPC+"/desk", "the file of --ca or TEAM_CA does not have its authority")
 	s.CA = ""
+	untrusted("grpcs://"+r.GRPC+"/desk", "name its authority with --ca or in TEAM_CA")
+	untrusted("https://"+r.HTTP+"/desk", "name its authority with --ca or in TEAM_CA")
+	talk.Reset()
+	if code := s.Exit(s.CallList(t.Context(), "grpc://"+r.GRPC+"/desk", &List{})); code != ExitUnreachable || talk.String() != "cannot reach "+r.GRPC+": it closed the connection; if the server uses TLS, use grpcs://HOST:PORT/TENANT\n" {
+		t.Errorf("gRPC without TLS: exit code %d, %s", code, &talk)
+	}
 	if err := s.ListTeams(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown authority: %v", err)
 	}

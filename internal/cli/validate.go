@@ -67,9 +67,7 @@ func (s *Shell) Validate(paths []string) error {
 				return err
 			}
 			if def != nil {
-				for _, fault := range serve.Check(def) {
-					faults = append(faults, config.Fault{File: file, Message: fault.Error()})
-				}
+				faults = append(faults, serve.Check(def, serve.Config{})...)
 			}
 			result.Faults = append(result.Faults, faults...)
 			if !s.JSON {

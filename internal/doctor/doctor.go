@@ -81,7 +81,7 @@ type job struct {
 }
 
 // Run makes all checks, several at the same time, and returns their results in a fixed order: the file, the store,
-// the addresses, certificates, keys, issuers of tokens, models, agents and tools.
+// the addresses, certificates, keys, issuers of tokens, models, agents, tools, and what is exported to collectors.
 func Run(ctx context.Context, c Config) ([]Check, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
@@ -101,7 +101,7 @@ func Run(ctx context.Context, c Config) ([]Check, error) {
 	defer guarded.Close()
 	r := &run{Config: c, parts: build.NewParts(c.Definition, out, guarded, zap.NewNop())}
 	jobs := slices.Concat([]job{{"file", r.file}, {"store", r.store}}, r.addresses(), r.certificates(), []job{{"API keys", r.keys}, {"secret files", r.secretFiles}},
-		r.issuers(), r.models(), r.agents(), r.tools())
+		r.issuers(), r.models(), r.agents(), r.tools(), r.export())
 	results := make([][]Check, len(jobs))
 	var wg sync.WaitGroup
 	free := make(chan struct{}, parallel)

@@ -49,6 +49,13 @@ func newSetup(t *testing.T) *setup {
 	return s
 }
 
+// shop adds a tool of an MCP server, and an agent that uses it.
+func (s *setup) shop(server string) {
+	s.tools = `shop: {mcp: {` + server + `}}`
+	s.agents += `, clerk: {model: fast, instructions: sell, tools: [shop]}`
+	s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, "", "m") + `"}`
+}
+
 // write writes a file into the folder.
 func (s *setup) write(name, text string) string {
 	s.Helper()
@@ -150,10 +157,23 @@ func TestBroken(t *testing.T) {
 		{"gRPC agent down, another up", `failed   agent down: agent "down" cannot be reached: connection refused`, 1, func(s *setup) {
 			s.agents += `, down: {grpc: {address: "` + closedAddress(s.T) + `"}}, up: {grpc: {address: "` + fakeagent.New(s.T, fakeagent.Config{}).GRPC() + `"}}`
 		}},
-		{"program of MCP missing", `failed   tool shop: `, 1, func(s *setup) {
-			s.tools = `shop: {mcp: {command: [./no-such-program]}}`
-			s.agents += `, clerk: {model: fast, instructions: sell, tools: [shop]}`
-			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, "", "m") + `"}`
+		{"program of MCP not in PATH", `failed   tool shop: the MCP server of tool "shop" could not be reached: program "no-such-program" not found in PATH; check command and env` + "\n", 1, func(s *setup) {
+			s.shop(`command: [no-such-program]`)
+		}},
+		{"program of MCP missing", `/no-such-program: no such file or directory; check command and env` + "\n", 1, func(s *setup) {
+			s.shop(`command: [./no-such-program]`)
+		}},
+		{"program of MCP ends", `failed   tool shop: the MCP server of tool "shop" ended with exit code 3 before it answered, last line of stderr: cannot open *** for reading; check command and env` + "\n", 1, func(s *setup) {
+			s.shop(`command: [sh, -c, 'echo starting >&2; read x; echo "cannot open $DB for reading" >&2; exit 3'], env: {DB: ` + hush + `}`)
+		}},
+		{"program of MCP ends without a word", `ended with exit code 3 before it answered, and wrote nothing to stderr; check command and env` + "\n", 1, func(s *setup) {
+			s.shop(`command: [sh, -c, 'exit 3']`)
+		}},
+		{"MCP server down", `failed   tool shop: the MCP server of tool "shop" could not be reached: `, 1, func(s *setup) {
+			s.shop(`url: "http://` + closedAddress(s.T) + `/` + hush + `"`)
+		}},
+		{"MCP server refuses the token", `failed   tool shop: the MCP server of tool "shop" refused the token (HTTP 401)`, 1, func(s *setup) {
+			s.shop(`url: "` + refuse(s.T, 401, hush) + `", bearer: ` + hush)
 		}},
 		{"certificate expired", `failed   server.tls.cert: `, 1, func(s *setup) { tlsFiles(s, time.Now().Add(-time.Minute), false) }},
 		{"certificate expires soon", `warning  server.tls.cert: `, 0, func(s *setup) { tlsFiles(s, time.Now().Add(time.Hour), false) }},
@@ -390,7 +410,7 @@ func TestOtherGRPCServer(t *testing.T) {
 func TestAddressOfFlag(t *testing.T) {
 	s := newSetup(t)
 	s.flags.HTTP = "0.0.0.0:0"
-	if out, code := s.run(false); code != 1 || !strings.Contains(out, "failed   address http: refusing to serve on 0.0.0.0 without authentication") {
+	if out, code := s.run(false); code != 3 || !strings.Contains(out, "command line  --http: refusing to serve on 0.0.0.0 without authentication") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

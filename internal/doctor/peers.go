@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,6 +13,8 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
@@ -121,6 +125,27 @@ func (r *run) grpc(ctx context.Context, name, id string) []Check {
 	return ok(name, "it answers and is healthy")
 }
 
+// toolText returns what a check shows of the error of an MCP server: the message for callers without its advice, and
+// its cause, which callers do not see.
+func toolText(err error) string {
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Err == nil {
+		return textOf(err)
+	}
+	text, _, _ := strings.Cut(e.Message, "; ")
+	var missing *exec.Error
+	var crash *mcp.Crash
+	switch {
+	case errors.As(e.Err, &missing) && errors.Is(missing, exec.ErrNotFound):
+		return fmt.Sprintf("%s: program %q not found in PATH", text, missing.Name)
+	case errors.As(e.Err, &crash) && len(crash.Stderr) > 0:
+		return text + ", last line of stderr: " + textOf(errors.New(crash.Stderr[len(crash.Stderr)-1]))
+	case crash != nil:
+		return text + ", and wrote nothing to stderr"
+	}
+	return text + ": " + textOf(e.Err)
+}
+
 // tools checks the MCP servers that are used. It starts their programs, and stops them.
 func (r *run) tools() (jobs []job) {
 	for _, id := range slices.Sorted(maps.Keys(r.parts.UsedTools())) {
@@ -128,7 +153,11 @@ func (r *run) tools() (jobs []job) {
 		jobs = append(jobs, job{name, func(ctx context.Context) []Check {
 			s, err := r.parts.Tool(ctx, id)
 			if err != nil {
-				return failed(name, "check command, env, url and bearer", "%s", textOf(err))
+				do := "check command and env"
+				if r.Definition.Server.GetTools()[id].GetMcp().GetUrl() != "" {
+					do = "check url and bearer"
+				}
+				return failed(name, do, "%s", toolText(err))
 			}
 			defer s.Shutdown(ctx) //nolint:errcheck // it was only checked
 			var offered []string

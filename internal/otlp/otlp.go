@@ -46,7 +46,7 @@ func New(ctx context.Context, s Settings, ids sdktrace.IDGenerator, version stri
 	of, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "team-server"), attribute.String("service.version", version),
 		attribute.String("service.instance.id", uuid.NewString())), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("reading OTEL_RESOURCE_ATTRIBUTES, which must be NAME=VALUE,NAME=VALUE: %w", err)
+		return nil, fmt.Errorf("describing this process: %w", err)
 	}
 	e := &Exporter{}
 	if s.Spans {

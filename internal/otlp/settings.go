@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
@@ -36,6 +38,7 @@ const (
 	tracesEndpointVar  = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	metricsEndpointVar = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 	queueVar           = "OTEL_BSP_MAX_QUEUE_SIZE"
+	attributesVar      = "OTEL_RESOURCE_ATTRIBUTES"
 )
 
 // spanLimitVars are limits of what spans have.
@@ -84,8 +87,20 @@ func Read() (Settings, error) {
 		c.milliseconds("OTEL_METRIC_EXPORT_TIMEOUT")
 		c.exporter("METRICS_")
 	}
-	return s, errors.Join(c.faults...)
+	if s != (Settings{}) {
+		c.attributes()
+	}
+	if len(c.faults) > 0 {
+		return Settings{}, VariableErrors(c.faults)
+	}
+	return s, nil
 }
+
+// VariableErrors are the errors of variables, each with the name of its variable.
+type VariableErrors []error
+
+// Error returns the errors, each on a line.
+func (e VariableErrors) Error() string { return errors.Join(e...).Error() }
 
 // value returns the value of a variable without surrounding spaces.
 func value(name string) string { return strings.TrimSpace(os.Getenv(name)) }
@@ -188,6 +203,13 @@ func (c *checks) endpoint(name string) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery+u.Fragment != "" {
 		c.faults = append(c.faults, fmt.Errorf("the environment variable %s is not an address of a collector; write http://HOST:PORT or, with TLS, https://HOST:PORT, "+
 			"without a path, for example http://127.0.0.1:4317; keys belong in OTEL_EXPORTER_OTLP_HEADERS", name)) // it may have a password
+	}
+}
+
+// attributes checks the attributes of all that is exported.
+func (c *checks) attributes() {
+	if _, err := resource.New(context.Background(), resource.WithFromEnv()); err != nil {
+		c.faults = append(c.faults, fmt.Errorf("the environment variable %s is not a list of attributes; write NAME=VALUE,NAME=VALUE", attributesVar))
 	}
 }
 

@@ -57,6 +57,22 @@ func (d *Dev) load() (*config.Config, error) {
 	return d.source.Load()
 }
 
+// check returns why dev does not listen on the addresses of a file and the flags.
+func (d *Dev) check(def *config.Config) (faults config.Faults) {
+	s := def.Server.GetServer()
+	http, grpc := choose("http", d.HTTP, s.GetHttp(), DefaultHTTP), choose("grpc", d.GRPC, s.GetGrpc(), DefaultGRPC)
+	metrics := choose("metrics", "", s.GetMetrics(), Off)
+	for _, of := range []setting{http, grpc, metrics} {
+		if of.value != Off && !Loopback(of.value) {
+			faults = append(faults, of.fault(def, fmt.Errorf("dev listens on loopback only, not on %s; write 127.0.0.1:0, or use team-server serve", of.value)))
+		}
+	}
+	for _, c := range collisions(http, grpc, metrics) {
+		faults = append(faults, c.of.fault(def, c))
+	}
+	return faults
+}
+
 // Start starts the server, which runs until ctx ends.
 func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	def, err := d.load()
@@ -68,13 +84,10 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	if faults := d.check(def); len(faults) > 0 {
+		return nil, faults
+	}
 	file := def.Server.GetServer()
-	if address := file.GetMetrics(); address != "" && !Loopback(address) {
-		return nil, notLoopback(address, "Set server.metrics to 127.0.0.1:0, or use team-server serve")
-	}
-	if err := checkCollisions(cmp.Or(d.HTTP, file.GetHttp(), DefaultHTTP), cmp.Or(d.GRPC, file.GetGrpc(), DefaultGRPC), file.GetMetrics()); err != nil {
-		return nil, err
-	}
 	measure, err := startTelemetry(ctx, file, d.Log)
 	if err != nil {
 		return nil, err
@@ -110,9 +123,6 @@ func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (s
 // listen listens on the configured address. A default port that is in use is replaced by a free
 // one.
 func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (net.Listener, error) {
-	if address := cmp.Or(configured, byDefault); !Loopback(address) {
-		return nil, notLoopback(address, "Use --"+flag+" 127.0.0.1:0, or team-server serve with API keys")
-	}
 	if configured != "" {
 		return Listen(ctx, flag, configured)
 	}
@@ -121,11 +131,6 @@ func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (n
 		d.Say("%s is in use by another program; %s listens on %s instead", taken, flag, l.Addr())
 	}
 	return l, err
-}
-
-// notLoopback returns the error for an address beyond loopback. instead says what to do.
-func notLoopback(address, instead string) error {
-	return fmt.Errorf("dev listens on loopback only, not on %s.  %s", address, instead)
 }
 
 // Run reloads the file when it changes. It returns when the server has stopped.

@@ -356,8 +356,9 @@ func TestWatchWithoutFiles(t *testing.T) {
 // the address of another listener.
 func TestDevRefusesMetricsAddresses(t *testing.T) {
 	for settings, want := range map[string]string{
-		`{metrics: "0.0.0.0:0", metrics_beyond_loopback: true}`: "dev listens on loopback only, not on 0.0.0.0:0.  Set server.metrics to 127.0.0.1:0, or use team-server serve",
-		`{metrics: "127.0.0.1:8080"}`:                           "cannot listen on 127.0.0.1:8080 for http and for metrics; choose another port for one of them, with --http, --grpc or server.metrics",
+		`{metrics: "0.0.0.0:0", metrics_beyond_loopback: true}`: "server.metrics: dev listens on loopback only, not on 0.0.0.0:0; write 127.0.0.1:0, or use team-server serve",
+		`{metrics: "127.0.0.1:8080"}`:                           "server.metrics: 127.0.0.1:8080 is the address of server.http, too; write another port",
+		`{http: "0.0.0.0:8080"}`:                                "server.http: dev listens on loopback only, not on 0.0.0.0:8080; write 127.0.0.1:0, or use team-server serve",
 	} {
 		file := filepath.Join(t.TempDir(), "team.yaml")
 		put(t, file, fmt.Sprintf(parrot, "one")+"server: "+settings+"\n")
@@ -366,7 +367,7 @@ func TestDevRefusesMetricsAddresses(t *testing.T) {
 		if err == nil {
 			_ = r.Stop()
 		}
-		if err == nil || err.Error() != want {
+		if err == nil || err.Error() != file+"  "+want {
 			t.Errorf("%s: %v, want %q", settings, err, want)
 		}
 	}

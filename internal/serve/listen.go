@@ -113,29 +113,26 @@ func Loopback(address string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// collision is a listener whose address another one has, too. key and with are the keys of both in server:.
-type collision struct{ key, address, with string }
+// collision is a listener whose address another one has, too.
+type collision struct{ of, with setting }
 
-// collisions returns which of the listeners of a server cannot listen because of another one. An address may be "" or Off.
-func collisions(http, grpc, metrics string) (all []collision) {
-	if overlap(http, grpc) {
-		all = append(all, collision{"grpc", grpc, "http"})
-	}
-	switch {
-	case overlap(http, metrics):
-		all = append(all, collision{"metrics", metrics, "http"})
-	case overlap(grpc, metrics):
-		all = append(all, collision{"metrics", metrics, "grpc"})
-	}
-	return all
+// Error implements error.
+func (c collision) Error() string {
+	return c.of.value + " is the address of " + c.with.key + ", too; write another port"
 }
 
-// checkCollisions returns an error if two listeners of a server would have the same address.
-func checkCollisions(http, grpc, metrics string) error {
-	for _, c := range collisions(http, grpc, metrics) {
-		return fmt.Errorf("cannot listen on %s for %s and for %s; choose another port for one of them, with --http, --grpc or server.metrics", c.address, c.with, c.key)
+// collisions returns which of the listeners of a server cannot listen because of another one. An address may be "" or Off.
+func collisions(http, grpc, metrics setting) (all []collision) {
+	if overlap(http.value, grpc.value) {
+		all = append(all, collision{grpc, http})
 	}
-	return nil
+	switch {
+	case overlap(http.value, metrics.value):
+		all = append(all, collision{metrics, http})
+	case overlap(grpc.value, metrics.value):
+		all = append(all, collision{metrics, grpc})
+	}
+	return all
 }
 
 // overlap reports whether two addresses have the same port, and hosts that are equal or include each other. Port 0 is

@@ -2,7 +2,6 @@ package serve_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -26,18 +25,18 @@ func TestT_45_MetricsAddress(t *testing.T) {
 		{`{metrics: "127.0.0.1:0"}`, "127.0.0.1:", ""},
 		{`{metrics: "localhost:0"}`, ":", ""},
 		{`{metrics: "0.0.0.0:0", metrics_beyond_loopback: true}`, "[::]:", ""},
-		{`{metrics: "0.0.0.0:0"}`, "", "server.metrics: refusing to serve metrics on 0.0.0.0:0, because they need no authentication there; " +
+		{`{metrics: "0.0.0.0:0"}`, "", "team.yaml  server.metrics: refusing to serve metrics on 0.0.0.0:0, because they need no authentication there; " +
 			"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true"},
-		{`{metrics: ":0"}`, "", "server.metrics: refusing to serve metrics on :0,"},
-		{`{metrics: "team.example:9464"}`, "", "server.metrics: refusing to serve metrics on team.example:9464,"},
+		{`{metrics: ":0"}`, "", "team.yaml  server.metrics: refusing to serve metrics on :0,"},
+		{`{metrics: "team.example:9464"}`, "", "team.yaml  server.metrics: refusing to serve metrics on team.example:9464,"},
 		{`{metrics: "` + taken.Addr().String() + `"}`, "", "cannot listen on " + taken.Addr().String() + ": in use by another program.  Set server.metrics to 127.0.0.1:0 to take any free port"},
 	} {
 		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		faults := serve.Check(def)
-		if refused := strings.Contains(c.want, "refusing"); refused != (len(faults) == 1) || refused && !strings.HasPrefix(faults[0].Error(), c.want) {
+		faults := serve.Check(def, serve.Config{})
+		if refused := strings.Contains(c.want, "refusing"); refused != (len(faults) == 1) || refused && !strings.HasPrefix(faults.Error(), c.want) {
 			t.Errorf("%s: Check: %v", c.settings, faults)
 		}
 		r, err := serve.Start(context.Background(), def, serve.Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Log: zap.NewNop()})
@@ -59,13 +58,13 @@ func TestT_45_MetricsAddress(t *testing.T) {
 // decide on two of them. The error names both.
 func TestT_45_SameAddress(t *testing.T) {
 	for _, c := range []struct{ settings, http, grpc, check, start string }{
-		{`{http: "127.0.0.1:4711", metrics: "127.0.0.1:4711"}`, "", "", "server.metrics: 127.0.0.1:4711 is the address of server.http, too; write another port", "cannot listen on 127.0.0.1:4711 for http and for metrics;"},
-		{`{grpc: "127.0.0.1:4711", metrics: "localhost:4711"}`, "127.0.0.1:0", "", "server.metrics: localhost:4711 is the address of server.grpc, too; write another port", "cannot listen on localhost:4711 for grpc and for metrics;"},
-		{`{http: "[::1]:4711", grpc: "[0:0:0:0:0:0:0:1]:4711"}`, "", "", "server.grpc: [0:0:0:0:0:0:0:1]:4711 is the address of server.http, too; write another port", "cannot listen on [0:0:0:0:0:0:0:1]:4711 for http and for grpc;"},
-		{`{metrics: "127.0.0.1:8080"}`, "127.0.0.1:0", "127.0.0.1:0", "server.metrics: 127.0.0.1:8080 is the address of server.http, too; write another port", ""},
-		{`{http: "127.0.0.1:4711", metrics: "0.0.0.0:4711", metrics_beyond_loopback: true}`, "", "", "server.metrics: 0.0.0.0:4711 is the address of server.http, too; write another port", "cannot listen on 0.0.0.0:4711 for http and for metrics;"},
-		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:4711", "off", "", "cannot listen on 127.0.0.1:4711 for http and for metrics; choose another port for one of them, with --http, --grpc or server.metrics"},
-		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:0", "127.0.0.1:4711", "", "cannot listen on 127.0.0.1:4711 for grpc and for metrics;"},
+		{`{http: "127.0.0.1:4711", metrics: "127.0.0.1:4711"}`, "", "", "team.yaml  server.metrics: 127.0.0.1:4711 is the address of server.http, too; write another port", "team.yaml  server.metrics: 127.0.0.1:4711 is the address of server.http, too; write another port"},
+		{`{grpc: "127.0.0.1:4711", metrics: "localhost:4711"}`, "127.0.0.1:0", "", "team.yaml  server.metrics: localhost:4711 is the address of server.grpc, too; write another port", "team.yaml  server.metrics: localhost:4711 is the address of server.grpc, too; write another port"},
+		{`{http: "[::1]:4711", grpc: "[0:0:0:0:0:0:0:1]:4711"}`, "", "", "team.yaml  server.grpc: [0:0:0:0:0:0:0:1]:4711 is the address of server.http, too; write another port", "team.yaml  server.grpc: [0:0:0:0:0:0:0:1]:4711 is the address of server.http, too; write another port"},
+		{`{metrics: "127.0.0.1:8080"}`, "127.0.0.1:0", "127.0.0.1:0", "team.yaml  server.metrics: 127.0.0.1:8080 is the address of server.http, too; write another port", ""},
+		{`{http: "127.0.0.1:4711", metrics: "0.0.0.0:4711", metrics_beyond_loopback: true}`, "", "", "team.yaml  server.metrics: 0.0.0.0:4711 is the address of server.http, too; write another port", "team.yaml  server.metrics: 0.0.0.0:4711 is the address of server.http, too; write another port"},
+		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:4711", "off", "", "team.yaml  server.metrics: 127.0.0.1:4711 is the address of --http, too; write another port"},
+		{`{metrics: "127.0.0.1:4711"}`, "127.0.0.1:0", "127.0.0.1:4711", "", "team.yaml  server.metrics: 127.0.0.1:4711 is the address of --grpc, too; write another port"},
 		{`{http: "127.0.0.1:0", grpc: "127.0.0.1:0", metrics: "127.0.0.1:0"}`, "", "", "", ""},
 		{`{http: "127.0.0.1:0", grpc: "off", metrics: "127.0.0.1:0"}`, "", "", "", ""},
 	} {
@@ -73,7 +72,7 @@ func TestT_45_SameAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := errors.Join(serve.Check(def)...); (got == nil) != (c.check == "") || got != nil && got.Error() != c.check {
+		if got := serve.Check(def, serve.Config{}).Error(); got != c.check {
 			t.Errorf("%s: Check: %v, want %q", c.settings, got, c.check)
 		}
 		if c.start == "" && c.check != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,16 +128,11 @@ type Config struct {
 // Start serves a configuration until ctx ends. It does not try other ports, and it refuses to
 // listen on a non-loopback address without authentication or without TLS.
 func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
+	if faults := Check(def, c); len(faults) > 0 {
+		return nil, faults
+	}
 	settings := def.Server.GetServer()
 	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
-	for _, address := range []string{http, grpc} {
-		if err := CheckAddress(def, address); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkCollisions(http, grpc, settings.GetMetrics()); err != nil {
-		return nil, err
-	}
 	setLevel(c.Level, def)
 	first, err := servedSettings(def)
 	if err != nil {
@@ -193,27 +189,49 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 
 // Check returns why Start would refuse a file, as far as that is known without starting a server: addresses
 // beyond loopback without authentication or TLS, equal addresses, and URLs of stores.
-func Check(def *config.Config) (faults []error) {
-	settings := def.Server.GetServer()
-	http, grpc := cmp.Or(settings.GetHttp(), DefaultHTTP), cmp.Or(settings.GetGrpc(), DefaultGRPC)
-	add := func(key string, err error) {
+func Check(def *config.Config, c Config) (faults config.Faults) {
+	s := def.Server.GetServer()
+	add := func(of setting, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("server.%s: %w", key, err))
+			faults = append(faults, of.fault(def, err))
 		}
 	}
-	add("http", CheckAddress(def, http))
-	add("grpc", CheckAddress(def, grpc))
-	for _, c := range collisions(http, grpc, settings.GetMetrics()) {
-		add(c.key, fmt.Errorf("%s is the address of server.%s, too; write another port", c.address, c.with))
+	http, grpc := choose("http", c.HTTP, s.GetHttp(), DefaultHTTP), choose("grpc", c.GRPC, s.GetGrpc(), DefaultGRPC)
+	metrics := choose("metrics", "", s.GetMetrics(), "")
+	add(http, checkAddress(def, http.value))
+	add(grpc, checkAddress(def, grpc.value))
+	for _, c := range collisions(http, grpc, metrics) {
+		add(c.of, c)
 	}
-	if url := def.StoreURL(); url != "" && url != store.MemoryURL {
-		add("store", sqlstore.CheckURL(url))
+	url := choose("store", c.Store, def.StoreURL(), store.MemoryURL)
+	if url.value != store.MemoryURL {
+		add(url, sqlstore.CheckURL(url.value))
 	}
-	if url := def.StoreListen().Reveal(); url != "" {
-		add("store_listen", sqlstore.CheckURL(url))
+	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
+		add(choose("store_listen", "", listen, ""), sqlstore.CheckURL(listen))
 	}
-	add("metrics", checkMetrics(settings))
+	add(metrics, checkMetrics(s))
 	return faults
+}
+
+// setting is a value of the configuration and where it is from: a key of the file, or a flag that replaces it.
+type setting struct{ key, value string }
+
+// choose returns the value of a flag, or if that is "" the value of the file or the default.
+func choose(name, flag, file, byDefault string) setting {
+	if flag != "" {
+		return setting{"--" + name, flag}
+	}
+	return setting{"server." + name, cmp.Or(file, byDefault)}
+}
+
+// fault returns the fault of a setting.
+func (s setting) fault(def *config.Config, err error) config.Fault {
+	f := config.Fault{File: def.File, Message: s.key + ": " + err.Error()}
+	if strings.HasPrefix(s.key, "--") {
+		f.File = "command line"
+	}
+	return f
 }
 
 // checkMetrics returns an error for an address of metrics beyond loopback that is not declared so.
@@ -225,8 +243,8 @@ func checkMetrics(s *teamv1.ServerSettings) error {
 		"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true", s.GetMetrics())
 }
 
-// CheckAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
-func CheckAddress(def *config.Config, address string) error {
+// checkAddress returns an error for a non-loopback address if the file has no authentication or no TLS.
+func checkAddress(def *config.Config, address string) error {
 	if address == Off || Loopback(address) {
 		return nil
 	}

@@ -225,7 +225,7 @@ func TestServeRefuses(t *testing.T) {
 	def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil)
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
 		_, err := Start(t.Context(), def, Config{HTTP: address, GRPC: "127.0.0.1:0", Log: zap.NewNop()})
-		if err == nil || !strings.HasPrefix(err.Error(), "refusing to serve on 0.0.0.0 without authentication; add server.auth") {
+		if err == nil || !strings.HasPrefix(err.Error(), "command line  --http: refusing to serve on 0.0.0.0 without authentication; add server.auth") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

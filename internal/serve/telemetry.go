@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -40,9 +39,6 @@ func startTelemetry(ctx context.Context, settings *teamv1.ServerSettings, log *z
 	exported, err := otlp.Read()
 	if err != nil {
 		return nil, err
-	}
-	if err := checkMetrics(settings); err != nil {
-		return nil, fmt.Errorf("server.metrics: %w", err)
 	}
 	otlp.LogTo(log.Named("otel"))
 	t := &telemetry{}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/x509"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -60,6 +61,22 @@ func WhyUnreachable(cause error) string {
 		}
 	}
 	return "no connection"
+}
+
+// IsUnknownAuthority reports whether a server cannot be reached because the authority that has signed its certificate
+// is not trusted. As in WhyUnreachable, the text is matched.
+func IsUnknownAuthority(cause error) bool {
+	return cause != nil && strings.Contains(cause.Error(), x509.UnknownAuthorityError{}.Error())
+}
+
+// RefusalOf returns the code with which a gRPC server has refused a call, or "" if err means that it has not answered.
+func RefusalOf(err error) string {
+	switch code := status.Code(err); code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return ""
+	default:
+		return code.String()
+	}
 }
 
 // IsOversized reports whether a call over gRPC failed because the answer is larger than the caller

@@ -136,6 +136,8 @@ type TransportError struct {
 	Broken bool
 	// Err is the cause.
 	Err error
+
+	plainGRPC bool // over gRPC without TLS
 }
 
 // Error describes the cause and, if the server speaks another protocol, how to call it.
@@ -147,6 +149,8 @@ func (e *TransportError) Error() string {
 	switch {
 	case why == wire.NotHTTP, why == wire.Closed && strings.HasPrefix(e.Address, "http://"):
 		why += "; to call a gRPC server, use grpc://HOST:PORT/TENANT"
+	case why == wire.Closed && e.plainGRPC: // what a server with TLS does
+		why += "; if the server uses TLS, use grpcs://HOST:PORT/TENANT"
 	case why == wire.NotGRPC:
 		why += "; to read a card, use http://HOST:PORT"
 	}

@@ -30,6 +30,7 @@ import (
 type grpcTransport struct {
 	*web
 	address string // HOST:PORT
+	secure  bool   // with TLS
 	conn    *grpc.ClientConn
 	client  a2av1.A2AServiceClient
 }
@@ -66,7 +67,7 @@ func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 	if err != nil {
 		return nil, noAddress(address, "HOST:PORT")
 	}
-	return &grpcTransport{web: w, address: address, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
+	return &grpcTransport{web: w, address: address, secure: secure, conn: conn, client: a2av1.NewA2AServiceClient(conn)}, nil
 }
 
 // outgoing returns the context of a call with its metadata, and writes the call to
@@ -106,7 +107,7 @@ func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error
 	case ctx.Err() != nil:
 		return &TransportError{Address: g.address, Broken: begun, Err: context.Cause(ctx)}
 	case st.Code() == codes.Unavailable:
-		return &TransportError{Address: g.address, Broken: begun, Err: err}
+		return &TransportError{Address: g.address, Broken: begun, Err: err, plainGRPC: !g.secure}
 	case wire.IsOversized(st):
 		return tooLarge("the answer is larger than %d bytes", MaxAnswer)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -84,9 +85,17 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x outcome)
 	return e.Because(withoutPath(err))
 }
 
-// crashed returns how the program ended, if that is why a call failed with err. It also returns the
-// last lines of its standard error as an error, which must only be logged.
-func (s *Server) crashed(ctx context.Context, err error) (how string, crash error) {
+// Crash is the cause of the error of a call whose program has exited. It must only be logged.
+type Crash struct {
+	// Stderr are the last lines that the program has written to its standard error, without values of Config.Env.
+	Stderr []string
+}
+
+// Error returns the lines.
+func (c *Crash) Error() string { return "stderr: " + cmp.Or(strings.Join(c.Stderr, " | "), "nothing") }
+
+// crashed returns how the program ended, if that is why a call failed with err. Otherwise crash is nil.
+func (s *Server) crashed(ctx context.Context, err error) (how string, crash *Crash) {
 	p := s.newest.Load()
 	hungUp := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF)
 	if p == nil || !hungUp {
@@ -96,7 +105,7 @@ func (s *Server) crashed(ctx context.Context, err error) (how string, crash erro
 	if !ok {
 		return "", nil
 	}
-	return how, errors.New("stderr: " + cmp.Or(stderr, "nothing"))
+	return how, &Crash{stderr}
 }
 
 // lost returns the error of a call whose outcome is unknown.

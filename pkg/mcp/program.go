@@ -78,20 +78,20 @@ func (p *program) stop(exited <-chan struct{}) {
 }
 
 // exit returns how a program exited by itself, and its last output. ok is false if it still runs.
-func (p *program) exit(ctx context.Context) (how, stderr string, ok bool) {
+func (p *program) exit(ctx context.Context) (how string, stderr []string, ok bool) {
 	wait := time.NewTimer(grace) // the connection was closed, so the program is about to exit
 	defer wait.Stop()
 	select {
 	case <-p.ended:
 	case <-wait.C:
-		return "", "", false
+		return "", nil, false
 	case <-ctx.Done():
-		return "", "", false
+		return "", nil, false
 	}
 	state := p.command.Command.ProcessState
 	switch {
 	case state == nil:
-		return "", "", false
+		return "", nil, false
 	case state.Exited():
 		how = fmt.Sprintf("exit code %d", state.ExitCode())
 	default:
@@ -146,12 +146,15 @@ type lines struct {
 }
 
 // tail returns the last lines, including an unfinished one.
-func (l *lines) tail() string {
-	last := l.last
+func (l *lines) tail() []string {
+	last := slices.Clone(l.last)
 	if rest := strings.TrimSpace(secret.Hide(string(l.rest), l.secrets...)); rest != "" {
-		last = append(slices.Clone(last), rest)
+		last = append(last, rest)
 	}
-	return strings.ToValidUTF8(strings.Join(last[max(0, len(last)-maxTail):], " | "), "?")
+	for i, line := range last {
+		last[i] = strings.ToValidUTF8(line, "?")
+	}
+	return last[max(0, len(last)-maxTail):]
 }
 
 // hide has l hide the values of variables. A value with several lines is hidden line by line.

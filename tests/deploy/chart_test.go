@@ -114,7 +114,7 @@ func check(t *testing.T, file string) *teamv1.ServerSettings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range serve.Check(def) {
+	for _, err := range serve.Check(def, serve.Config{}) {
 		t.Error(err)
 	}
 	return def.Server.GetServer()
