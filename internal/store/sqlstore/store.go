@@ -88,6 +88,7 @@ type Store struct {
 	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
 	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
+	lost     map[string]bool      // replicas whose lease has expired and that are logged; guarded by mu
 	// arrivals are the roots for which an input may have come since the current claim began. It is nil while no claim
 	// is in progress; guarded by mu.
 	arrivals map[string]bool
@@ -130,7 +131,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
-		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, pushed: make(chan struct{}, 1),
+		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, lost: map[string]bool{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
 	switch {
