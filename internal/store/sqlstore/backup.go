@@ -90,25 +90,39 @@ func checkTarget(ctx context.Context, raw, file string, force bool) error {
 	return nil
 }
 
-// checkReplaced returns an error unless a file is a backup, as seal has left it. One that was served is a store.
+// checkReplaced returns an error unless a file is a backup.
 func checkReplaced(ctx context.Context, file string) error {
-	const journal = 1 // of the format versions; a server sets them to that of a write-ahead log
-	header, err := readAt(file, 0, headerSize)
+	is, err := isBackup(ctx, file)
 	if err != nil {
 		return FileError{err}
 	}
-	if len(header) == headerSize && string(header[:len(headerMagic)]) == headerMagic && header[18] == journal {
-		db, err := backupDB(file, "&mode=ro&immutable=1")
-		if err == nil {
-			_, err = readManifest(ctx, db)
-			err = errors.Join(err, db.Close())
-		}
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
+	if !is {
+		return fileErrorf("%s is not a backup, and --force replaces only backups; name another file", file)
 	}
-	return fileErrorf("%s is not a backup, and --force replaces only backups; name another file", file)
+	return nil
 }
+
+// isBackup reports whether a file is a backup, as seal has left it. One that was served by an earlier version is a
+// store. No process may have opened the file as a store.
+func isBackup(ctx context.Context, file string) (bool, error) {
+	const journal = 1 // of the format versions; a server sets them to that of a write-ahead log
+	header, err := readAt(file, 0, headerSize)
+	if err != nil || len(header) < headerSize || string(header[:len(headerMagic)]) != headerMagic || header[18] != journal {
+		return false, err
+	}
+	db, err := backupDB(file, "&mode=ro&immutable=1")
+	if err == nil {
+		_, err = readManifest(ctx, db)
+		err = errors.Join(err, db.Close())
+	}
+	return err == nil, context.Cause(ctx)
+}
+
+// What is found, and what to do, if a backup is to be used as a store.
+const (
+	servedBackup  = "%s is a backup, and a server would change it"
+	restoreBackup = "restore it to a new store, and use that: team-server restore %s --store sqlite:NEW.db"
+)
 
 // besideSuffixes are the suffixes of the files that SQLite reads together with a database file.
 var besideSuffixes = slices.Concat(logSuffixes, []string{"-shm"})

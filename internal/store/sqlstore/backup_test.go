@@ -219,6 +219,65 @@ func unserved(t *testing.T, dir string) string {
 	return file
 }
 
+// served makes a backup a store, as a server of an earlier version did: it still has its manifest.
+func served(t *testing.T, file string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `PRAGMA journal_mode = WAL`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// P15: a backup is not served, which would change it, nor is anything migrated to it; one that a server of an earlier
+// version has served is a store.
+func TestP15_ABackupIsNoStore(t *testing.T) {
+	dir := t.TempDir()
+	source, file := unserved(t, t.TempDir()), filepath.Join(dir, "team.backup")
+	if _, err := sqlstore.Backup(t.Context(), "sqlite:"+source, file, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, dir)
+	for name, cfg := range map[string]sqlstore.Config{"to serve": {}, "to migrate to": {Sealed: true}} {
+		_, err := sqlstore.Open(t.Context(), "sqlite:"+file, cfg)
+		if err == nil || !strings.Contains(err.Error(), "is a backup, and a server would change it; restore it to a new store, and use that: team-server restore "+file+" --store ") {
+			t.Fatalf("opened %s: %v", name, err)
+		}
+	}
+	found := sqlstore.Inspect(t.Context(), sqlstore.Inspection{URL: "sqlite:" + file})
+	last := found[len(found)-1]
+	if last.Level != sqlstore.Failed || !strings.Contains(last.Text, "is a backup") || !strings.Contains(last.Do, "team-server restore "+file) {
+		t.Errorf("doctor reports %+v", found)
+	}
+	after := contents(t, dir)
+	delete(after, "team.backup.lock") // empty, and beside each file that was opened
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the backup has changed: %s", diff)
+	}
+	from, err := sqlstore.Open(t.Context(), "sqlite:"+file, sqlstore.Config{Snapshot: true, Sealed: true}) // to copy it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := from.List(t.Context(), me, a2a.Filter{}); err != nil || len(page.Tasks) != 1 {
+		t.Errorf("a copy of it has %d tasks, %v", len(page.Tasks), err)
+	}
+	if err := from.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	served(t, file)
+	s := open(t, "sqlite:"+file, sqlstore.Config{})
+	create(t, s, "b")
+	for _, f := range sqlstore.Inspect(t.Context(), sqlstore.Inspection{URL: "sqlite:" + file}) {
+		if strings.Contains(f.Text, "is a backup") {
+			t.Errorf("doctor reports %+v of a store", f)
+		}
+	}
+}
+
 // killed copies the files of a store that is in use to a folder, as they are left by a server that is killed.
 func killed(t *testing.T, url, dir string) {
 	t.Helper()
@@ -248,13 +307,7 @@ func TestP15_BackupTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+in("served.bak"), sqlstore.Config{}) // it still has its manifest
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	served(t, in("served.bak"))
 	for name, text := range map[string]string{"team.yaml": "version: v2", "crashed.bak-wal": "x", "gone.bak-wal": "x"} {
 		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

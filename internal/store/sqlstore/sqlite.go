@@ -61,8 +61,9 @@ func checkName(file string) error {
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-// openSQLite opens a file, or a private copy of it if snapshot is true.
-func openSQLite(ctx context.Context, file string, snapshot bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
+// openSQLite opens a file, or a private copy of it if snapshot is true. It refuses a backup that it would change, unless
+// ours says that the file is a copy of one.
+func openSQLite(ctx context.Context, file string, snapshot, ours bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
 	if err := checkName(file); err != nil {
 		return nil, err
 	}
@@ -84,6 +85,13 @@ func openSQLite(ctx context.Context, file string, snapshot bool, measure *metric
 	private(file, log)
 	if err := d.take(ctx, file); err != nil {
 		return nil, err
+	}
+	if !snapshot && !ours {
+		if is, err := isBackup(ctx, file); err != nil {
+			return nil, err
+		} else if is {
+			return nil, fmt.Errorf(servedBackup+"; "+restoreBackup, file, file)
+		}
 	}
 	opened := file
 	if snapshot {

@@ -63,6 +63,8 @@ type Config struct {
 	Metrics *metrics.Store
 	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
+
+	backup bool // the file is a copy of a backup, and may be changed
 }
 
 // Store is a store in a database. It implements store.Store and is safe for concurrent use.
@@ -136,7 +138,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.Metrics, cfg.Log)
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.backup, cfg.Metrics, cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:
