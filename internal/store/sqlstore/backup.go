@@ -29,7 +29,8 @@ func fileErrorf(format string, args ...any) error { return FileError{fmt.Errorf(
 
 // Backup writes a copy of a store to a new file, as the store is at one moment. Servers may use the store
 // meanwhile. The file is complete and synced before it gets its name; it must not exist, or with force be a
-// backup. log receives warnings.
+// backup. If records of the store are damaged, the error names what they belong to; the backup is made all the same
+// unless it would replace an older one. log receives warnings.
 func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) (c Content, err error) {
 	check := func() error { return checkTarget(ctx, raw, file, force) }
 	if err := check(); err != nil {
@@ -53,11 +54,21 @@ func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) 
 	if err == nil {
 		c, err = verifyBackup(ctx, made)
 	}
+	var found *damage
+	if err == nil {
+		found, err = findDamage(ctx, made)
+	}
+	if err == nil && len(found.of) > 0 && exists(file) {
+		return Content{}, fmt.Errorf("the store is damaged: records of these do not have their checksum: %s. %s was not replaced, because it may have them as they were; check the disk, and name another file to back up the rest", found, file)
+	}
 	if err == nil {
 		err = publish(made, file, force, check)
 	}
 	if err != nil {
 		return Content{}, explainFull(file, err)
+	}
+	if len(found.of) > 0 {
+		return c, fmt.Errorf("the store is damaged: records of these do not have their checksum: %s. %s has them as they are, and the rest of the store whole; check the disk, and keep earlier backups, which may have them as they were", found, file)
 	}
 	return c, nil
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -527,5 +529,62 @@ func TestBackupWithoutRights(t *testing.T) {
 	defer v.Close()
 	if _, err := v.Stats(t.Context(), 1); err == nil || !strings.Contains(err.Error(), noRead) {
 		t.Errorf("stats: %v", err)
+	}
+}
+
+// P15: a backup names the tasks, conversations and boards of which a record is damaged. It has the rest, and replaces no
+// older backup.
+func TestP15_BackupOfDamagedRecords(t *testing.T) {
+	for name, from := range urls(t) {
+		t.Run("P15 "+name, func(t *testing.T) {
+			url, dir := from(t), t.TempDir()
+			s := filled(t, url)
+			if _, _, err := s.Create(t.Context(), withFile("big", file(48<<10, "cat"))); err != nil {
+				t.Fatal(err)
+			}
+			p := board.Place{Key: board.Key{Account: "acme", Team: "desk"}, Actor: &teamv1.BoardActor{Principal: "acme/ann"}}
+			if _, err := board.New(s).AddWorkItem(t.Context(), p, &teamv1.AddWorkItemRequest{ItemId: "a", Title: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := s.Put(t.Context(), key("waiting"), followUp("f"), []byte("d"), nil); err != nil {
+				t.Fatal(err)
+			}
+			whole, damaged := filepath.Join(dir, "whole"), filepath.Join(dir, "damaged")
+			if _, err := sqlstore.Backup(t.Context(), url, whole, false, nil); err != nil {
+				t.Fatalf("of a store without damage: %v", err)
+			}
+			before := contents(t, dir)
+
+			s.Exec(t.Context(), t, `UPDATE event SET sum = sum + 1 WHERE id = 'running' AND seq = 2`)
+			s.Exec(t.Context(), t, `UPDATE inbox SET sum = 0 WHERE id = 'waiting'`)
+			s.Exec(t.Context(), t, `UPDATE task SET snap_sum = snap_sum + 1 WHERE id = 'done'`)
+			s.Exec(t.Context(), t, `UPDATE blob SET body = hash WHERE id = 'big'`)
+			s.Exec(t.Context(), t, `UPDATE history SET n = n + 10`)
+			s.Exec(t.Context(), t, `UPDATE work_item SET sum = 0`)
+			_, err := sqlstore.Backup(t.Context(), url, whole, true, nil)
+			if err == nil || !strings.Contains(err.Error(), "whole was not replaced") {
+				t.Errorf("replaced a backup: %v", err)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("files have changed: %s", diff)
+			}
+			made, err := sqlstore.Backup(t.Context(), url, damaged, false, nil)
+			const names = "task big, task running, task waiting, task done, conversation c, board of desk. "
+			if err == nil || made.Tasks != 4 || !strings.Contains(err.Error(), "do not have their checksum: "+names) {
+				t.Fatalf("%+v, %v", made, err)
+			}
+			to := sqliteURL(t)
+			if _, err := sqlstore.Restore(t.Context(), damaged, to, nil); err != nil {
+				t.Errorf("the rest cannot be restored: %v", err)
+			}
+
+			for i := range 12 {
+				create(t, s, id(i))
+			}
+			s.Exec(t.Context(), t, `UPDATE event SET sum = sum + 1 WHERE id LIKE 't0%'`)
+			if _, err = sqlstore.Backup(t.Context(), url, damaged+"2", false, nil); err == nil || !strings.Contains(err.Error(), ", and 8 others. ") {
+				t.Errorf("with many damaged tasks: %v", err)
+			}
+		})
 	}
 }
