@@ -229,12 +229,15 @@ func (s *Store) live(root string) *journal {
 
 // heal tries a small write every second after a write has failed, because a server that
 // is not ready gets no calls that would write. It logs why writes are refused, and when
-// they work again.
+// they work again. It also checks whether the files of a SQLite store still have their names.
 func (s *Store) heal(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	logged := ""
 	for {
+		if d, ok := s.db.(*sqliteDB); ok {
+			d.checkNames()
+		}
 		why := s.Ready()
 		switch {
 		case why != nil && logged == "":
