@@ -51,8 +51,8 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	due := i.gauge("team_server.queue.due", "{run}", "Runs that are due and wait for a slot, of all replicas; 100,000 at most.")
 	dueAge := i.age("team_server.queue.oldest.age", "Age of the oldest due run; 0 if none is due.")
 	claimed := i.gauge("team_server.queue.claimed", "{run}", "Runs that a replica drives, of all replicas.")
-	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, of all replicas; 100,000 at most.")
-	pushAge := i.age("team_server.push.oldest.age", "Age of the oldest due notification; 0 if none is due.")
+	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, or has failed and is tried again, of all replicas; 100,000 at most.")
+	pushAge := i.age("team_server.push.oldest.age", "Longest time since a waiting notification was due, or since it first failed; 0 if none waits.")
 	if err := i.err(); err != nil {
 		return func() {}, err
 	}

@@ -90,8 +90,9 @@ type Dispatcher struct {
 	refused time.Time     // when a failed claim was last logged; zero if claims work. Used by Serve only
 
 	mu       sync.Mutex
-	sessions map[string]int   // number of sessions by host, by account, and in total under ""; guarded by mu
-	unread   map[configID]int // consecutive failures to read the outbox; guarded by mu
+	sessions map[string]int       // number of sessions by host, by account, and in total under ""; guarded by mu
+	unread   map[configID]int     // consecutive failures to read the outbox; guarded by mu
+	logged   map[string]time.Time // when a failure or the recovery of a host was last logged; guarded by mu
 }
 
 // configID identifies a configuration.
@@ -100,8 +101,8 @@ type configID struct {
 	id   string
 }
 
-// maxUnread is the maximum size of Dispatcher.unread. When it is reached, all counts restart
-// at 0.
+// maxUnread is the maximum size of Dispatcher.unread, and of Dispatcher.logged. When it is reached, all counts
+// restart at 0.
 const maxUnread = 10_000
 
 // New returns a Dispatcher. It does nothing until Serve is called.
@@ -113,7 +114,7 @@ func New(c Config) *Dispatcher {
 	if c.Rand == nil {
 		c.Rand = rand.Int64N
 	}
-	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}, unread: map[configID]int{}}
+	return &Dispatcher{Config: c, slots: newSlots(c.Limits), freed: make(chan struct{}, 1), sessions: map[string]int{}, unread: map[configID]int{}, logged: map[string]time.Time{}}
 }
 
 // claimBatch is the maximum number of configurations that are claimed at once.
@@ -122,7 +123,7 @@ const claimBatch = 64
 // claimRetry is the pause after a failed claim.
 const claimRetry = time.Second
 
-// logEvery is the minimum interval between log lines about failed claims.
+// logEvery is the minimum interval between log lines about failed claims, and about failures of one host.
 const logEvery = 5 * time.Minute
 
 // Serve delivers notifications until ctx ends. Then it releases its claims, so that another
@@ -202,6 +203,27 @@ func (d *Dispatcher) resetRead(of configID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.unread, of)
+}
+
+// rarely reports whether something that happens to a host is to be logged: at most once in logEvery.
+func (d *Dispatcher) rarely(what string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Since(d.logged[what]) < logEvery {
+		return false
+	}
+	if len(d.logged) >= maxUnread {
+		clear(d.logged)
+	}
+	d.logged[what] = time.Now()
+	return true
+}
+
+// forget makes the next call of rarely return true.
+func (d *Dispatcher) forget(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.logged, what)
 }
 
 func (d *Dispatcher) count(name string) int {

@@ -614,6 +614,61 @@ func TestT_42_NoSecretInTheLog(t *testing.T) {
 	})
 }
 
+// TestT_44_AWebhookThatFailsIsLogged: when it begins to fail, at most every five minutes while it does, and when it works
+// again; not at all while it works.
+func TestT_44_AWebhookThatFailsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		well := true
+		w.answer = func(context.Context, string, int) (*http.Response, error) {
+			if well {
+				return reply(http.StatusOK), nil
+			}
+			return reply(http.StatusBadGateway), nil
+		}
+		lines := func() (fails, works int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return strings.Count(w.log.String(), `"a webhook fails"`), strings.Count(w.log.String(), `"a webhook works again"`)
+		}
+		turn := func(to bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			well = to
+		}
+		expect := func(when string, fails, works int) {
+			t.Helper()
+			synctest.Wait()
+			if f, o := lines(); f != fails || o != works {
+				t.Errorf("%s: %d lines about failures and %d about recoveries, want %d and %d:\n%s", when, f, o, fails, works, w.log)
+			}
+		}
+		stop := w.serve(push.Config{Rand: func(n int64) int64 { return n - 1 }})
+		a, b := w.run("one", "hook"), w.run("two", "hook")
+		w.append(a, progress("a"))
+		w.append(b, progress("a"))
+		expect("while it works", 0, 0)
+		turn(false)
+		w.append(a, progress("b"))
+		w.append(b, progress("b"))
+		expect("after two failures", 1, 0)
+		time.Sleep(4 * time.Minute)
+		expect("after four minutes", 1, 0)
+		time.Sleep(6 * time.Minute)
+		expect("after ten minutes", 2, 0)
+		turn(true)
+		time.Sleep(10 * time.Minute)
+		expect("after it has recovered", 2, 1)
+		turn(false)
+		w.append(a, progress("c"))
+		expect("when it fails again", 3, 1)
+		stop()
+		if text := w.log.String(); !strings.Contains(text, `"receiver":"https://hook:443"`) || !strings.Contains(text, "502 Bad Gateway") || strings.Contains(text, "canary") {
+			t.Errorf("the log must name the receiver and the cause, without secrets:\n%s", text)
+		}
+	})
+}
+
 // endless is an answer that never ends.
 type endless struct{ read *int }
 

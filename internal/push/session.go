@@ -163,6 +163,19 @@ func (s *session) deliver(ctx context.Context, n *feed.Notice, out *feed.Outbox)
 	return s.failed(ctx, n, r)
 }
 
+// Keys of Dispatcher.logged, before the name of a host.
+const (
+	failing   = "failing "
+	recovered = "recovered "
+)
+
+// about returns the log of a notification. It has the receiver without the path and the query of its URL, which may
+// be secret.
+func (s *session) about(n *feed.Notice) *zap.Logger {
+	return s.Log.With(zap.String("task", s.claim.Task.ID), zap.String("config", s.claim.Config.GetId()), zap.String("notification", n.ID),
+		zap.String("receiver", s.claim.Origin()))
+}
+
 // acquire waits for a slot. Meanwhile it extends the claim, so that the lease does not expire.
 func (s *session) acquire(ctx context.Context) (*slot, error) {
 	for {
@@ -190,6 +203,10 @@ func (s *session) confirm(ctx context.Context) (bool, error) {
 // delivered records a delivery and reports whether the session continues.
 func (s *session) delivered(ctx context.Context, n *feed.Notice, out *feed.Outbox) bool {
 	s.Metrics.Delivered(ctx)
+	if (s.state.Tries > 0 || s.state.Failing) && s.rarely(recovered+s.host) {
+		s.forget(failing + s.host) // so that the next failure is logged
+		s.about(n).Warn("a webhook works again", zap.Int("tries", s.state.Tries+1))
+	}
 	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next}
 	if out.Ended() {
 		s.end(ctx)
@@ -208,8 +225,10 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	}
 	st.Error = r.err
 	s.Metrics.Failed(ctx, r.err)
-	log := s.Log.With(zap.String("task", s.claim.Task.ID), zap.String("config", s.claim.Config.GetId()), zap.String("notification", n.ID),
-		zap.String("receiver", s.claim.Origin()), zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
+	log := s.about(n).With(zap.Int("tries", st.Tries), zap.String("error", r.err), zap.NamedError("cause", r.cause))
+	if s.rarely(failing + s.host) {
+		log.Warn("a webhook fails")
+	}
 	if !r.final && !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
 		pause := s.Policy.pause(st.Tries, r.retryAfter, s.Rand)
 		log.Debug("a notification was not delivered", zap.Duration("pause", pause))

@@ -27,7 +27,8 @@ type Backlog struct {
 	Due Waiting
 	// Claimed is the number of runs that are claimed.
 	Claimed int64
-	// Push are the push configurations that are due and that no process works on, since they are due.
+	// Push are the push configurations with a notification that waits: those that are due and that no process
+	// works on, since they are due, and those whose notification has failed and is tried again, since it first failed.
 	Push Waiting
 }
 

@@ -139,6 +139,14 @@ func TestT_44_AlertsFire(t *testing.T) {
 			`team_server_lease_takeovers_total{instance="a"} _x80 0x39 2x120`:     {30, 35},
 			`team_server_lease_takeovers_total{instance="a"} 5x80 5x40 7x39 7x80`: {35, 40},
 		},
+		"TeamServerWebhooksFail": {
+			`team_server_push_oldest_age_seconds{instance="a"} 0x240`:             nil,
+			`team_server_push_oldest_age_seconds{instance="a"} 0x80 0+15x99 0x60`: {35, 40, 45}, // one that is tried again, from 20 minutes on
+		},
+		"TeamServerNotificationsDropped": {
+			`team_server_push_dropped_total{instance="a"} 0x240`:       nil,
+			`team_server_push_dropped_total{instance="a"} 0x100 1x140`: {30},
+		},
 		"TeamServerConfigurationRefused": {
 			`team_server_config_last_reload_successful{instance="a"} 1x240`:           nil,
 			`team_server_config_last_reload_successful{instance="a"} 1x99 0x79 1x60`:  {25, 30, 35, 40},

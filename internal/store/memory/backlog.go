@@ -60,12 +60,17 @@ func (q *dueQueue) backlog(now time.Time) (w a2a.Waiting) {
 	return w
 }
 
-// backlog counts the configurations that are due.
+// backlog counts the configurations that are due, and those whose notification is tried again.
 func (s *pushes) backlog(now time.Time) (w a2a.Waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.due {
-		if w.Count < a2a.MaxBacklog && !p.due.After(now) {
+		switch {
+		case w.Count == a2a.MaxBacklog:
+			return w
+		case p.Tries > 0:
+			w.Add(p.Since)
+		case !p.due.After(now):
 			w.Add(p.due)
 		}
 	}

@@ -25,21 +25,25 @@ JOIN (SELECT id FROM run WHERE ended IS NULL LIMIT $1) AS open ON open.id = task
 	if err != nil {
 		return b, err
 	}
-	if b.Due, err = s.waiting(ctx, `SELECT due FROM run WHERE due <= $1 ORDER BY due LIMIT $2`); err != nil {
+	if b.Due, err = s.waiting(ctx, `SELECT due AS since FROM run WHERE due <= $1 ORDER BY due LIMIT $2`); err != nil {
 		return b, err
 	}
-	if b.Push, err = s.waiting(ctx, `SELECT due FROM push_config WHERE due <= $1 ORDER BY due LIMIT $2`); err != nil {
+	if b.Push, err = s.waiting(ctx, pushBacklog); err != nil {
 		return b, err
 	}
 	err = r.scan(ctx, []any{&b.Claimed}, `SELECT count(*) FROM run WHERE holder IS NOT NULL`)
 	return b, err
 }
 
-// waiting counts what a query selects, whose arguments are the time and a limit.
+// pushBacklog selects since when notifications wait. Those that are tried again are not due while they back off.
+const pushBacklog = `SELECT CASE WHEN tries > 0 THEN since ELSE due END AS since FROM push_config
+WHERE due IS NOT NULL AND (due <= $1 OR tries > 0) ORDER BY due LIMIT $2`
+
+// waiting counts what a query selects as since, whose arguments are the time and a limit.
 func (s *Store) waiting(ctx context.Context, query string) (a2a.Waiting, error) {
 	var w a2a.Waiting
 	var oldest sql.NullInt64
-	err := s.db.reader().scan(ctx, []any{&w.Count, &oldest}, `SELECT count(*), min(due) FROM (`+query+`) AS d`, s.now(), int64(a2a.MaxBacklog))
+	err := s.db.reader().scan(ctx, []any{&w.Count, &oldest}, `SELECT count(*), min(since) FROM (`+query+`) AS d`, s.now(), int64(a2a.MaxBacklog))
 	if oldest.Valid {
 		w.Oldest = time.UnixMilli(oldest.Int64)
 	}

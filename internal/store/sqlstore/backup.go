@@ -29,7 +29,8 @@ func fileErrorf(format string, args ...any) error { return FileError{fmt.Errorf(
 
 // Backup writes a copy of a store to a new file, as the store is at one moment. Servers may use the store
 // meanwhile. The file is complete and synced before it gets its name; it must not exist, or with force be a
-// backup. log receives warnings.
+// backup. If records of the store are damaged, the error names what they belong to; the backup is made all the same
+// unless it would replace an older one. log receives warnings.
 func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) (c Content, err error) {
 	check := func() error { return checkTarget(ctx, raw, file, force) }
 	if err := check(); err != nil {
@@ -53,11 +54,21 @@ func Backup(ctx context.Context, raw, file string, force bool, log *zap.Logger) 
 	if err == nil {
 		c, err = verifyBackup(ctx, made)
 	}
+	var found *damage
+	if err == nil {
+		found, err = findDamage(ctx, made)
+	}
+	if err == nil && len(found.of) > 0 && exists(file) {
+		return Content{}, fmt.Errorf("the store is damaged: records of these do not have their checksum: %s. %s was not replaced, because it may have them as they were; check the disk, and name another file to back up the rest", found, file)
+	}
 	if err == nil {
 		err = publish(made, file, force, check)
 	}
 	if err != nil {
 		return Content{}, explainFull(file, err)
+	}
+	if len(found.of) > 0 {
+		return c, fmt.Errorf("the store is damaged: records of these do not have their checksum: %s. %s has them as they are, and the rest of the store whole; check the disk, and keep earlier backups, which may have them as they were", found, file)
 	}
 	return c, nil
 }
@@ -90,25 +101,39 @@ func checkTarget(ctx context.Context, raw, file string, force bool) error {
 	return nil
 }
 
-// checkReplaced returns an error unless a file is a backup, as seal has left it. One that was served is a store.
+// checkReplaced returns an error unless a file is a backup.
 func checkReplaced(ctx context.Context, file string) error {
-	const journal = 1 // of the format versions; a server sets them to that of a write-ahead log
-	header, err := readAt(file, 0, headerSize)
+	is, err := isBackup(ctx, file)
 	if err != nil {
 		return FileError{err}
 	}
-	if len(header) == headerSize && string(header[:len(headerMagic)]) == headerMagic && header[18] == journal {
-		db, err := backupDB(file, "&mode=ro&immutable=1")
-		if err == nil {
-			_, err = readManifest(ctx, db)
-			err = errors.Join(err, db.Close())
-		}
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
+	if !is {
+		return fileErrorf("%s is not a backup, and --force replaces only backups; name another file", file)
 	}
-	return fileErrorf("%s is not a backup, and --force replaces only backups; name another file", file)
+	return nil
 }
+
+// isBackup reports whether a file is a backup, as seal has left it. One that was served by an earlier version is a
+// store. No process may have opened the file as a store.
+func isBackup(ctx context.Context, file string) (bool, error) {
+	const journal = 1 // of the format versions; a server sets them to that of a write-ahead log
+	header, err := readAt(file, 0, headerSize)
+	if err != nil || len(header) < headerSize || string(header[:len(headerMagic)]) != headerMagic || header[18] != journal {
+		return false, err
+	}
+	db, err := backupDB(file, "&mode=ro&immutable=1")
+	if err == nil {
+		_, err = readManifest(ctx, db)
+		err = errors.Join(err, db.Close())
+	}
+	return err == nil, context.Cause(ctx)
+}
+
+// What is found, and what to do, if a backup is to be used as a store.
+const (
+	servedBackup  = "%s is a backup, and a server would change it"
+	restoreBackup = "restore it to a new store, and use that: team-server restore %s --store sqlite:NEW.db"
+)
 
 // besideSuffixes are the suffixes of the files that SQLite reads together with a database file.
 var besideSuffixes = slices.Concat(logSuffixes, []string{"-shm"})

@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -219,6 +221,65 @@ func unserved(t *testing.T, dir string) string {
 	return file
 }
 
+// served makes a backup a store, as a server of an earlier version did: it still has its manifest.
+func served(t *testing.T, file string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `PRAGMA journal_mode = WAL`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// P15: a backup is not served, which would change it, nor is anything migrated to it; one that a server of an earlier
+// version has served is a store.
+func TestP15_ABackupIsNoStore(t *testing.T) {
+	dir := t.TempDir()
+	source, file := unserved(t, t.TempDir()), filepath.Join(dir, "team.backup")
+	if _, err := sqlstore.Backup(t.Context(), "sqlite:"+source, file, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, dir)
+	for name, cfg := range map[string]sqlstore.Config{"to serve": {}, "to migrate to": {Sealed: true}} {
+		_, err := sqlstore.Open(t.Context(), "sqlite:"+file, cfg)
+		if err == nil || !strings.Contains(err.Error(), "is a backup, and a server would change it; restore it to a new store, and use that: team-server restore "+file+" --store ") {
+			t.Fatalf("opened %s: %v", name, err)
+		}
+	}
+	found := sqlstore.Inspect(t.Context(), sqlstore.Inspection{URL: "sqlite:" + file})
+	last := found[len(found)-1]
+	if last.Level != sqlstore.Failed || !strings.Contains(last.Text, "is a backup") || !strings.Contains(last.Do, "team-server restore "+file) {
+		t.Errorf("doctor reports %+v", found)
+	}
+	after := contents(t, dir)
+	delete(after, "team.backup.lock") // empty, and beside each file that was opened
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the backup has changed: %s", diff)
+	}
+	from, err := sqlstore.Open(t.Context(), "sqlite:"+file, sqlstore.Config{Snapshot: true, Sealed: true}) // to copy it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := from.List(t.Context(), me, a2a.Filter{}); err != nil || len(page.Tasks) != 1 {
+		t.Errorf("a copy of it has %d tasks, %v", len(page.Tasks), err)
+	}
+	if err := from.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	served(t, file)
+	s := open(t, "sqlite:"+file, sqlstore.Config{})
+	create(t, s, "b")
+	for _, f := range sqlstore.Inspect(t.Context(), sqlstore.Inspection{URL: "sqlite:" + file}) {
+		if strings.Contains(f.Text, "is a backup") {
+			t.Errorf("doctor reports %+v of a store", f)
+		}
+	}
+}
+
 // killed copies the files of a store that is in use to a folder, as they are left by a server that is killed.
 func killed(t *testing.T, url, dir string) {
 	t.Helper()
@@ -248,13 +309,7 @@ func TestP15_BackupTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+in("served.bak"), sqlstore.Config{}) // it still has its manifest
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	served(t, in("served.bak"))
 	for name, text := range map[string]string{"team.yaml": "version: v2", "crashed.bak-wal": "x", "gone.bak-wal": "x"} {
 		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -474,5 +529,62 @@ func TestBackupWithoutRights(t *testing.T) {
 	defer v.Close()
 	if _, err := v.Stats(t.Context(), 1); err == nil || !strings.Contains(err.Error(), noRead) {
 		t.Errorf("stats: %v", err)
+	}
+}
+
+// P15: a backup names the tasks, conversations and boards of which a record is damaged. It has the rest, and replaces no
+// older backup.
+func TestP15_BackupOfDamagedRecords(t *testing.T) {
+	for name, from := range urls(t) {
+		t.Run("P15 "+name, func(t *testing.T) {
+			url, dir := from(t), t.TempDir()
+			s := filled(t, url)
+			if _, _, err := s.Create(t.Context(), withFile("big", file(48<<10, "cat"))); err != nil {
+				t.Fatal(err)
+			}
+			p := board.Place{Key: board.Key{Account: "acme", Team: "desk"}, Actor: &teamv1.BoardActor{Principal: "acme/ann"}}
+			if _, err := board.New(s).AddWorkItem(t.Context(), p, &teamv1.AddWorkItemRequest{ItemId: "a", Title: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := s.Put(t.Context(), key("waiting"), followUp("f"), []byte("d"), nil); err != nil {
+				t.Fatal(err)
+			}
+			whole, damaged := filepath.Join(dir, "whole"), filepath.Join(dir, "damaged")
+			if _, err := sqlstore.Backup(t.Context(), url, whole, false, nil); err != nil {
+				t.Fatalf("of a store without damage: %v", err)
+			}
+			before := contents(t, dir)
+
+			s.Exec(t.Context(), t, `UPDATE event SET sum = sum + 1 WHERE id = 'running' AND seq = 2`)
+			s.Exec(t.Context(), t, `UPDATE inbox SET sum = 0 WHERE id = 'waiting'`)
+			s.Exec(t.Context(), t, `UPDATE task SET snap_sum = snap_sum + 1 WHERE id = 'done'`)
+			s.Exec(t.Context(), t, `UPDATE blob SET body = hash WHERE id = 'big'`)
+			s.Exec(t.Context(), t, `UPDATE history SET n = n + 10`)
+			s.Exec(t.Context(), t, `UPDATE work_item SET sum = 0`)
+			_, err := sqlstore.Backup(t.Context(), url, whole, true, nil)
+			if err == nil || !strings.Contains(err.Error(), "whole was not replaced") {
+				t.Errorf("replaced a backup: %v", err)
+			}
+			if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
+				t.Errorf("files have changed: %s", diff)
+			}
+			made, err := sqlstore.Backup(t.Context(), url, damaged, false, nil)
+			const names = "task big, task running, task waiting, task done, conversation c, board of desk. "
+			if err == nil || made.Tasks != 4 || !strings.Contains(err.Error(), "do not have their checksum: "+names) {
+				t.Fatalf("%+v, %v", made, err)
+			}
+			to := sqliteURL(t)
+			if _, err := sqlstore.Restore(t.Context(), damaged, to, nil); err != nil {
+				t.Errorf("the rest cannot be restored: %v", err)
+			}
+
+			for i := range 12 {
+				create(t, s, id(i))
+			}
+			s.Exec(t.Context(), t, `UPDATE event SET sum = sum + 1 WHERE id LIKE 't0%'`)
+			if _, err = sqlstore.Backup(t.Context(), url, damaged+"2", false, nil); err == nil || !strings.Contains(err.Error(), ", and 8 others. ") {
+				t.Errorf("with many damaged tasks: %v", err)
+			}
+		})
 	}
 }

@@ -151,7 +151,7 @@ func join(record []byte, known blobs) (body []byte, missing [][]byte, err error)
 
 // readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
 // empty value, so that the checksum of their record does not match.
-func (s *Store) readBlobs(ctx context.Context, q querier, root string, hashes [][]byte, known blobs) error {
+func readBlobs(ctx context.Context, q querier, root string, hashes [][]byte, known blobs) error {
 	for _, hash := range hashes {
 		if _, ok := known[string(hash)]; ok {
 			continue
@@ -171,7 +171,7 @@ func (s *Store) joined(ctx context.Context, q querier, root string, n int64, rec
 	known := blobs{}
 	_, missing, err := join(record, known)
 	if err == nil {
-		if err = s.readBlobs(ctx, q, root, missing, known); err != nil {
+		if err = readBlobs(ctx, q, root, missing, known); err != nil {
 			return nil, err
 		}
 		record, _, err = join(record, known)
@@ -202,7 +202,7 @@ func (s *Store) eachEvent(ctx context.Context, q querier, root string, reset fun
 		if err != nil || len(missing) == 0 {
 			return err
 		}
-		if err := s.readBlobs(ctx, q, root, missing, known); err != nil {
+		if err := readBlobs(ctx, q, root, missing, known); err != nil {
 			return err
 		}
 	}

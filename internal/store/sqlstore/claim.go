@@ -23,7 +23,7 @@ type claim struct {
 	owners  map[string][]any // of the due runs, if these are not few
 	left    map[string]int   // how many more runs may be claimed of owners for which that is limited
 	taken   []*journal
-	over    int // how many of taken belonged to a replica whose lease has expired
+	over    map[string]int // how many of taken belonged to each replica whose lease has expired
 }
 
 // obeys is an SQL expression that is true if the replica $1 has applied the current halts. Other replicas claim no
@@ -104,7 +104,7 @@ func (s *Store) dueOf(owners int) string {
 
 // abandoned claims runs of replicas whose lease has expired.
 func (c *claim) abandoned(ctx context.Context) error {
-	const of = `SELECT id FROM run WHERE holder <> $1 AND holder NOT IN (SELECT id FROM replica WHERE expires > $3)`
+	const of = `SELECT id, holder FROM run WHERE holder <> $1 AND holder NOT IN (SELECT id FROM replica WHERE expires > $3)`
 	owners, err := owners(ctx, c.q, `SELECT owner, min(epoch) FROM run WHERE holder <> $2
 AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c.now, c.replica)
 	if err != nil || len(owners) == 0 {
@@ -114,12 +114,11 @@ AND holder NOT IN (SELECT id FROM replica WHERE expires > $1) GROUP BY owner`, c
 	for account := range owners {
 		most[account] = unlimited // they count as running already
 	}
-	c.left = nil
-	before := len(c.taken)
-	defer func() { c.over = len(c.taken) - before }()
+	c.left, c.over = nil, map[string]int{}
 	return c.share(ctx, owners, most, func(who []any, n int) error {
 		who = padded(who)
-		return c.take(ctx, of+` AND owner IN (`+numbered(4, len(who))+`) LIMIT $2`+c.s.db.skip(), n, append([]any{c.now}, who...)...)
+		return c.takeFrom(ctx, `(SELECT c.holder FROM c WHERE c.id = run.id)`,
+			of+` AND owner IN (`+numbered(4, len(who))+`) LIMIT $2`+c.s.db.skip(), n, append([]any{c.now}, who...)...)
 	})
 }
 
@@ -258,15 +257,20 @@ func (c *claim) limitEach(owners []any, limit int, running map[string]int) {
 	}
 }
 
-// take claims up to limit runs, those whose ids a query selects, whose arguments begin at $3.
+// take claims up to limit runs that no replica has, those whose ids a query selects, whose arguments begin at $3.
 func (c *claim) take(ctx context.Context, query string, limit int, args ...any) error {
+	return c.takeFrom(ctx, `NULL`, query, limit, args...)
+}
+
+// takeFrom is take for runs of other replicas, whose names the expression holder selects.
+func (c *claim) takeFrom(ctx context.Context, holder, query string, limit int, args ...any) error {
 	before := len(c.taken)
 	err := each(ctx, c.q, func() { c.taken = c.taken[:before] }, func(r *sql.Rows) error {
 		j := &journal{s: c.s, wake: make(chan struct{}, 1), named: map[int64]bool{}}
 		j.view.turn = make(chan struct{}, 1)
 		var sum sql.NullInt64
 		var first []byte
-		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed, &j.inputs, &sum, &first); err != nil {
+		if err := r.Scan(&j.root, &j.owner, &j.epoch, &j.seq, &j.bytes, &j.pushed, &j.inputs, &sum, &first, &j.former); err != nil {
 			return err
 		}
 		j.durable, j.unread = j.seq, j.inputs > 0
@@ -276,9 +280,12 @@ func (c *claim) take(ctx context.Context, query string, limit int, args ...any) 
 		return nil
 	}, `WITH c AS MATERIALIZED (`+query+`)
 UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
-RETURNING id, owner, epoch, seq, bytes, push, inputs, `+firstOf("sum")+`, `+firstOf("body"), append([]any{c.replica, int64(limit)}, args...)...)
+RETURNING id, owner, epoch, seq, bytes, push, inputs, `+firstOf("sum")+`, `+firstOf("body")+`, `+holder, append([]any{c.replica, int64(limit)}, args...)...)
 	for _, j := range c.taken[before:] {
 		c.room.Take(j.owner)
+		if j.former.Valid {
+			c.over[j.former.String]++
+		}
 		if _, limited := c.left[j.owner]; limited {
 			c.left[j.owner]--
 			c.room.Waiting = c.room.Waiting || c.left[j.owner] == 0 // it may have more

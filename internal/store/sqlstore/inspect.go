@@ -110,6 +110,12 @@ func (i *inspector) sqlite(ctx context.Context, file string) {
 		return
 	}
 	defer v.Close() //nolint:errcheck // only read
+	if !v.InUse {
+		if is, err := isBackup(ctx, v.File); err == nil && is {
+			i.add(Failed, "store", fmt.Sprintf(restoreBackup, file), servedBackup, file)
+			return
+		}
+	}
 	i.files(v.File)
 	use := "no server uses it"
 	if v.InUse {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,7 @@ const lazily = 5 * time.Millisecond
 type journal struct {
 	s           *Store
 	root, owner string
+	former      sql.NullString // the replica from which the run was taken over; not valid if it was released
 	epoch       int64
 	wake        chan struct{}
 

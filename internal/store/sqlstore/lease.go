@@ -120,6 +120,9 @@ func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) (clai
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	if !o.abandoned {
+		s.takenOver()
+	}
 	if o.due == 0 && !o.abandoned {
 		return nil, s.next(o.next, 0), nil
 	}
@@ -189,11 +192,38 @@ func (s *Store) claimDue(ctx context.Context, replica string, room *a2a.Room, o 
 		return nil, err
 	}
 	room.Waiting = c.room.Waiting
-	s.cfg.Metrics.TookOver(ctx, c.over)
+	for holder, runs := range c.over {
+		s.tookOver(ctx, holder, runs)
+	}
 	for _, j := range c.taken {
 		claims = append(claims, s.adopt(j))
 	}
 	return claims, nil
+}
+
+// tookOver counts and logs the runs that a claim took over from a replica whose lease has expired. Of a replica
+// with more runs than there are free slots, it logs the first claim only.
+func (s *Store) tookOver(ctx context.Context, holder string, runs int) {
+	s.cfg.Metrics.TookOver(ctx, runs)
+	s.mu.Lock()
+	known := s.lost[holder]
+	s.lost[holder] = true
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	var left int
+	if err := s.db.reader().scan(ctx, []any{&left}, `SELECT count(*) FROM run WHERE holder = $1`, holder); err != nil {
+		s.cfg.Log.Warn("the runs that a lost replica still has cannot be counted", zap.Error(err))
+	}
+	s.cfg.Log.Info("took over runs of a lost replica: its lease has expired", zap.String("lost", holder), zap.Int("runs", runs), zap.Int("left", left))
+}
+
+// takenOver notes that no replica whose lease has expired has runs any more.
+func (s *Store) takenOver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.lost)
 }
 
 // next returns when to claim again. claimed is the number of runs just claimed.
@@ -396,8 +426,9 @@ func (j *journal) over() bool {
 // It is called when this process has just opened a database for exclusive use, so that the process
 // that made the claims no longer exists.
 func (s *Store) orphan(ctx context.Context) error {
-	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		if _, err := q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
+	var runs int64
+	err := s.db.do(ctx, func(ctx context.Context, q querier) (err error) {
+		if runs, err = q.exec(ctx, `UPDATE run SET holder = NULL, due = $1 WHERE holder IS NOT NULL`, s.now()); err != nil {
 			return err
 		}
 		if _, err := q.exec(ctx, `UPDATE run SET due = $1 WHERE parked IS NOT NULL`, s.now()); err != nil {
@@ -406,9 +437,13 @@ func (s *Store) orphan(ctx context.Context) error {
 		if _, err := q.exec(ctx, `UPDATE push_config SET due = $1, held = 0 WHERE held = 1`, s.now()); err != nil {
 			return err
 		}
-		_, err := q.exec(ctx, `DELETE FROM replica`)
+		_, err = q.exec(ctx, `DELETE FROM replica`)
 		return err
 	})
+	if err == nil && runs > 0 && !s.cfg.Sealed && !s.cfg.Snapshot {
+		s.cfg.Log.Info("took over runs of an earlier process, which ended without handing them over", zap.Int64("runs", runs))
+	}
+	return err
 }
 
 // leave removes this process's replicas from the database, so that others can claim their runs at

@@ -40,7 +40,7 @@ func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content,
 	if c, err = verifyBackup(ctx, copied); err != nil {
 		return Content{}, fileErrorf("%s: %w", file, err)
 	}
-	from, err := Open(ctx, store.SQLite+copied, Config{Sealed: true, Log: log})
+	from, err := Open(ctx, store.SQLite+copied, Config{Sealed: true, Log: log, backup: true})
 	if err != nil {
 		return Content{}, fileErrorf("%s: open a copy: %w", file, err)
 	}

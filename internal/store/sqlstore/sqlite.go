@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ import (
 // readers have connections of their own and see what is committed.
 type sqliteDB struct {
 	temp      string      // folder of the copy that is open instead of the file; empty without one
+	opened    []namedFile // the file and its log, unless a copy is open
 	locks     *sql.DB     // the lock file beside the database
 	locked    *sql.Conn   // holds the lock of the process
 	writePool *sql.DB     // a single connection
@@ -61,8 +63,9 @@ func checkName(file string) error {
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-// openSQLite opens a file, or a private copy of it if snapshot is true.
-func openSQLite(ctx context.Context, file string, snapshot bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
+// openSQLite opens a file, or a private copy of it if snapshot is true. It refuses a backup that it would change, unless
+// ours says that the file is a copy of one.
+func openSQLite(ctx context.Context, file string, snapshot, ours bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
 	if err := checkName(file); err != nil {
 		return nil, err
 	}
@@ -84,6 +87,13 @@ func openSQLite(ctx context.Context, file string, snapshot bool, measure *metric
 	private(file, log)
 	if err := d.take(ctx, file); err != nil {
 		return nil, err
+	}
+	if !snapshot && !ours {
+		if is, err := isBackup(ctx, file); err != nil {
+			return nil, err
+		} else if is {
+			return nil, fmt.Errorf(servedBackup+"; "+restoreBackup, file, file)
+		}
 	}
 	opened := file
 	if snapshot {
@@ -120,7 +130,43 @@ func openSQLite(ctx context.Context, file string, snapshot bool, measure *metric
 	} else {
 		d.check(sctx, file, !snapshot, log)
 	}
+	if !snapshot {
+		d.opened = namedFiles(file, file+"-wal")
+	}
 	return d, nil
+}
+
+// namedFile is a file with the name by which it was opened.
+type namedFile struct {
+	name string
+	info os.FileInfo
+}
+
+// namedFiles returns those of some files that exist.
+func namedFiles(names ...string) (list []namedFile) {
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			list = append(list, namedFile{name, info})
+		}
+	}
+	return list
+}
+
+// checkNames makes this process refuse all writes if a file that is open has been deleted, moved or replaced: SQLite
+// would write to it as before, and all of it would be lost at the end of the process.
+func (d *sqliteDB) checkNames() {
+	for _, f := range d.opened {
+		info, err := os.Stat(f.name)
+		if err == nil && os.SameFile(info, f.info) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		what := "replaced by another file"
+		if err != nil {
+			what = "deleted or moved"
+		}
+		d.health.freeze(fmt.Errorf("%w: %s was %s while this server uses it, so what it has written lately may be lost when it stops; "+
+			"stop the server, move what is left of the store away, and restore a backup", a2a.ErrStorage, f.name, what))
+	}
 }
 
 // private creates the files of a store with mode 0600; SQLite gives the files that it
@@ -172,7 +218,8 @@ func checkFile(file string) (*damagedLog, error) {
 // and must stay as it is, and syncs the folder so that the names of the files are
 // durable. opened is the file, or the copy that is opened in its place.
 func (d *sqliteDB) connect(ctx context.Context, file, opened, options string, lost *damagedLog) error {
-	name := "file:" + (&url.URL{Path: opened}).EscapedPath() + "?" + pragmas + options
+	// With mode=rw, a later connection does not make a new file if this one was deleted meanwhile.
+	name := "file:" + (&url.URL{Path: opened}).EscapedPath() + "?mode=rw&" + pragmas + options
 	w, err := sql.Open("sqlite", name)
 	if err != nil {
 		return err

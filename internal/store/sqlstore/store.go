@@ -63,6 +63,8 @@ type Config struct {
 	Metrics *metrics.Store
 	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
+
+	backup bool // the file is a copy of a backup, and may be changed
 }
 
 // Store is a store in a database. It implements store.Store and is safe for concurrent use.
@@ -88,6 +90,7 @@ type Store struct {
 	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
 	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
+	lost     map[string]bool      // replicas whose lease has expired and that are logged; guarded by mu
 	// arrivals are the roots for which an input may have come since the current claim began. It is nil while no claim
 	// is in progress; guarded by mu.
 	arrivals map[string]bool
@@ -130,12 +133,12 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
-		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, pushed: make(chan struct{}, 1),
+		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, lost: map[string]bool{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.Metrics, cfg.Log)
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.backup, cfg.Metrics, cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:
@@ -226,12 +229,15 @@ func (s *Store) live(root string) *journal {
 
 // heal tries a small write every second after a write has failed, because a server that
 // is not ready gets no calls that would write. It logs why writes are refused, and when
-// they work again.
+// they work again. It also checks whether the files of a SQLite store still have their names.
 func (s *Store) heal(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	logged := ""
 	for {
+		if d, ok := s.db.(*sqliteDB); ok {
+			d.checkNames()
+		}
 		why := s.Ready()
 		switch {
 		case why != nil && logged == "":

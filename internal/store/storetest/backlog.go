@@ -64,9 +64,20 @@ func backlogs(t *testing.T, open Open) {
 		r.putPush("one", "hook", 0)
 		r.clock.Move(time.Second)
 		check("with a notification that is due")
-		r.claimPush("hook")
+		c := r.claimPush("hook")
 		want.Push = a2a.Waiting{}
 		check("with a notification that is sent")
+		want.Push = a2a.Waiting{Count: 1, Oldest: since()}
+		failed := a2a.PushState{Tries: 1, Since: since()}
+		r.settle(c, a2a.PushStep{PushState: failed, Then: a2a.PushDue, At: since().Add(time.Minute)})
+		r.clock.Move(time.Second)
+		check("with a notification that has failed and is not due yet")
+		r.clock.Move(time.Minute)
+		c = r.claimPush("hook")
+		check("with a notification that is sent again")
+		r.idle(c, 100)
+		want.Push = a2a.Waiting{}
+		check("with a notification that was delivered")
 
 		r.append(claims["foreign"], started(""), succeeded())
 		r.park(claims["foreign"], a2a.Park{Done: true})
