@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
@@ -252,15 +253,24 @@ func receive(ctx context.Context, next func(any) error, v any) error {
 func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer s.recovered(info.FullMethod, &err)
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
-		return nil, err
+		return nil, left(ctx, err)
 	}
 	return next(ctx, req)
+}
+
+// left returns the error of a call whose headers cannot be set. If its caller has canceled it or is gone, grpc says
+// INTERNAL, as if the server were to blame.
+func left(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
 }
 
 func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
 	if err := stream.SetHeader(headers(stream.Context())); err != nil {
-		return err
+		return left(stream.Context(), err)
 	}
 	if inboundOf(stream.Context()).caller == nil {
 		leave, err := s.anonymous.enter(stream.Context())

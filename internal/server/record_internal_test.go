@@ -1,13 +1,16 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/wire"
@@ -83,5 +86,23 @@ func TestT_42_Sampling(t *testing.T) {
 		if n := seen.Len(); n < c.want || n > c.want+c.want/2 { // more if a second begins in between
 			t.Errorf("%+v: %d of %d requests are logged, want %d", c.of, n, many, c.want)
 		}
+	}
+}
+
+// endedStream is the stream of a call that its caller has canceled.
+type endedStream struct{ grpc.ServerTransportStream }
+
+// SetHeader implements grpc.ServerTransportStream.
+func (endedStream) SetHeader(metadata.MD) error {
+	return status.Error(codes.Internal, "transport: SendHeader called multiple times")
+}
+
+// TestT_42_CanceledBeforeItBegan: a call over gRPC that is canceled before it begins is no failure of the server.
+func TestT_42_CanceledBeforeItBegan(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := (&Server{}).aroundUnary(grpc.NewContextWithServerTransportStream(ctx, endedStream{}), nil, &grpc.UnaryServerInfo{}, nil)
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("the call ends with %v, want CANCELED", err)
 	}
 }
