@@ -12,6 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/store"
 )
@@ -120,7 +124,20 @@ func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Conf
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	c.Log, c.Level = s.serverLog(def.Server.GetServer().GetLog().GetFormat() == "json")
+	inJSON := def.Server.GetServer().GetLog().GetFormat() == "json"
+	c.Log, c.Level = s.serverLog(inJSON)
+	err = s.serve(ctx, def, c, serve.Reloads{Source: source, Signal: hangups, Watch: watch})
+	if err == nil || !inJSON || s.JSON || ctx.Err() != nil { // with -o json the error is printed as those of all commands are
+		return err
+	}
+	for _, why := range s.reasons(err) {
+		c.Log.Error("the server has failed", zap.String("error", why))
+	}
+	return loggedError{err}
+}
+
+// serve serves a configuration until ctx ends.
+func (s *Shell) serve(ctx context.Context, def *config.Config, c serve.Config, reloads serve.Reloads) error {
 	running, err := serve.Start(ctx, def, c)
 	if err != nil {
 		return err
@@ -128,7 +145,26 @@ func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Conf
 	if err := s.ready(running); err != nil {
 		return errors.Join(err, running.Stop())
 	}
-	return running.Run(ctx, serve.Reloads{Source: source, Signal: hangups, Watch: watch})
+	return running.Run(ctx, reloads)
+}
+
+// reasons returns the text of an error, of faults and of variables one for each.
+func (s *Shell) reasons(err error) (all []string) {
+	var faults config.Faults
+	var variables otlp.VariableErrors
+	switch {
+	case errors.As(err, &faults):
+		for _, f := range faults {
+			all = append(all, f.String())
+		}
+	case errors.As(err, &variables):
+		for _, v := range variables {
+			all = append(all, v.Error())
+		}
+	default:
+		all = []string{s.words(err)}
+	}
+	return all
 }
 
 // Version prints the version.

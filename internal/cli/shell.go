@@ -47,6 +47,12 @@ func (e UsageError) Unwrap() error { return e.Err }
 // ErrFailed is returned by a command whose failure was already printed.
 var ErrFailed = errors.New("failed")
 
+// loggedError is an error that the log of a server has already.
+type loggedError struct{ error }
+
+// Unwrap returns the error.
+func (e loggedError) Unwrap() error { return e.error }
+
 // Exit codes.
 const (
 	ExitOK          = 0
@@ -61,9 +67,9 @@ const (
 // Exit prints the error of a command and returns the exit code. The error goes to Talk
 // as text, or with JSON to Out.
 func (s *Shell) Exit(err error) int {
-	code, faults := exitCode(err), config.Faults{}
+	code, faults, logged := exitCode(err), config.Faults{}, loggedError{}
 	switch {
-	case err == nil, errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
+	case err == nil, errors.As(err, &logged), errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
 	case s.JSON:
 		s.printFailure(s.newFailure(err, code))
 	case errors.As(err, &faults):

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/guard"
@@ -42,6 +44,7 @@ type Config struct {
 	missingByID map[[2]string]string     // by section and id: what an unused entry needs but is not available
 	secrets     map[string]secret.Secret // those of Server, by what Server has in their place
 	read        func(string) ([]byte, error)
+	sums        map[string][sha256.Size]byte // of the files that Parse has read, by path
 
 	reordered []Reordered       // steps that follow others because of their position in the list
 	additions map[string]string // by id of an agent or team: the name of the addition that defines it
@@ -67,6 +70,26 @@ func (c *Config) Path(name string) string {
 // Digest returns the SHA-256 of the text of the file, in hex. Files to which it refers do not count.
 func (c *Config) Digest() string {
 	sum := sha256.Sum256(c.source)
+	return hex.EncodeToString(sum[:])
+}
+
+// FilesDigest returns the SHA-256 of the file and of all files that were read for it, in hex: that of what sha256sum
+// prints for them, sorted by name, with names relative to the folder of the file. Files that ${file:PATH} names for
+// secrets do not count, so that nobody can find out a short secret by trying.
+func (c *Config) FilesDigest() string {
+	lines := []string{c.Digest() + "  " + filepath.Base(c.File) + "\n"}
+	for path, sum := range c.sums {
+		name, err := filepath.Rel(c.dir, path)
+		if err != nil {
+			name = path
+		}
+		if !slices.Contains(c.secretFiles, path) {
+			lines = append(lines, hex.EncodeToString(sum[:])+"  "+filepath.ToSlash(name)+"\n")
+		}
+	}
+	const name = 2*sha256.Size + 2 // where the name begins
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[name:], b[name:]) })
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -122,9 +145,18 @@ func (l Loader) Load(path string) (*Config, error) {
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
-		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path), read: l.readFile,
+		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path),
 		loader: l, source: data,
 	}
+	c.sums = map[string][sha256.Size]byte{}
+	c.read = func(path string) ([]byte, error) {
+		b, err := l.readFile(path)
+		if err == nil {
+			c.sums[path] = sha256.Sum256(b)
+		}
+		return b, err
+	}
+	defer func() { c.read = l.readFile }()
 	d := parse(path, data)
 	if d.root == nil {
 		return nil, tidy(d.faults)

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -49,6 +50,54 @@ func TestFilesThatHaveNoEnd(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestFilesDigest: the digest of all files is that of what sha256sum prints, and changes with each of them but those of
+// secrets.
+func TestFilesDigest(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("team.yaml", `version: v2
+models: {m: {provider: scripted, file: team.script.yaml}, o: {provider: openai, name: n, api_key: "${file:key.txt}"}}
+agents: {a: {description: d, model: m, instructions: "${file:a prompt.txt}"}, b: {description: d, model: o, instructions: i}}
+`)
+	write("team.script.yaml", "agents: {a: [{text: one}]}\n")
+	write("a prompt.txt", "Write.\n")
+	write("key.txt", "hush\n")
+	digests := func() (file, files string) {
+		t.Helper()
+		c, err := config.Loader{}.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Digest(), c.FilesDigest()
+	}
+	file, files := digests()
+	if _, err := exec.LookPath("sha256sum"); err == nil {
+		c := exec.CommandContext(t.Context(), "sh", "-c", "sha256sum 'a prompt.txt' team.script.yaml team.yaml | sha256sum")
+		c.Dir = dir
+		if want, err := c.Output(); err != nil || string(want) != files+"  -\n" {
+			t.Errorf("files %s, sha256sum prints %s, %v", files, want, err)
+		}
+	}
+	for _, change := range []struct {
+		name, text string
+		changes    bool
+	}{
+		{"team.script.yaml", "agents: {a: [{text: two}]}\n", true}, {"a prompt.txt", "Write more.\n", true}, {"key.txt", "shh\n", false},
+	} {
+		write(change.name, change.text)
+		now, all := digests()
+		if now != file || (all != files) != change.changes {
+			t.Errorf("after a change of %s: file %s, was %s; files %s, was %s", change.name, now, file, all, files)
+		}
+		files = all
 	}
 }
 

@@ -65,10 +65,10 @@ func Read() (Settings, error) {
 	c.oneOf(metricsVar, "otlp", "none")
 	c.oneOf(logsVar, "none")
 	s := Settings{
-		Spans:   value(tracesVar) == "otlp" || value(tracesVar) == "" && value(endpointVar)+value(tracesEndpointVar) != "",
-		Metrics: value(metricsVar) == "otlp",
+		Spans:   strings.EqualFold(value(tracesVar), "otlp") || value(tracesVar) == "" && value(endpointVar)+value(tracesEndpointVar) != "",
+		Metrics: strings.EqualFold(value(metricsVar), "otlp"),
 	}
-	if s.Spans {
+	if s.Spans || value(tracesVar) != "" && !strings.EqualFold(value(tracesVar), "none") { // also for an exporter that is not supported
 		c.sampler()
 		for _, name := range strings.Split(value(propagatorsVar), ",") {
 			c.check(propagatorsVar, slices.Contains([]string{"", "tracecontext", "baggage", "none"}, strings.TrimSpace(name)), "tracecontext")
@@ -82,7 +82,7 @@ func Read() (Settings, error) {
 		}
 		c.exporter("TRACES_")
 	}
-	if s.Metrics {
+	if s.Metrics || value(metricsVar) != "" && !strings.EqualFold(value(metricsVar), "none") {
 		c.milliseconds("OTEL_METRIC_EXPORT_INTERVAL")
 		c.milliseconds("OTEL_METRIC_EXPORT_TIMEOUT")
 		c.exporter("METRICS_")

@@ -57,6 +57,8 @@ func TestRead(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://collector.example", Settings{Spans: true}},
 		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=https://collector.example", Settings{}},
 		{"OTEL_METRICS_EXPORTER=otlp", Settings{Metrics: true}},
+		{"OTEL_TRACES_EXPORTER=OTLP OTEL_METRICS_EXPORTER=OTLP", Settings{Spans: true, Metrics: true}},
+		{at + " OTEL_TRACES_EXPORTER=None OTEL_METRICS_EXPORTER=NONE", Settings{}},
 		{at + " OTEL_METRICS_EXPORTER=otlp OTEL_EXPORTER_OTLP_PROTOCOL=grpc OTEL_EXPORTER_OTLP_HEADERS=key=a%20b,x=y OTEL_PROPAGATORS=tracecontext,baggage " +
 			"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0.25 OTEL_BSP_SCHEDULE_DELAY=100 OTEL_EXPORTER_OTLP_COMPRESSION=gzip", Settings{Spans: true, Metrics: true}},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317/ OTEL_BSP_MAX_QUEUE_SIZE=1000000 OTEL_BSP_MAX_EXPORT_BATCH_SIZE=1000000 OTEL_BSP_EXPORT_TIMEOUT=3600000 OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT=-1", Settings{Spans: true}},
@@ -123,8 +125,8 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	set(t, "OTEL_TRACES_EXPORTER=zipkin", "OTEL_METRICS_EXPORTER=statsd")
-	if _, err := Read(); err == nil || strings.Count(err.Error(), "OTEL_") != 2 {
+	set(t, "OTEL_TRACES_EXPORTER=zipkin", "OTEL_METRICS_EXPORTER=statsd", "OTEL_BSP_SCHEDULE_DELAY=x", "OTEL_METRIC_EXPORT_INTERVAL=x")
+	if _, err := Read(); err == nil || strings.Count(err.Error(), "OTEL_") != 4 {
 		t.Errorf("not all faults are reported: %v", err)
 	}
 }

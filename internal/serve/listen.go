@@ -27,14 +27,14 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	if err == nil {
 		return l, nil
 	}
-	return nil, cannotListen("Use --"+flag+" 127.0.0.1:0", address, err)
+	return nil, cannotListen("Use --"+flag+" 127.0.0.1:0 to take any free port", address, err)
 }
 
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 }
 
-// cannotListen returns the error of listening on an address. instead is what takes any free port.
+// cannotListen returns the error of listening on an address. instead says what to do.
 func cannotListen(instead, address string, err error) error {
 	var why string
 	switch {
@@ -47,7 +47,7 @@ func cannotListen(instead, address string, err error) error {
 	default:
 		why = "not an address to listen on"
 	}
-	return listenError{fmt.Sprintf("cannot listen on %s: %s.  %s to take any free port", address, why, instead), err}
+	return listenError{fmt.Sprintf("cannot listen on %s: %s.  %s", address, why, instead), err}
 }
 
 // listenError is the reason why listening failed. Its text leaves out the text of the cause.

@@ -29,7 +29,7 @@ func TestT_45_MetricsAddress(t *testing.T) {
 			"listen on loopback, or, in a network that only your monitoring reaches, add server.metrics_beyond_loopback: true"},
 		{`{metrics: ":0"}`, "", "team.yaml  server.metrics: refusing to serve metrics on :0,"},
 		{`{metrics: "team.example:9464"}`, "", "team.yaml  server.metrics: refusing to serve metrics on team.example:9464,"},
-		{`{metrics: "` + taken.Addr().String() + `"}`, "", "cannot listen on " + taken.Addr().String() + ": in use by another program.  Set server.metrics to 127.0.0.1:0 to take any free port"},
+		{`{metrics: "` + taken.Addr().String() + `"}`, "", "cannot listen on " + taken.Addr().String() + ": in use by another program.  Choose another port for server.metrics"},
 	} {
 		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
 		if err != nil {

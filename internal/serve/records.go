@@ -42,7 +42,7 @@ func newRecords(kept server.Store, log *zap.Logger) *records {
 // does not block: if too many wait, the record takes the place of the newest one.
 func (q *records) add(ctx context.Context, action string, file *config.Config) {
 	r := audit.New(ctx, q.store.Now(), action, Version())
-	r.Details = map[string]string{"file_sha256": file.Digest()}
+	r.Details = map[string]string{"file_sha256": file.Digest(), "files_sha256": file.FilesDigest()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if last := len(q.waiting) - 1; last+1 == maxRecords {

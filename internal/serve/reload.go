@@ -164,7 +164,7 @@ func (p *logReporter) refused(_ error, fresh []string) {
 }
 
 func (p *logReporter) applied(to reloaded) {
-	of := []zap.Field{zap.String("file", to.file.File), zap.String("sha256", to.file.Digest())}
+	of := []zap.Field{zap.String("file", to.file.File), zap.String("sha256", to.file.Digest()), zap.String("files_sha256", to.file.FilesDigest())}
 	switch {
 	case to.unchanged && to.fixed:
 		p.log.Info("the faults of the configuration are fixed; it is the one that is served", of...)

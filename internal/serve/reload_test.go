@@ -488,8 +488,10 @@ func TestT_49_ReloadsAreOnRecord(t *testing.T) {
 		var actions []string
 		for _, r := range list.GetRecords() {
 			actions = append(actions, r.GetAction())
-			if r.GetAction() == "server.reload" && !strings.Contains(line, r.GetDetails()["file_sha256"]) {
-				t.Errorf("the record has another digest than the log: %v; %s", r, line)
+			for _, name := range []string{"file_sha256", "files_sha256"} {
+				if r.GetAction() == "server.reload" && (r.GetDetails()[name] == "" || !strings.Contains(line, r.GetDetails()[name])) {
+					t.Errorf("the record has another %s than the log: %v; %s", name, r, line)
+				}
 			}
 		}
 		if len(actions) >= 2 {

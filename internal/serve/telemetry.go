@@ -65,7 +65,7 @@ func startTelemetry(ctx context.Context, settings *teamv1.ServerSettings, log *z
 func listenMetrics(ctx context.Context, address string, log *zap.Logger) (*scrape.Server, error) {
 	l, err := listenTCP(ctx, address)
 	if err != nil {
-		return nil, cannotListen("Set server.metrics to 127.0.0.1:0", address, err)
+		return nil, cannotListen("Choose another port for server.metrics", address, err)
 	}
 	return scrape.New(l, log)
 }
