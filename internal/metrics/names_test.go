@@ -124,7 +124,7 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	ok(err)
 	reloads.Ended(ctx, metrics.ReloadApplied)
 	ok(metrics.ObserveBuild(m, "v1"))
-	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, time.Now, func(err error) { t.Error(err) })
+	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, nil, time.Now, func(err error) { t.Error(err) })
 	ok(err)
 	defer unobserve()
 	unobserve, err = metrics.ObserveAccounts(m, func(context.Context) (map[string]float64, error) {
