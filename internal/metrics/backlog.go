@@ -38,9 +38,9 @@ var openStates = map[a2av1.TaskState]string{
 }
 
 // ObserveBacklog observes what waits in a store whenever m is read, at most every five seconds. read
-// reads it, now is the time of the store, and fail is called with errors of read, after which there are no values.
+// reads it, shares are the limits of accounts, now is the time of the store, and fail is called with errors of read, after which there are no values.
 // stop ends the observation. It does nothing if m is nil.
-func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, error), now func() time.Time, fail func(error)) (stop func(), err error) {
+func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, error), shares a2a.Shares, now func() time.Time, fail func(error)) (stop func(), err error) {
 	if m == nil {
 		return func() {}, nil
 	}
@@ -48,8 +48,8 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	i := &instruments{Meter: m}
 	tasks := i.gauge("team_server.tasks.open", "{task}", "Tasks that have not ended, by state, of all replicas; 100,000 at most.")
 	since := i.age("team_server.tasks.open.oldest.age", "Longest time since the status of an open task changed, by state; for input_required, the age of the oldest question.")
-	due := i.gauge("team_server.queue.due", "{run}", "Runs that are due and wait for a slot, of all replicas; 100,000 at most.")
-	dueAge := i.age("team_server.queue.oldest.age", "Age of the oldest due run; 0 if none is due.")
+	due := i.gauge("team_server.queue.due", "{run}", "Runs that are due and wait for a slot, of all replicas, without those that limits of their account or principal hold back; 100,000 at most.")
+	dueAge := i.age("team_server.queue.oldest.age", "Age of the oldest run that waits for a slot; 0 if none does.")
 	claimed := i.gauge("team_server.queue.claimed", "{run}", "Runs that a replica drives, of all replicas.")
 	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, or has failed and is tried again, of all replicas; 100,000 at most.")
 	pushAge := i.age("team_server.push.oldest.age", "Longest time since a waiting notification was due, or since it first failed; 0 if none waits.")
@@ -67,9 +67,10 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 			o.ObserveInt64(tasks, last.Open[state].Count, of)
 			o.ObserveFloat64(since, age(now, last.Open[state]), of)
 		}
-		o.ObserveInt64(due, last.Due.Count)
-		o.ObserveFloat64(dueAge, age(now, last.Due))
-		o.ObserveInt64(claimed, last.Claimed)
+		wait := last.Claimable(shares)
+		o.ObserveInt64(due, min(wait.Count, a2a.MaxBacklog))
+		o.ObserveFloat64(dueAge, age(now, wait))
+		o.ObserveInt64(claimed, last.Running())
 		o.ObserveInt64(push, last.Push.Count)
 		o.ObserveFloat64(pushAge, age(now, last.Push))
 		return nil

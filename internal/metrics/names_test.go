@@ -124,7 +124,7 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	ok(err)
 	reloads.Ended(ctx, metrics.ReloadApplied)
 	ok(metrics.ObserveBuild(m, "v1"))
-	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, time.Now, func(err error) { t.Error(err) })
+	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, nil, time.Now, func(err error) { t.Error(err) })
 	ok(err)
 	defer unobserve()
 	unobserve, err = metrics.ObserveAccounts(m, func(context.Context) (map[string]float64, error) {
@@ -217,6 +217,9 @@ func TestT_44_Spent(t *testing.T) {
 	}
 	if in, out, calls := sum("team_server_tokens_total", "input"), sum("team_server_tokens_total", "output"), sum("team_server_model_calls_total", "m"); in != 7 || out != 3 || calls != 2 {
 		t.Errorf("%v input tokens, %v output tokens, %v calls; want 7, 3 and 2", in, out, calls)
+	}
+	if n := sum("team_server_model_failures_total", "m"); n != 2 {
+		t.Errorf("%v failures of the model, want 2: that of the first attempt, and that of the step", n)
 	}
 	if n := f["team_server_tool_calls_total"].GetMetric()[0].GetCounter().GetValue(); n != 1 {
 		t.Errorf("%v calls of tools, want 1", n)

@@ -20,7 +20,7 @@ import (
 type Runs struct {
 	active                                                               metric.Int64UpDownCounter
 	claimed, started, ended, steps, attempts, retries, questions, limits metric.Int64Counter
-	tokens, modelCalls, toolCalls                                        metric.Int64Counter
+	tokens, modelCalls, modelFailures, toolCalls                         metric.Int64Counter
 	money                                                                metric.Float64Counter
 	duration                                                             metric.Float64Histogram
 
@@ -38,21 +38,22 @@ func NewRuns(m metric.Meter, named func(agentID string) bool, s *Store) (*Runs, 
 	}
 	i := &instruments{Meter: m}
 	r := &Runs{
-		active:     i.upDown("team_server.runs.active", "{run}", "Runs that this replica drives at the moment."),
-		claimed:    i.total("team_server.runs.claimed", "{run}", "Claims of runs by this replica; a run that waits is claimed again when it continues."),
-		started:    i.counter("team_server.runs.started", "{run}", "Runs that have started."),
-		ended:      i.counter("team_server.runs.ended", "{run}", "Runs that have ended."),
-		duration:   i.seconds("team_server.run.duration", "Time from the message that began a task to its end, including waits.", .01, .1, 1, 10, 60, 600, 3600, 86400),
-		steps:      i.counter("team_server.steps.ended", "{step}", "Steps of runs that have ended: work of members, models and tools."),
-		attempts:   i.total("team_server.attempts", "{attempt}", "Attempts of steps that have started."),
-		retries:    i.total("team_server.retries", "{attempt}", "Attempts of steps that have failed and are followed by another."),
-		questions:  i.counter("team_server.questions", "{question}", "Questions to people, by what happened to them."),
-		limits:     i.counter("team_server.budgets.hit", "{step}", "Runs and steps that ended because of a budget or another limit on what runs may use."),
-		tokens:     i.counter("team_server.tokens", "{token}", "Tokens of models, as in the costs of the server."),
-		money:      i.money("team_server.cost.usd", "Costs in USD, as in the costs of the server."),
-		modelCalls: i.counter("team_server.model.calls", "{call}", "Calls of models."),
-		toolCalls:  i.total("team_server.tool.calls", "{call}", "Calls of tools."),
-		byAgent:    newLabels("agent"), byAgentOutcome: newLabels("agent", "outcome"), byOutcome: newLabels("outcome"), byEvent: newLabels("event"),
+		active:        i.upDown("team_server.runs.active", "{run}", "Runs that this replica drives at the moment."),
+		claimed:       i.total("team_server.runs.claimed", "{run}", "Claims of runs by this replica; a run that waits is claimed again when it continues."),
+		started:       i.counter("team_server.runs.started", "{run}", "Runs that have started."),
+		ended:         i.counter("team_server.runs.ended", "{run}", "Runs that have ended."),
+		duration:      i.seconds("team_server.run.duration", "Time from the message that began a task to its end, including waits.", .01, .1, 1, 10, 60, 600, 3600, 86400),
+		steps:         i.counter("team_server.steps.ended", "{step}", "Steps of runs that have ended: work of members, models and tools."),
+		attempts:      i.total("team_server.attempts", "{attempt}", "Attempts of steps that have started."),
+		retries:       i.total("team_server.retries", "{attempt}", "Attempts of steps that have failed and are followed by another."),
+		questions:     i.counter("team_server.questions", "{question}", "Questions to people, by what happened to them."),
+		limits:        i.counter("team_server.budgets.hit", "{step}", "Runs and steps that ended because of a budget or another limit on what runs may use."),
+		tokens:        i.counter("team_server.tokens", "{token}", "Tokens of models, as in the costs of the server."),
+		money:         i.money("team_server.cost.usd", "Costs in USD, as in the costs of the server."),
+		modelCalls:    i.counter("team_server.model.calls", "{call}", "Calls of models that have used tokens or may have, as in the costs of the server."),
+		modelFailures: i.counter("team_server.model.failures", "{attempt}", "Attempts of steps to call a model that have failed."),
+		toolCalls:     i.total("team_server.tool.calls", "{call}", "Calls of tools."),
+		byAgent:       newLabels("agent"), byAgentOutcome: newLabels("agent", "outcome"), byOutcome: newLabels("outcome"), byEvent: newLabels("event"),
 		byLimit: newLabels("limit", "level"), byKind: newLabels("model", "kind"), byModel: newLabels("model"),
 		agents: newNames(maxAgents), models: newNames(maxModels), named: named, store: s,
 	}
@@ -90,7 +91,7 @@ func (r *Runs) Driving(drive func(context.Context, a2a.Claim) (a2a.Park, error))
 		r.claimed.Add(ctx, 1)
 		r.active.Add(ctx, 1)
 		defer r.active.Add(ctx, -1)
-		c.Journal = &measured{Journal: c.Journal, runs: r, book: cost.NewBook(a2a.AccountOf(c.Owner))}
+		c.Journal = &measured{Journal: c.Journal, runs: r, book: cost.NewBook(a2a.AccountOf(c.Owner)), calling: map[string]string{}}
 		return drive(ctx, c)
 	}
 }
@@ -104,6 +105,8 @@ type measured struct {
 	book     *cost.Book // guarded by mu
 	agent    string     // label of the agent; guarded by mu
 	accepted time.Time  // guarded by mu
+	// calling are the models that steps call, by the scope of the step; guarded by mu.
+	calling map[string]string
 }
 
 // Load implements a2a.Journal. What was recorded before is not counted again.
@@ -118,6 +121,7 @@ func (j *measured) Load(ctx context.Context) ([]*teamv1.Event, error) {
 		if !taskstate.EndsRun(ev) {
 			j.book.Apply(ev)
 		}
+		j.attempted(ev)
 	}
 	return events, err
 }
@@ -138,8 +142,34 @@ func (j *measured) Append(ctx context.Context, events ...*teamv1.Event) error {
 			j.runs.spent(ctx, j.book.Apply(ev))
 		}
 		j.runs.count(ctx, j, ev)
+		if model := j.attempted(ev); model != "" {
+			j.runs.modelFailures.Add(ctx, 1, j.runs.byModel.of(j.runs.models.name(model)).add...)
+		}
 	}
 	return nil
+}
+
+// attempted notes an event of an attempt. It returns the model whose call has failed with the event, "" if none has.
+// The caller must hold j.mu.
+func (j *measured) attempted(ev *teamv1.Event) (failed string) {
+	model := j.calling[ev.GetScope()]
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Started:
+		if name := k.Started.GetModel(); name != "" {
+			j.calling[ev.GetScope()] = name
+		}
+		return ""
+	case *teamv1.Event_Retried:
+		failed = model
+	case *teamv1.Event_Ended:
+		if o := k.Ended.GetOutcome(); o == teamv1.Outcome_OUTCOME_FAILED || o == teamv1.Outcome_OUTCOME_TIMED_OUT {
+			failed = model
+		}
+	default:
+		return ""
+	}
+	delete(j.calling, ev.GetScope())
+	return failed
 }
 
 // end returns what the end of the run adds to the costs, if it is one of the events.

@@ -23,13 +23,46 @@ type Backlog struct {
 	// Open are the root tasks that have not ended, by state, since the last change of their status.
 	// At most MaxBacklog of them are counted.
 	Open map[a2av1.TaskState]Waiting
-	// Due are the runs that are due and not claimed, since they are due.
-	Due Waiting
-	// Claimed is the number of runs that are claimed.
-	Claimed int64
+	// Due are the runs that are due and not claimed, by owner, since they are due: the MaxBacklog of them that
+	// have been due longest.
+	Due map[string]Waiting
+	// Claimed are the numbers of runs that are claimed, by owner.
+	Claimed map[string]int64
 	// Push are the push configurations with a notification that waits: those that are due and that no process
 	// works on, since they are due, and those whose notification has failed and is tried again, since it first failed.
 	Push Waiting
+}
+
+// Running returns the number of runs that are claimed.
+func (b Backlog) Running() (n int64) {
+	for _, claimed := range b.Claimed {
+		n += claimed
+	}
+	return n
+}
+
+// Claimable returns the due runs that wait for a slot. Runs that wait because as many of their account or principal
+// are claimed as shares allow are left out. shares may be nil.
+func (b Backlog) Claimable(shares Shares) Waiting {
+	running, due := map[string]int64{}, map[string]Waiting{}
+	for owner, n := range b.Claimed {
+		running[AccountOf(owner)] += n
+	}
+	for owner, w := range b.Due {
+		account := AccountOf(owner)
+		if shares != nil {
+			w = w.atMost(shares.MaxRunningEach(account), b.Claimed[owner])
+		}
+		due[account] = due[account].and(w)
+	}
+	var all Waiting
+	for account, w := range due {
+		if shares != nil {
+			w = w.atMost(shares.MaxRunning(account), running[account])
+		}
+		all = all.and(w)
+	}
+	return all
 }
 
 // Waiting is work that waits.
@@ -45,4 +78,26 @@ func (w *Waiting) Add(since time.Time) {
 	if w.Count++; w.Count == 1 || since.Before(w.Oldest) {
 		w.Oldest = since
 	}
+}
+
+// and returns the work of both.
+func (w Waiting) and(other Waiting) Waiting {
+	if other.Count > 0 && (w.Count == 0 || other.Oldest.Before(w.Oldest)) {
+		w.Oldest = other.Oldest
+	}
+	w.Count += other.Count
+	return w
+}
+
+// atMost returns the oldest part of w that can begin while a number of runs is claimed: at most limit may be; 0
+// means no limit.
+func (w Waiting) atMost(limit int, claimed int64) Waiting {
+	left := max(int64(limit)-claimed, 0)
+	if limit <= 0 || w.Count <= left {
+		return w
+	}
+	if left == 0 {
+		return Waiting{}
+	}
+	return Waiting{Count: left, Oldest: w.Oldest}
 }

@@ -41,7 +41,7 @@ func newInstruments(c *Config) (*instruments, error) {
 
 // observe observes what waits in the store, and what accounts have used of their limits, until stop is called.
 func (i *instruments) observe(s Store, accounts *account.Accounts) (stop func(), err error) {
-	unwait, err := metrics.ObserveBacklog(i.meter, s.Backlog, s.Now, func(err error) {
+	unwait, err := metrics.ObserveBacklog(i.meter, s.Backlog, accounts, s.Now, func(err error) {
 		i.log.Warn("cannot read the backlog of the store", zap.Error(err))
 	})
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Backlog counts what waits.
 func (s *Store) Backlog(context.Context) (a2a.Backlog, error) {
 	now := s.clock()
-	b := a2a.Backlog{Open: s.unfinished(), Due: s.due.backlog(now), Push: s.pushes.backlog(now)}
+	b := a2a.Backlog{Open: s.unfinished(), Due: s.due.backlog(now), Push: s.pushes.backlog(now), Claimed: map[string]int64{}}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, r := range s.runs {
 		if r.driven.Load() {
-			b.Claimed++
+			b.Claimed[r.owner]++
 		}
 	}
 	return b, nil
@@ -46,18 +46,23 @@ func (s *Store) unfinished() map[a2av1.TaskState]a2a.Waiting {
 	return open
 }
 
-// backlog counts the runs that are due.
-func (q *dueQueue) backlog(now time.Time) (w a2a.Waiting) {
+// backlog counts the runs that are due, by owner.
+func (q *dueQueue) backlog(now time.Time) map[string]a2a.Waiting {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, h := range q.all() {
+	due := map[string]a2a.Waiting{}
+	for owner, h := range q.all() {
+		var w a2a.Waiting
 		for _, r := range *h {
 			if w.Count < a2a.MaxBacklog && !r.dueAt.After(now) {
 				w.Add(r.dueAt)
 			}
 		}
+		if w.Count > 0 {
+			due[owner] = w
+		}
 	}
-	return w
+	return due
 }
 
 // backlog counts the configurations that are due, and those whose notification is tried again.

@@ -233,7 +233,7 @@ func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string
 		running[a2a.AccountOf(owner)] += n
 		ofOwner[owner] = n
 		return err
-	}, `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL GROUP BY owner`)
+	}, runningOf)
 	for account := range most {
 		if limit := c.room.MaxRunning(account); limit > 0 {
 			most[account] = max(limit-running[account], 0)
@@ -244,6 +244,9 @@ func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string
 	}
 	return most, err
 }
+
+// runningOf counts the runs that all replicas drive, by owner.
+const runningOf = `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL GROUP BY owner`
 
 // limitEach sets how many more runs of each owner may be claimed.
 func (c *claim) limitEach(owners []any, limit int, running map[string]int) {

@@ -61,6 +61,12 @@ INSERT INTO push_config (id, scope, config, owner, body, seen, due, tries) SELEC
 			if !strings.Contains(text, "push_due") {
 				t.Errorf("the plan is\n%s", text)
 			}
+			fillTable(t, s, `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)
+INSERT INTO run (id, owner, seq, bytes, due) SELECT 'r' || i, 'acme/p', 1, 1, CASE WHEN i < 50 THEN i END FROM n`)
+			text = planOf(t, s, strings.NewReplacer("$1", "25", "$2", "100000").Replace(dueBacklog))
+			if !strings.Contains(text, "run_due") || strings.Contains(text, "Seq Scan on run") {
+				t.Errorf("the plan is\n%s", text)
+			}
 		})
 	}
 }

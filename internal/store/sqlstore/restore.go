@@ -47,6 +47,9 @@ func Restore(ctx context.Context, file, raw string, log *zap.Logger) (c Content,
 	defer func() { err = errors.Join(err, from.Close()) }()
 	if !isFile || exists(target) {
 		err = restoreInto(ctx, from, raw, Copy, log)
+		if lock := target + ".lock"; err == nil && isFile && exists(lock) {
+			err = giveToFolder(lock, filepath.Dir(target))
+		}
 	} else {
 		err = restoreFile(ctx, from, target, log)
 	}
@@ -161,6 +164,9 @@ func restoreFile(ctx context.Context, from *Store, file string, log *zap.Logger)
 	}
 	if exists(made + "-wal") {
 		return errors.New("the log of the restored store was not written back; check the disk, and try again")
+	}
+	if err := giveToFolder(made, filepath.Dir(file)); err != nil {
+		return err
 	}
 	return publish(made, file, false, func() error { return checkRestorable(ctx, file) })
 }

@@ -13,7 +13,7 @@ import (
 func backlogs(t *testing.T, open Open) {
 	t.Run("T-44 what waits is counted, of all owners, with the oldest", func(t *testing.T) {
 		r := newRig(t, open)
-		want := a2a.Backlog{Open: map[a2av1.TaskState]a2a.Waiting{}}
+		want := a2a.Backlog{Open: map[a2av1.TaskState]a2a.Waiting{}, Due: map[string]a2a.Waiting{}, Claimed: map[string]int64{}}
 		check := func(when string) {
 			t.Helper()
 			got, err := r.Backlog(r.ctx())
@@ -24,7 +24,11 @@ func backlogs(t *testing.T, open Open) {
 				w.Oldest = w.Oldest.Truncate(time.Millisecond).UTC()
 				got.Open[state] = w
 			}
-			got.Due.Oldest, got.Push.Oldest = got.Due.Oldest.UTC(), got.Push.Oldest.UTC()
+			for owner, w := range got.Due {
+				w.Oldest = w.Oldest.UTC()
+				got.Due[owner] = w
+			}
+			got.Push.Oldest = got.Push.Oldest.UTC()
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s (-want +got):\n%s", when, diff)
 			}
@@ -38,7 +42,7 @@ func backlogs(t *testing.T, open Open) {
 		r.create(task("one"))
 		r.clock.Move(time.Second)
 		r.create(foreign)
-		want.Due = a2a.Waiting{Count: 2, Oldest: first}
+		want.Due = map[string]a2a.Waiting{me: {Count: 1, Oldest: first}, foreign.Owner: {Count: 1, Oldest: first.Add(time.Second)}}
 		want.Open[a2av1.TaskState_TASK_STATE_SUBMITTED] = a2a.Waiting{Count: 2, Oldest: first}
 		check("with two tasks that are due")
 
@@ -47,13 +51,13 @@ func backlogs(t *testing.T, open Open) {
 		for _, c := range r.claims() {
 			claims[c.Root] = c
 		}
-		want.Due, want.Claimed = a2a.Waiting{}, 2
+		want.Due, want.Claimed = map[string]a2a.Waiting{}, map[string]int64{me: 1, foreign.Owner: 1}
 		check("with two claims")
 
 		asking := since()
 		r.append(claims["one"], started(""), asked("q", time.Time{}), waiting("q"))
 		r.park(claims["one"], a2a.Park{})
-		want.Claimed = 1
+		delete(want.Claimed, me)
 		want.Open = map[a2av1.TaskState]a2a.Waiting{
 			a2av1.TaskState_TASK_STATE_SUBMITTED: {Count: 1, Oldest: first.Add(time.Second)}, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED: {Count: 1, Oldest: asking},
 		}
@@ -82,7 +86,7 @@ func backlogs(t *testing.T, open Open) {
 		r.append(claims["foreign"], started(""), succeeded())
 		r.park(claims["foreign"], a2a.Park{Done: true})
 		delete(want.Open, a2av1.TaskState_TASK_STATE_SUBMITTED)
-		want.Claimed = 0
+		delete(want.Claimed, foreign.Owner)
 		check("with an end")
 	})
 }
