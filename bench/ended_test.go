@@ -21,7 +21,7 @@ func BenchmarkEnded(b *testing.B) {
 		Once:  true,
 		Title: fmt.Sprintf("what %d ended tasks of 500 bytes hold in memory", n),
 		Head:  "agent\theap/task\theap of all",
-		Goals: []string{"goal memory: agent=team: heap/task <= 6000 B", "the heap is that of the whole process against itself before, after a collection"},
+		Goals: []string{"goal memory: agent=team: heap/task <= 6000 B", "heap: growth of the heap of the process, after a garbage collection"},
 	}
 	b.Run("agent", func(b *testing.B) { ended(b, t, n, "agent", echo()) })
 	b.Run("team", func(b *testing.B) { ended(b, t, n, "team", teamOf(b, relay{steps: 1}, echo(), nil)) })

@@ -57,7 +57,7 @@ func BenchmarkWaiting(b *testing.B) {
 		Once:  true,
 		Title: "runs of a team that wait for people, in one process",
 		Head:  "store\truns\tto wait\theap/run\tgoroutines\trun rows\theld\treplicas\tevents/run\tto the end\tcompleted",
-		Goals: []string{"the heap is that of the whole process against itself before, after a collection; goroutines likewise; held are runs that somebody drives"},
+		Goals: []string{"heap/run and goroutines: growth of the process while the runs wait, after a garbage collection; held: runs that a replica drives"},
 	}
 	for _, place := range []func(testing.TB) rig.Place{rig.Memory, rig.SQLite, rig.PostgreSQL} {
 		at := place(b)

@@ -73,9 +73,9 @@ func (c *Config) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// FilesDigest returns the SHA-256 of the file and of all files that were read for it, in hex: that of what sha256sum
-// prints for them, sorted by name, with names relative to the folder of the file. Files that ${file:PATH} names for
-// secrets do not count, so that nobody can find out a short secret by trying.
+// FilesDigest returns the SHA-256, in hex, of the output of sha256sum for the file and all files that were read for it.
+// The output is sorted by name, and names are relative to the folder of the file. Files that ${file:PATH} names for
+// secrets are left out, because a short secret could be guessed from the digest.
 func (c *Config) FilesDigest() string {
 	lines := []string{c.Digest() + "  " + filepath.Base(c.File) + "\n"}
 	for path, sum := range c.sums {

@@ -52,7 +52,7 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 	dueAge := i.age("team_server.queue.oldest.age", "Age of the oldest run that waits for a slot; 0 if none does.")
 	claimed := i.gauge("team_server.queue.claimed", "{run}", "Runs that a replica drives, of all replicas.")
 	push := i.gauge("team_server.push.backlog", "{webhook}", "Webhooks with a notification that is due, or has failed and is tried again, of all replicas; 100,000 at most.")
-	pushAge := i.age("team_server.push.oldest.age", "Longest time since a waiting notification was due, or since it first failed; 0 if none waits.")
+	pushAge := i.age("team_server.push.oldest.age", "Age of the oldest waiting notification, since its first failed attempt or, before any attempt, since it was due; 0 if none waits.")
 	if err := i.err(); err != nil {
 		return func() {}, err
 	}

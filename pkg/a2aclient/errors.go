@@ -65,7 +65,7 @@ type ServerError struct {
 	Reason, Domain string
 	// Message is the text of the server.
 	Message string
-	// Details are additional values that the server sent; nil if there are none.
+	// Details are additional values that the server sent, or nil if it sent none.
 	Details map[string]string
 	// Violations describe the invalid fields of the request.
 	Violations []agent.Violation
@@ -182,7 +182,7 @@ type AnswerError struct {
 // Error returns the problem.
 func (e *AnswerError) Error() string { return e.Problem }
 
-// Unwrap returns the kind; nil if there is none.
+// Unwrap returns the kind of the error, or nil if it has no kind.
 func (e *AnswerError) Unwrap() error { return e.kind }
 
 func badAnswer(format string, args ...any) error {

@@ -69,7 +69,7 @@ func (h *hub) leave(root string, c chan struct{}) *journal {
 	return w.ended
 }
 
-// keep keeps the journal of an ended run for the readers of the root. It returns false if nobody reads the root.
+// keep stores the journal of an ended run for the readers of its root. It returns false if the root has no readers.
 func (h *hub) keep(j *journal) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -164,8 +164,8 @@ func (d *sqliteDB) checkNames() {
 		if err != nil {
 			what = "deleted or moved"
 		}
-		d.health.freeze(fmt.Errorf("%w: %s was %s while this server uses it, so what it has written lately may be lost when it stops; "+
-			"stop the server, move what is left of the store away, and restore a backup", a2a.ErrStorage, f.name, what))
+		d.health.freeze(fmt.Errorf("%w: %s was %s while the server was using it; the latest writes may be lost; "+
+			"stop the server, move the remaining files of the store away, and restore a backup", a2a.ErrStorage, f.name, what))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// recordQueries select all records that have a checksum: what they belong to, for messages, and then what sumOf
-// covers and the checksum. Records of the same run follow each other.
+// recordQueries select all records that have a checksum. The columns are the name of the owner of the record for
+// messages, the four values that sumOf covers, and the checksum. Records of the same run follow each other.
 var recordQueries = []string{
 	`SELECT 'task ' || id, id, seq, scope, body, sum FROM event ORDER BY id, seq`,
 	`SELECT 'task ' || id, id, n, '', body, sum FROM inbox ORDER BY id, n`,
@@ -19,38 +19,32 @@ var recordQueries = []string{
 	`SELECT 'board of ' || team, account || char(0) || team, 0, 'item ' || id, body, sum FROM work_item`,
 }
 
-// damage lists what has records whose checksum is wrong.
+// damage lists the tasks, conversations and boards that have records with a wrong checksum.
 type damage struct {
-	of    []string // at most maxNamed
-	more  int
-	known map[string]bool
+	of    []string        // the first maxNamed
+	known map[string]bool // all
 }
 
 // maxNamed is the maximum number of tasks, conversations and boards that a message about damaged records names.
 const maxNamed = 10
 
 func (d *damage) add(of string) {
-	switch {
-	case d.known[of]:
-		return
-	case len(d.of) < maxNamed:
+	if !d.known[of] && len(d.of) < maxNamed {
 		d.of = append(d.of, of)
-	default:
-		d.more++
 	}
 	d.known[of] = true
 }
 
 func (d *damage) String() string {
 	text := strings.Join(d.of, ", ")
-	if d.more > 0 {
-		text += fmt.Sprintf(", and %d others", d.more)
+	if more := len(d.known) - len(d.of); more > 0 {
+		text += fmt.Sprintf(", and %d others", more)
 	}
 	return text
 }
 
-// findDamage compares the records of a store with their checksums. The store is a file of sound structure that nobody
-// changes.
+// findDamage compares the records of a store with their checksums. The structure of the file must be sound, and no
+// process may change the file meanwhile.
 func findDamage(ctx context.Context, file string) (_ *damage, err error) {
 	db, err := backupDB(file, "&mode=ro&immutable=1")
 	if err != nil {
