@@ -101,6 +101,63 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_team_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// TurnEnd says whether a turn is whole.
+type TurnEnd int32
+
+const (
+	// The provider gave no reason. Such a turn counts as complete.
+	TurnEnd_TURN_END_UNSPECIFIED TurnEnd = 0
+	// The model has said what it wanted to say, or wants tools called.
+	TurnEnd_TURN_END_COMPLETE TurnEnd = 1
+	// A limit of tokens cut the turn. Its text and its tool calls may lack their end.
+	TurnEnd_TURN_END_TRUNCATED TurnEnd = 2
+	// The provider's filter of contents cut the turn or withheld it.
+	TurnEnd_TURN_END_FILTERED TurnEnd = 3
+)
+
+// Enum value maps for TurnEnd.
+var (
+	TurnEnd_name = map[int32]string{
+		0: "TURN_END_UNSPECIFIED",
+		1: "TURN_END_COMPLETE",
+		2: "TURN_END_TRUNCATED",
+		3: "TURN_END_FILTERED",
+	}
+	TurnEnd_value = map[string]int32{
+		"TURN_END_UNSPECIFIED": 0,
+		"TURN_END_COMPLETE":    1,
+		"TURN_END_TRUNCATED":   2,
+		"TURN_END_FILTERED":    3,
+	}
+)
+
+func (x TurnEnd) Enum() *TurnEnd {
+	p := new(TurnEnd)
+	*p = x
+	return p
+}
+
+func (x TurnEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TurnEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (TurnEnd) Type() protoreflect.EnumType {
+	return &file_team_v1_event_proto_enumTypes[1]
+}
+
+func (x TurnEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TurnEnd.Descriptor instead.
+func (TurnEnd) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
 // HaltKind is the kind of subject that a halt covers.
 type HaltKind int32
 
@@ -159,11 +216,11 @@ func (x HaltKind) String() string {
 }
 
 func (HaltKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[1].Descriptor()
+	return file_team_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (HaltKind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[1]
+	return &file_team_v1_event_proto_enumTypes[2]
 }
 
 func (x HaltKind) Number() protoreflect.EnumNumber {
@@ -172,7 +229,7 @@ func (x HaltKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HaltKind.Descriptor instead.
 func (HaltKind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // Inner says how much of a member's output readers see while it works.
@@ -212,11 +269,11 @@ func (x Step_Inner) String() string {
 }
 
 func (Step_Inner) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[2].Descriptor()
+	return file_team_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Step_Inner) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[2]
+	return &file_team_v1_event_proto_enumTypes[3]
 }
 
 func (x Step_Inner) Number() protoreflect.EnumNumber {
@@ -290,11 +347,11 @@ func (x Step_Kind) String() string {
 }
 
 func (Step_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[3].Descriptor()
+	return file_team_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Step_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[3]
+	return &file_team_v1_event_proto_enumTypes[4]
 }
 
 func (x Step_Kind) Number() protoreflect.EnumNumber {
@@ -355,11 +412,11 @@ func (x Asked_Kind) String() string {
 }
 
 func (Asked_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[4].Descriptor()
+	return file_team_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (Asked_Kind) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[4]
+	return &file_team_v1_event_proto_enumTypes[5]
 }
 
 func (x Asked_Kind) Number() protoreflect.EnumNumber {
@@ -413,11 +470,11 @@ func (x Approval_Decision) String() string {
 }
 
 func (Approval_Decision) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[5].Descriptor()
+	return file_team_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (Approval_Decision) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[5]
+	return &file_team_v1_event_proto_enumTypes[6]
 }
 
 func (x Approval_Decision) Number() protoreflect.EnumNumber {
@@ -470,11 +527,11 @@ func (x ToolAnswer_Action) String() string {
 }
 
 func (ToolAnswer_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[6].Descriptor()
+	return file_team_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolAnswer_Action) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[6]
+	return &file_team_v1_event_proto_enumTypes[7]
 }
 
 func (x ToolAnswer_Action) Number() protoreflect.EnumNumber {
@@ -531,11 +588,11 @@ func (x Commanded_Command) String() string {
 }
 
 func (Commanded_Command) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[7].Descriptor()
+	return file_team_v1_event_proto_enumTypes[8].Descriptor()
 }
 
 func (Commanded_Command) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[7]
+	return &file_team_v1_event_proto_enumTypes[8]
 }
 
 func (x Commanded_Command) Number() protoreflect.EnumNumber {
@@ -592,11 +649,11 @@ func (x Checked_Stage) String() string {
 }
 
 func (Checked_Stage) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_event_proto_enumTypes[8].Descriptor()
+	return file_team_v1_event_proto_enumTypes[9].Descriptor()
 }
 
 func (Checked_Stage) Type() protoreflect.EnumType {
-	return &file_team_v1_event_proto_enumTypes[8]
+	return &file_team_v1_event_proto_enumTypes[9]
 }
 
 func (x Checked_Stage) Number() protoreflect.EnumNumber {
@@ -2689,7 +2746,9 @@ type Turn struct {
 	// Opaque state that the provider needs with the next request.
 	State []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	// Files that the model made. They follow the text in the message of the turn.
-	Files         []*v1.Part `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	Files []*v1.Part `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	// What finish_reason means.
+	End           TurnEnd `protobuf:"varint,7,opt,name=end,proto3,enum=team.v1.TurnEnd" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2764,6 +2823,13 @@ func (x *Turn) GetFiles() []*v1.Part {
 		return x.Files
 	}
 	return nil
+}
+
+func (x *Turn) GetEnd() TurnEnd {
+	if x != nil {
+		return x.End
+	}
+	return TurnEnd_TURN_END_UNSPECIFIED
 }
 
 // ToolCall is a model's request to call a tool.
@@ -5736,7 +5802,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05score\x18\x01 \x01(\x01H\x00R\x05score\x88\x01\x01\x12\x1a\n" +
 	"\bfeedback\x18\x02 \x01(\tR\bfeedback\x12\x14\n" +
 	"\x05fault\x18\x03 \x01(\tR\x05faultB\b\n" +
-	"\x06_score\"\xc4\x01\n" +
+	"\x06_score\"\xe8\x01\n" +
 	"\x04Turn\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x120\n" +
 	"\n" +
@@ -5744,7 +5810,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\rfinish_reason\x18\x03 \x01(\tR\ffinishReason\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\fR\x05state\x12%\n" +
-	"\x05files\x18\x06 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\"L\n" +
+	"\x05files\x18\x06 \x03(\v2\x0f.lf.a2a.v1.PartR\x05files\x12\"\n" +
+	"\x03end\x18\a \x01(\x0e2\x10.team.v1.TurnEndR\x03end\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -5999,7 +6066,12 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x11OUTCOME_TIMED_OUT\x10\x04\x12\x14\n" +
 	"\x10OUTCOME_REJECTED\x10\x05\x12\x14\n" +
 	"\x10OUTCOME_CANCELED\x10\x06\x12\x13\n" +
-	"\x0fOUTCOME_SKIPPED\x10\a*\xb9\x01\n" +
+	"\x0fOUTCOME_SKIPPED\x10\a*i\n" +
+	"\aTurnEnd\x12\x18\n" +
+	"\x14TURN_END_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11TURN_END_COMPLETE\x10\x01\x12\x16\n" +
+	"\x12TURN_END_TRUNCATED\x10\x02\x12\x15\n" +
+	"\x11TURN_END_FILTERED\x10\x03*\xb9\x01\n" +
 	"\bHaltKind\x12\x19\n" +
 	"\x15HALT_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HALT_KIND_SERVER\x10\x01\x12\x15\n" +
@@ -6022,222 +6094,224 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 	return file_team_v1_event_proto_rawDescData
 }
 
-var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
 var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
-	(HaltKind)(0),                 // 1: team.v1.HaltKind
-	(Step_Inner)(0),               // 2: team.v1.Step.Inner
-	(Step_Kind)(0),                // 3: team.v1.Step.Kind
-	(Asked_Kind)(0),               // 4: team.v1.Asked.Kind
-	(Approval_Decision)(0),        // 5: team.v1.Approval.Decision
-	(ToolAnswer_Action)(0),        // 6: team.v1.ToolAnswer.Action
-	(Commanded_Command)(0),        // 7: team.v1.Commanded.Command
-	(Checked_Stage)(0),            // 8: team.v1.Checked.Stage
-	(*Event)(nil),                 // 9: team.v1.Event
-	(*Accepted)(nil),              // 10: team.v1.Accepted
-	(*Brief)(nil),                 // 11: team.v1.Brief
-	(*Detached)(nil),              // 12: team.v1.Detached
-	(*TransferTarget)(nil),        // 13: team.v1.TransferTarget
-	(*Pins)(nil),                  // 14: team.v1.Pins
-	(*Conversation)(nil),          // 15: team.v1.Conversation
-	(*Step)(nil),                  // 16: team.v1.Step
-	(*Refusal)(nil),               // 17: team.v1.Refusal
-	(*Input)(nil),                 // 18: team.v1.Input
-	(*Ask)(nil),                   // 19: team.v1.Ask
-	(*Decided)(nil),               // 20: team.v1.Decided
-	(*Started)(nil),               // 21: team.v1.Started
-	(*Retried)(nil),               // 22: team.v1.Retried
-	(*Ended)(nil),                 // 23: team.v1.Ended
-	(*Verdict)(nil),               // 24: team.v1.Verdict
-	(*Turn)(nil),                  // 25: team.v1.Turn
-	(*ToolCall)(nil),              // 26: team.v1.ToolCall
-	(*ToolResult)(nil),            // 27: team.v1.ToolResult
-	(*Transfer)(nil),              // 28: team.v1.Transfer
-	(*Spent)(nil),                 // 29: team.v1.Spent
-	(*Receipt)(nil),               // 30: team.v1.Receipt
-	(*Spawned)(nil),               // 31: team.v1.Spawned
-	(*Bound)(nil),                 // 32: team.v1.Bound
-	(*Asked)(nil),                 // 33: team.v1.Asked
-	(*BudgetRequest)(nil),         // 34: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 35: team.v1.ApprovalRequest
-	(*PlanRules)(nil),             // 36: team.v1.PlanRules
-	(*Approval)(nil),              // 37: team.v1.Approval
-	(*ToolQuestion)(nil),          // 38: team.v1.ToolQuestion
-	(*ToolAnswer)(nil),            // 39: team.v1.ToolAnswer
-	(*Answered)(nil),              // 40: team.v1.Answered
-	(*Received)(nil),              // 41: team.v1.Received
-	(*Commanded)(nil),             // 42: team.v1.Commanded
-	(*Halt)(nil),                  // 43: team.v1.Halt
-	(*Expired)(nil),               // 44: team.v1.Expired
-	(*Observed)(nil),              // 45: team.v1.Observed
-	(*Checked)(nil),               // 46: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 47: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 48: team.v1.Delta
-	(*Progress)(nil),              // 49: team.v1.Progress
-	(*Noted)(nil),                 // 50: team.v1.Noted
-	(*Claimed)(nil),               // 51: team.v1.Claimed
-	(*Waiting)(nil),               // 52: team.v1.Waiting
-	(*Reply)(nil),                 // 53: team.v1.Reply
-	(*Error)(nil),                 // 54: team.v1.Error
-	(*Inbound)(nil),               // 55: team.v1.Inbound
-	nil,                           // 56: team.v1.Accepted.TraceEntry
-	nil,                           // 57: team.v1.Pins.RevisionsEntry
-	nil,                           // 58: team.v1.Conversation.StateEntry
-	nil,                           // 59: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 60: team.v1.Receipt.Entry
-	nil,                           // 61: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 62: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 63: team.v1.Checked.Shown
-	nil,                           // 64: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 66: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 67: google.protobuf.Struct
-	(*Limits)(nil),                // 68: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
-	(*Retry)(nil),                 // 70: team.v1.Retry
-	(*v1.Part)(nil),               // 71: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 72: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 73: google.protobuf.Value
-	(*AgentInfo)(nil),             // 74: team.v1.AgentInfo
-	(*Health)(nil),                // 75: team.v1.Health
+	(TurnEnd)(0),                  // 1: team.v1.TurnEnd
+	(HaltKind)(0),                 // 2: team.v1.HaltKind
+	(Step_Inner)(0),               // 3: team.v1.Step.Inner
+	(Step_Kind)(0),                // 4: team.v1.Step.Kind
+	(Asked_Kind)(0),               // 5: team.v1.Asked.Kind
+	(Approval_Decision)(0),        // 6: team.v1.Approval.Decision
+	(ToolAnswer_Action)(0),        // 7: team.v1.ToolAnswer.Action
+	(Commanded_Command)(0),        // 8: team.v1.Commanded.Command
+	(Checked_Stage)(0),            // 9: team.v1.Checked.Stage
+	(*Event)(nil),                 // 10: team.v1.Event
+	(*Accepted)(nil),              // 11: team.v1.Accepted
+	(*Brief)(nil),                 // 12: team.v1.Brief
+	(*Detached)(nil),              // 13: team.v1.Detached
+	(*TransferTarget)(nil),        // 14: team.v1.TransferTarget
+	(*Pins)(nil),                  // 15: team.v1.Pins
+	(*Conversation)(nil),          // 16: team.v1.Conversation
+	(*Step)(nil),                  // 17: team.v1.Step
+	(*Refusal)(nil),               // 18: team.v1.Refusal
+	(*Input)(nil),                 // 19: team.v1.Input
+	(*Ask)(nil),                   // 20: team.v1.Ask
+	(*Decided)(nil),               // 21: team.v1.Decided
+	(*Started)(nil),               // 22: team.v1.Started
+	(*Retried)(nil),               // 23: team.v1.Retried
+	(*Ended)(nil),                 // 24: team.v1.Ended
+	(*Verdict)(nil),               // 25: team.v1.Verdict
+	(*Turn)(nil),                  // 26: team.v1.Turn
+	(*ToolCall)(nil),              // 27: team.v1.ToolCall
+	(*ToolResult)(nil),            // 28: team.v1.ToolResult
+	(*Transfer)(nil),              // 29: team.v1.Transfer
+	(*Spent)(nil),                 // 30: team.v1.Spent
+	(*Receipt)(nil),               // 31: team.v1.Receipt
+	(*Spawned)(nil),               // 32: team.v1.Spawned
+	(*Bound)(nil),                 // 33: team.v1.Bound
+	(*Asked)(nil),                 // 34: team.v1.Asked
+	(*BudgetRequest)(nil),         // 35: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 36: team.v1.ApprovalRequest
+	(*PlanRules)(nil),             // 37: team.v1.PlanRules
+	(*Approval)(nil),              // 38: team.v1.Approval
+	(*ToolQuestion)(nil),          // 39: team.v1.ToolQuestion
+	(*ToolAnswer)(nil),            // 40: team.v1.ToolAnswer
+	(*Answered)(nil),              // 41: team.v1.Answered
+	(*Received)(nil),              // 42: team.v1.Received
+	(*Commanded)(nil),             // 43: team.v1.Commanded
+	(*Halt)(nil),                  // 44: team.v1.Halt
+	(*Expired)(nil),               // 45: team.v1.Expired
+	(*Observed)(nil),              // 46: team.v1.Observed
+	(*Checked)(nil),               // 47: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 48: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 49: team.v1.Delta
+	(*Progress)(nil),              // 50: team.v1.Progress
+	(*Noted)(nil),                 // 51: team.v1.Noted
+	(*Claimed)(nil),               // 52: team.v1.Claimed
+	(*Waiting)(nil),               // 53: team.v1.Waiting
+	(*Reply)(nil),                 // 54: team.v1.Reply
+	(*Error)(nil),                 // 55: team.v1.Error
+	(*Inbound)(nil),               // 56: team.v1.Inbound
+	nil,                           // 57: team.v1.Accepted.TraceEntry
+	nil,                           // 58: team.v1.Pins.RevisionsEntry
+	nil,                           // 59: team.v1.Conversation.StateEntry
+	nil,                           // 60: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 61: team.v1.Receipt.Entry
+	nil,                           // 62: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 63: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 64: team.v1.Checked.Shown
+	nil,                           // 65: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 67: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 68: google.protobuf.Struct
+	(*Limits)(nil),                // 69: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 70: google.protobuf.Duration
+	(*Retry)(nil),                 // 71: team.v1.Retry
+	(*v1.Part)(nil),               // 72: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 73: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 74: google.protobuf.Value
+	(*AgentInfo)(nil),             // 75: team.v1.AgentInfo
+	(*Health)(nil),                // 76: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	65,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
-	10,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	20,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	21,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	22,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	23,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	31,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	32,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	33,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	40,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	41,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	42,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	44,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	45,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	46,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	47,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	48,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	49,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	50,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	51,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	52,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	53,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	66,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	67,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	14,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	68,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	65,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	15,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	56,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	66,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	13,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
-	12,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
-	11,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	67,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	69,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	57,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	58,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	3,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	18,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	19,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	69,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	17,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	70,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	2,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	66,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	11,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
+	21,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	22,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	23,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	24,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	32,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	33,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	34,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	41,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	42,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	43,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	45,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	46,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	47,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	48,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	49,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	50,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	51,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	52,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	53,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	54,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	67,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	68,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	15,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	69,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	66,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	16,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	57,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	67,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	14,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	13,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
+	12,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
+	68,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	70,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	58,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	59,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	4,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	19,  // 38: team.v1.Step.input:type_name -> team.v1.Input
+	20,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
+	70,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	18,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	71,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
+	3,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
 	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	54,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	66,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	35,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
-	16,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
-	59,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	18,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
-	66,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	67,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	67,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	28,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	66,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	54,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
-	18,  // 57: team.v1.Started.input:type_name -> team.v1.Input
-	29,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
-	65,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
-	65,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	29,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
+	55,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
+	67,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	36,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
+	17,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
+	60,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	19,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
+	67,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	68,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	68,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	29,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	67,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	55,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
+	19,  // 57: team.v1.Started.input:type_name -> team.v1.Input
+	30,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
+	66,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	55,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
+	66,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	30,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
 	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	66,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	25,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
-	27,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	28,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	54,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
-	29,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
-	67,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	30,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	66,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	24,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	26,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	71,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	71,  // 76: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	60,  // 77: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	29,  // 78: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	66,  // 79: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	29,  // 80: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	4,   // 81: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	66,  // 82: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	65,  // 83: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	34,  // 84: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	35,  // 85: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	38,  // 86: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
-	61,  // 87: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	36,  // 88: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
-	67,  // 89: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
-	5,   // 90: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	6,   // 91: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
-	66,  // 92: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	29,  // 93: team.v1.Answered.grant:type_name -> team.v1.Spent
-	69,  // 94: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	37,  // 95: team.v1.Answered.approval:type_name -> team.v1.Approval
-	39,  // 96: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
-	66,  // 97: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	7,   // 98: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	69,  // 99: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	43,  // 100: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	1,   // 101: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	65,  // 102: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	62,  // 103: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	8,   // 104: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	66,  // 105: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	54,  // 106: team.v1.Checked.error:type_name -> team.v1.Error
-	63,  // 107: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	72,  // 108: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	66,  // 109: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	67,  // 110: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	66,  // 111: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	25,  // 112: team.v1.Reply.turn:type_name -> team.v1.Turn
-	28,  // 113: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	27,  // 114: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 115: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	29,  // 116: team.v1.Reply.spent:type_name -> team.v1.Spent
-	67,  // 117: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	66,  // 118: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	64,  // 119: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	41,  // 120: team.v1.Inbound.received:type_name -> team.v1.Received
-	40,  // 121: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	42,  // 122: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	73,  // 123: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	73,  // 124: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	29,  // 125: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 126: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	74,  // 127: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	75,  // 128: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	66,  // 129: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	130, // [130:130] is the sub-list for method output_type
-	130, // [130:130] is the sub-list for method input_type
-	130, // [130:130] is the sub-list for extension type_name
-	130, // [130:130] is the sub-list for extension extendee
-	0,   // [0:130] is the sub-list for field type_name
+	67,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	26,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
+	28,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	29,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	55,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
+	30,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
+	68,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	31,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	67,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	25,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	27,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	72,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	1,   // 76: team.v1.Turn.end:type_name -> team.v1.TurnEnd
+	72,  // 77: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	61,  // 78: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	30,  // 79: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	67,  // 80: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	30,  // 81: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	5,   // 82: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	67,  // 83: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	66,  // 84: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	35,  // 85: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	36,  // 86: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	39,  // 87: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
+	62,  // 88: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	37,  // 89: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
+	68,  // 90: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
+	6,   // 91: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	7,   // 92: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
+	67,  // 93: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	30,  // 94: team.v1.Answered.grant:type_name -> team.v1.Spent
+	70,  // 95: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	38,  // 96: team.v1.Answered.approval:type_name -> team.v1.Approval
+	40,  // 97: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
+	67,  // 98: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	8,   // 99: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	70,  // 100: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	44,  // 101: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	2,   // 102: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	66,  // 103: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	63,  // 104: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	9,   // 105: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	67,  // 106: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	55,  // 107: team.v1.Checked.error:type_name -> team.v1.Error
+	64,  // 108: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	73,  // 109: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	67,  // 110: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	68,  // 111: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	67,  // 112: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	26,  // 113: team.v1.Reply.turn:type_name -> team.v1.Turn
+	29,  // 114: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	28,  // 115: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 116: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	30,  // 117: team.v1.Reply.spent:type_name -> team.v1.Spent
+	68,  // 118: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	67,  // 119: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	65,  // 120: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	42,  // 121: team.v1.Inbound.received:type_name -> team.v1.Received
+	41,  // 122: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	43,  // 123: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	74,  // 124: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	74,  // 125: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	30,  // 126: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 127: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	75,  // 128: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	76,  // 129: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	67,  // 130: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	131, // [131:131] is the sub-list for method output_type
+	131, // [131:131] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -6295,7 +6369,7 @@ func file_team_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
-			NumEnums:      9,
+			NumEnums:      10,
 			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
