@@ -16,8 +16,6 @@ import (
 var (
 	// ErrStopped is returned if the consumer of the turn stopped reading.
 	ErrStopped = errors.New("stopped")
-	// ErrBroken is returned if the endpoint ended a response with an unspecified error.
-	ErrBroken = errors.New("the endpoint reported an error within the stream")
 
 	errTooLong = errors.New("the response is larger than 64 MiB")
 )
@@ -74,6 +72,7 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 // key was rejected or a quota is exhausted.
 func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Error {
 	var odd *notStreamError
+	var broken *BrokenError
 	var e *agent.Error
 	switch {
 	case call.idle.expired.Load():
@@ -82,8 +81,9 @@ func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Er
 		e = c.status(call.res.StatusCode, call.retryAfter(time.Now()), report)
 	case report != nil:
 		e = c.status(report.Status, 0, report)
-	case errors.Is(err, ErrBroken):
+	case errors.As(err, &broken):
 		e = c.status(http.StatusBadGateway, 0, nil)
+		e.Message += broken.words()
 	case errors.As(err, &odd):
 		e = c.refuse("the endpoint of model %q answered with %s, not with a stream; check base_url", c.Name, odd.mediaType)
 	case errors.Is(err, errTooLong), errors.Is(err, bufio.ErrTooLong):

@@ -1,6 +1,7 @@
 package fakellm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -230,9 +231,9 @@ func (a *answer) object(kind string, choices []any) map[string]any {
 
 func (a *answer) reason() string {
 	if len(a.turn.Calls) > 0 {
-		return "tool_calls"
+		return cmp.Or(a.turn.Finish, "tool_calls")
 	}
-	return "stop"
+	return cmp.Or(a.turn.Finish, "stop")
 }
 
 func (a *answer) usage() *Usage {

@@ -1,6 +1,7 @@
 package fakellm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -188,7 +189,7 @@ func (generateContent) frames(a *answer) (before, pieces, after []string) {
 	if a.turn.Signature != "" && len(a.turn.Calls) == 0 {
 		rest = []part{{Signature: []byte(a.turn.Signature)}}
 	}
-	last := a.candidate(rest, "STOP")
+	last := a.candidate(rest, cmp.Or(a.turn.Finish, "STOP"))
 	if !a.turn.NoUsage {
 		u := a.usage()
 		last["usageMetadata"] = map[string]any{"promptTokenCount": u.PromptTokens, "candidatesTokenCount": u.CompletionTokens, "totalTokenCount": u.TotalTokens}

@@ -1,6 +1,7 @@
 package fakellm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -191,7 +192,7 @@ func (messages) frames(a *answer) (before, pieces, after []string) {
 	}
 	return before, b.pieces, []string{
 		b.pending + frame("message_delta", map[string]any{
-			"type": "message_delta", "delta": map[string]any{"stop_reason": reason}, "usage": reported(usage.CompletionTokens),
+			"type": "message_delta", "delta": map[string]any{"stop_reason": cmp.Or(a.turn.Finish, reason)}, "usage": reported(usage.CompletionTokens),
 		}),
 		frame("message_stop", map[string]any{"type": "message_stop"}),
 	}

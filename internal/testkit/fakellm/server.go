@@ -261,7 +261,7 @@ func play(script *scripted.Script, r *Request) Turn {
 	if err != nil {
 		return Turn{Status: http.StatusBadRequest, Code: "no_entry", Message: err.Error()}
 	}
-	t := Turn{Text: a.Text, Chunks: a.Chunks, Delay: a.Delay}
+	t := Turn{Text: a.Text, Chunks: a.Chunks, Delay: a.Delay, Finish: a.FinishReason}
 	for _, c := range a.ToolCalls {
 		t.Calls = append(t.Calls, Call{ID: c.GetId(), Name: c.GetName(), Arguments: c.GetArguments()})
 	}

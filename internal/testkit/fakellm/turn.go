@@ -18,6 +18,8 @@ type Turn struct {
 	Calls []Call
 	// Files are the files that the model makes; Anthropic's models make none.
 	Files []File
+	// Finish is the reason for the end of the turn; "" means that of a complete turn.
+	Finish string
 	// Chunks is the number of pieces in which the text is streamed; 0 means 1.
 	Chunks int
 

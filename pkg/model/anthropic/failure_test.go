@@ -143,26 +143,26 @@ func TestStreams(t *testing.T) {
 	}{
 		"events without names": {
 			"data: " + `{"type":"message_start","message":{"model":"m-2026"}}` + "\n\ndata: " + open + "\n\ndata: " + piece + "\n\n" + stop("end_turn", "{}"),
-			&teamv1.Turn{Text: "a", FinishReason: "end_turn", Model: "m-2026"},
+			&teamv1.Turn{Text: "a", FinishReason: "end_turn", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: "m-2026"},
 		},
 		"pings, comments and what is new": {
 			": hello\n\n" + start(`"usage":{}`) + event("ping", `{"type":"ping"}`) + event("news", `{"type":"news"}`) +
 				event("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","name":"x"}}`) +
 				event("content_block_delta", piece) + stop("end_turn", "{}"),
-			&teamv1.Turn{FinishReason: "end_turn", Model: "m-2026"},
+			&teamv1.Turn{FinishReason: "end_turn", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: "m-2026"},
 		},
 		"fields of other types than documented": {
 			start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"news","text":{"a":1},"thinking":7}}`) +
 				event("content_block_delta", piece) + stop("end_turn", "{}"),
-			&teamv1.Turn{Text: "a", FinishReason: "end_turn", Model: "m-2026"},
+			&teamv1.Turn{Text: "a", FinishReason: "end_turn", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: "m-2026"},
 		},
 		"cut after the stop reason": {
 			start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("message_delta", `{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{}}`),
-			&teamv1.Turn{Text: "a", FinishReason: "max_tokens", Model: "m-2026"},
+			&teamv1.Turn{Text: "a", FinishReason: "max_tokens", End: teamv1.TurnEnd_TURN_END_TRUNCATED, Model: "m-2026"},
 		},
 		"thoughts that are kept secret": {
 			start(`"usage":{}`) + event("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"xyz"}}`) + stop("refusal", "{}"),
-			&teamv1.Turn{FinishReason: "refusal", Model: "m-2026", State: model.PackState("anthropic", modeltest.Agent, []map[string]string{{"type": "redacted_thinking", "data": "xyz"}})},
+			&teamv1.Turn{FinishReason: "refusal", End: teamv1.TurnEnd_TURN_END_FILTERED, Model: "m-2026", State: model.PackState("anthropic", modeltest.Agent, []map[string]string{{"type": "redacted_thinking", "data": "xyz"}})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

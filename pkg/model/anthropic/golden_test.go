@@ -33,7 +33,7 @@ func delta(index, d string) string {
 func TestGoldenTurns(t *testing.T) {
 	begin, end := start(`"usage":{"input_tokens":10,"output_tokens":1}`), stop("end_turn", `{"output_tokens":5}`)
 	said := block("0", `{"type":"text","text":""}`) + delta("0", `{"type":"text_delta","text":"a"}`)
-	golden().Turns(t, map[string]string{
+	streams := map[string]string{
 		"thinking": begin + block("0", `{"type":"thinking","thinking":"","signature":""}`) + delta("0", `{"type":"thinking_delta","thinking":"Hm <b> & "}`) + delta("0", `{"type":"thinking_delta","thinking":"é."}`) +
 			delta("0", `{"type":"signature_delta","signature":"c2lnbmVk+/=="}`) + event("content_block_stop", `{"type":"content_block_stop","index":0}`) +
 			block("1", `{"type":"text","text":"Lo"}`) + delta("1", `{"type":"text_delta","text":"oking."}`) +
@@ -62,7 +62,11 @@ func TestGoldenTurns(t *testing.T) {
 		"a block without contents":   begin + event("content_block_start", `{"type":"content_block_start","index":0}`) + event("content_block_delta", `{"type":"content_block_delta","index":0}`) + end,
 		"a stop reason that is null": begin + said + event("message_delta", `{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":2}}`) + end,
 		"lists as events":            begin + said + event("x", `[]`) + end,
-	})
+	}
+	for _, reason := range []string{"max_tokens", "model_context_window_exceeded", "refusal", "stop_sequence", "pause_turn", "error"} {
+		streams["ended: "+reason] = begin + said + stop(reason, `{"output_tokens":5}`)
+	}
+	golden().Turns(t, streams)
 }
 
 func TestGoldenFailures(t *testing.T) {

@@ -86,7 +86,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 
 // turn converts a complete answer.
 func (m *Model) turn(a *answer) *teamv1.Turn {
-	t := &teamv1.Turn{FinishReason: a.finish, Model: a.model}
+	t := &teamv1.Turn{FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model}
 	if t.Model == "" {
 		t.Model = m.config.Name
 	}

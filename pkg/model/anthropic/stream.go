@@ -31,7 +31,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 			return model.ErrStopped
 		}
 	}
-	return nil
+	return a.end(io.EOF)
 }
 
 // answer is an answer that is assembled from events.
@@ -65,6 +65,9 @@ func (a *answer) content() []*block {
 // end returns the error of a stream that ended with err. An answer is complete once its stop reason
 // was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {
+	if broken := model.BrokenEnd(a.finish); broken != nil {
+		return broken
+	}
 	switch {
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
@@ -85,7 +88,7 @@ func (a *answer) add(data []byte) (string, error) {
 	switch ev.Type {
 	case "error":
 		if ev.Error == nil {
-			return "", model.ErrBroken
+			return "", &model.BrokenError{}
 		}
 		return "", ev.Error
 	case "message_start":

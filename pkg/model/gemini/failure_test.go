@@ -49,7 +49,6 @@ func TestFailures(t *testing.T) {
 		"no data":                {fakellm.Turn{Raw: "\n"}, true, false, "was interrupted"},
 		"error in the stream":    {fakellm.Turn{Raw: said(`{"text":"a"}`, "") + data(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`)}, true, true, "(HTTP 503)"},
 		"refused in stream":      {fakellm.Turn{Raw: data(`{"error":{"code":400,"message":"Bad tool","status":"INVALID_ARGUMENT"}}`)}, false, true, "(HTTP 400): Bad tool"},
-		"blocked":                {fakellm.Turn{Raw: data(`{"promptFeedback":{"blockReason":"SAFETY"}}`)}, false, true, "the prompt was blocked: SAFETY"},
 		"a call it cannot write": {fakellm.Turn{Raw: said("", "MALFORMED_FUNCTION_CALL")}, true, true, "(HTTP 502)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,23 +159,23 @@ func TestStreams(t *testing.T) {
 	}{
 		"cut after the finish reason": {
 			said(`{"text":"a"}`, "MAX_TOKENS"),
-			&teamv1.Turn{Text: "a", FinishReason: "MAX_TOKENS", Model: modeltest.Agent},
+			&teamv1.Turn{Text: "a", FinishReason: "MAX_TOKENS", End: teamv1.TurnEnd_TURN_END_TRUNCATED, Model: modeltest.Agent},
 		},
 		"ids of calls": {
 			said(`{"functionCall":{"id":"x1","name":"f","args":{"a":[1]}}},{"functionCall":{"name":"g"}}`, "STOP"),
-			&teamv1.Turn{FinishReason: "STOP", Model: modeltest.Agent, ToolCalls: []*teamv1.ToolCall{{Id: "x1", Name: "f", Arguments: `{"a":[1]}`}, {Id: "unnamed-1-2", Name: "g", Arguments: "{}"}}},
+			&teamv1.Turn{FinishReason: "STOP", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: modeltest.Agent, ToolCalls: []*teamv1.ToolCall{{Id: "x1", Name: "f", Arguments: `{"a":[1]}`}, {Id: "unnamed-1-2", Name: "g", Arguments: "{}"}}},
 		},
 		"another candidate, and nothing in one": {
 			data(`{"candidates":[null,{"index":1,"content":{"parts":[{"text":"no"}]}},{"index":0}]}`) + said(`{"text":"a"},{"text":"b"},{}`, "STOP"),
-			&teamv1.Turn{Text: "ab", FinishReason: "STOP", Model: modeltest.Agent},
+			&teamv1.Turn{Text: "ab", FinishReason: "STOP", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: modeltest.Agent},
 		},
 		"a signature with nothing": {
 			said(`{"text":"a"}`, "") + said(`{"text":"","thoughtSignature":"c2ln"}`, "STOP"),
-			&teamv1.Turn{Text: "a", FinishReason: "STOP", Model: modeltest.Agent},
+			&teamv1.Turn{Text: "a", FinishReason: "STOP", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: modeltest.Agent},
 		},
 		"a signed text": {
 			said(`{"text":"a"},{"text":"b","thoughtSignature":"c2ln"}`, "STOP"),
-			&teamv1.Turn{Text: "ab", FinishReason: "STOP", Model: modeltest.Agent, State: model.PackState("gemini", modeltest.Agent, json.RawMessage(`[{"text":"a"},{"text":"b","thoughtSignature":"c2ln"}]`))},
+			&teamv1.Turn{Text: "ab", FinishReason: "STOP", End: teamv1.TurnEnd_TURN_END_COMPLETE, Model: modeltest.Agent, State: model.PackState("gemini", modeltest.Agent, json.RawMessage(`[{"text":"a"},{"text":"b","thoughtSignature":"c2ln"}]`))},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestDeadlineIsSent(t *testing.T) {
 }
 
 func TestGoldenTurns(t *testing.T) {
-	golden().Turns(t, map[string]string{
+	streams := map[string]string{
 		"thoughts and a call": said(`{"text":"Hm <b> & ","thought":true}`, "") + said(`{"text":"é.","thought":true}`, "") + said(`{"text":"Look"},{"text":"ing."}`, "") +
 			said(`{"functionCall":{"id":"c1","name":"look","args":{"b":[1,2.5,null,1e30,{"x":"<é>"}],"a":true}},"thoughtSignature":"c2ln+/8="}`, "") +
 			said(`{"functionCall":{"name":"clock"}},{"functionCall":{"name":"none","args":{}}}`, "STOP"),
@@ -70,7 +70,14 @@ func TestGoldenTurns(t *testing.T) {
 		"lists":         data(`[]`),
 		"unexpected":    said(`{"text":"a"}`, "UNEXPECTED_TOOL_CALL"),
 		"continuation":  said(`{"text":"a"}`, "CONTINUATION"),
-	})
+	}
+	for _, reason := range []string{"MAX_TOKENS", "SAFETY", "BLOCKLIST", "OTHER", "MALFORMED_FUNCTION_CALL"} {
+		streams["ended: "+reason] = said(`{"text":"a"}`, "") + data(`{"candidates":[{"finishReason":"`+reason+`"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":1}}`)
+	}
+	for _, reason := range []string{"SAFETY", "PROHIBITED_CONTENT", "OTHER"} {
+		streams["blocked: "+reason] = data(`{"promptFeedback":{"blockReason":"` + reason + `"},"usageMetadata":{"promptTokenCount":9}}`)
+	}
+	golden().Turns(t, streams)
 }
 
 func TestGoldenFailures(t *testing.T) {
@@ -84,9 +91,6 @@ func TestGoldenFailures(t *testing.T) {
 	}
 	for _, code := range []string{"400", "401", "403", "404", "429", "500", "503", "0"} {
 		more["stream: "+code] = modeltest.Response{Status: 200, Body: said(`{"text":"a"}`, "") + data(`{"error":{"code":`+code+`,"message":"Because.","status":"X","details":[{"retryDelay":"2s"}]}}`)}
-	}
-	for _, reason := range []string{"SAFETY", "PROHIBITED_CONTENT"} {
-		more["blocked: "+reason] = modeltest.Response{Status: 200, Body: data(`{"promptFeedback":{"blockReason":"` + reason + `"},"usageMetadata":{"promptTokenCount":9}}`)}
 	}
 	golden().Failures(t, more)
 }

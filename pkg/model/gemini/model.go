@@ -80,7 +80,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 
 // turn converts a complete answer. Calls without an id get one that is unique in the conversation.
 func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
-	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, Model: a.model}
+	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model}
 	if t.Model == "" {
 		t.Model = m.config.Name
 	}

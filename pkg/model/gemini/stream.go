@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -52,11 +51,6 @@ type partialPart struct {
 	text strings.Builder
 }
 
-// blockedError is the error for a prompt that the provider does not answer.
-type blockedError struct{ reason string }
-
-func (b *blockedError) Error() string { return "the prompt was blocked: " + b.reason }
-
 // add adds an event and returns the text it contains.
 func (a *answer) add(data []byte) (string, error) {
 	var ev event
@@ -66,11 +60,12 @@ func (a *answer) add(data []byte) (string, error) {
 	if ev.Error != nil {
 		return "", ev.Error
 	}
-	return a.fold(&ev)
+	return a.fold(&ev), nil
 }
 
-// fold applies an event to the answer.
-func (a *answer) fold(ev *event) (string, error) {
+// fold applies an event to the answer and returns the text it contains. A prompt that the provider does
+// not answer ends the turn with the reason.
+func (a *answer) fold(ev *event) string {
 	if ev.ModelVersion != "" {
 		a.model = ev.ModelVersion
 	}
@@ -83,7 +78,7 @@ func (a *answer) fold(ev *event) (string, error) {
 		}
 	}
 	if f := ev.Feedback; f != nil && f.BlockReason != "" && len(ev.Candidates) == 0 {
-		return "", &blockedError{f.BlockReason}
+		a.finish = f.BlockReason
 	}
 	text := ""
 	for _, c := range ev.Candidates {
@@ -98,7 +93,7 @@ func (a *answer) fold(ev *event) (string, error) {
 		}
 	}
 	a.text.WriteString(text)
-	return text, nil
+	return text
 }
 
 // part adds a part and returns the text for the reader. A part that consists only of a signature is
@@ -144,9 +139,10 @@ func (a *answer) content() (parts []*part, signed bool) {
 // end returns the error of a stream that ended with err. An answer is complete once its finish
 // reason was received, whatever happens to the connection afterwards. A malformed call is an error.
 func (a *answer) end(err error) error {
+	if broken := model.BrokenEnd(a.finish); broken != nil {
+		return broken
+	}
 	switch {
-	case slices.Contains(brokenReasons, a.finish):
-		return model.ErrBroken
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
 	case errors.Is(err, io.EOF):
@@ -155,17 +151,11 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// brokenReasons are the finish reasons of answers that cannot be used.
-var brokenReasons = []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "CONTINUATION"}
-
 // endpointError returns what the provider reports in an error, or nil.
 func endpointError(err error) *model.EndpointError {
 	var rejected *model.Rejection
 	var in *reportedError
-	var no *blockedError
 	switch {
-	case errors.As(err, &no):
-		return &model.EndpointError{Status: http.StatusBadRequest, Message: no.Error()}
 	case errors.As(err, &in):
 		return in.report()
 	case errors.As(err, &rejected):

@@ -40,6 +40,7 @@ func Run(t *testing.T, start Start) {
 		"a turn with text":                      testText,
 		"the pieces make the whole":             testPieces,
 		"an empty answer":                       testEmpty,
+		"turns that are cut":                    testCut,
 		"tool calls":                            testToolCalls,
 		"tool results reach the model":          testConversation,
 		"errors tell whether to repeat":         testErrors,
@@ -159,6 +160,26 @@ func testEmpty(t *testing.T, start Start) {
 	a.succeeded(t)
 	if a.Turn.GetText() != "" || len(a.Turn.GetToolCalls()) != 0 {
 		t.Errorf("turn = %v, want an empty one", a.Turn)
+	}
+}
+
+// testCut: a turn that was cut is no error, but says so.
+func testCut(t *testing.T, start Start) {
+	for script, want := range map[string]teamv1.TurnEnd{
+		"text: About tides.":                                                   teamv1.TurnEnd_TURN_END_COMPLETE,
+		"tool_calls: [{name: look, arguments: {q: 1}}]":                        teamv1.TurnEnd_TURN_END_COMPLETE,
+		"text: About, finish_reason: length":                                   teamv1.TurnEnd_TURN_END_TRUNCATED,
+		`text: "", finish_reason: length`:                                      teamv1.TurnEnd_TURN_END_TRUNCATED,
+		"tool_calls: [{name: look, arguments: {q: 1}}], finish_reason: length": teamv1.TurnEnd_TURN_END_TRUNCATED,
+		"text: About, finish_reason: content_filter":                           teamv1.TurnEnd_TURN_END_FILTERED,
+	} {
+		t.Run(script, func(t *testing.T) {
+			a := Collect(t.Context(), t, start(t, "agents: {writer: [{"+script+"}]}").Model, Ask("tides"))
+			a.succeeded(t)
+			if a.Turn.GetEnd() != want {
+				t.Errorf("end = %v, want %v", a.Turn.GetEnd(), want)
+			}
+		})
 	}
 }
 

@@ -60,13 +60,14 @@ type chunk struct {
 
 // answer is an answer that is assembled from chunks.
 type answer struct {
-	text   strings.Builder
-	calls  []*teamv1.ToolCall
-	places map[int]int // index in calls by the index in the stream
-	finish string
-	model  string
-	usage  *openai.Usage
-	files  []*a2av1.Part
+	text    strings.Builder
+	calls   []*teamv1.ToolCall
+	places  map[int]int // index in calls by the index in the stream
+	finish  string
+	model   string
+	refused bool // the text is why the model refuses to answer
+	usage   *openai.Usage
+	files   []*a2av1.Part
 
 	counted bool // usage includes all output; some endpoints report it while they generate
 }
@@ -95,6 +96,7 @@ func (a *answer) add(data []byte) (string, error) {
 			a.counted = false
 		}
 		text += choice.Delta.Content + choice.Delta.Refusal
+		a.refused = a.refused || choice.Delta.Refusal != ""
 		for _, call := range choice.Delta.ToolCalls {
 			a.call(call)
 		}
@@ -185,9 +187,10 @@ func (a *answer) used() agent.Usage {
 // end returns the error of a stream that ended with err. An answer is complete once its finish
 // reason was received, whatever happens to the connection afterwards.
 func (a *answer) end(err error) error {
+	if broken := model.BrokenEnd(a.finish); broken != nil {
+		return broken
+	}
 	switch {
-	case a.finish == "error":
-		return model.ErrBroken
 	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return nil
 	case errors.Is(err, io.EOF):
@@ -198,7 +201,10 @@ func (a *answer) end(err error) error {
 
 // turn converts a complete answer.
 func (a *answer) turn(name string) *teamv1.Turn {
-	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, Model: a.model, Files: a.files}
+	if a.refused {
+		a.finish = "refusal"
+	}
+	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model, Files: a.files}
 	if t.Model == "" {
 		t.Model = name
 	}

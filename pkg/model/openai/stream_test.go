@@ -41,8 +41,8 @@ func TestDialects(t *testing.T) {
 		"null content":        {events(delta(`{"role":"assistant","content":null}`), delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
 		"usage with choices":  {events(`{"usage":{"prompt_tokens":1},"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a"}},
 		"a second choice":     {events(delta(`{"content":"a"}`), `{"choices":[{"index":1,"delta":{"content":"z"},"finish_reason":"stop"}]}`, stop), &teamv1.Turn{Text: "a"}},
-		"refusal":             {events(delta(`{"refusal":"I cannot."}`), stop), &teamv1.Turn{Text: "I cannot."}},
-		"cut off by length":   {events(`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`), &teamv1.Turn{Text: "a", FinishReason: "length"}},
+		"refusal":             {events(delta(`{"refusal":"I cannot."}`), stop), &teamv1.Turn{Text: "I cannot.", FinishReason: "refusal", End: teamv1.TurnEnd_TURN_END_FILTERED}},
+		"cut off by length":   {events(`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`), &teamv1.Turn{Text: "a", FinishReason: "length", End: teamv1.TurnEnd_TURN_END_TRUNCATED}},
 		"its own model name":  {events(`{"model":"m-2026","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a", Model: "m-2026"}},
 		"calls without index": {
 			events(delta(`{"tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}},{"id":"2","function":{"name":"g","arguments":"{"}}]}`),
@@ -68,6 +68,9 @@ func TestDialects(t *testing.T) {
 			_, m := serve(t, fakellm.Turn{Raw: c.raw})
 			if c.want.FinishReason == "" {
 				c.want.FinishReason = "stop"
+			}
+			if c.want.End == 0 {
+				c.want.End = teamv1.TurnEnd_TURN_END_COMPLETE
 			}
 			if c.want.Model == "" {
 				c.want.Model = modeltest.Agent

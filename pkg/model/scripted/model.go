@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -100,11 +101,12 @@ func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, e
 }
 
 func (a *Answer) turn(name string) *teamv1.Turn {
-	t := &teamv1.Turn{Text: a.Text, ToolCalls: a.ToolCalls, FinishReason: "stop", Model: name}
-	if len(t.ToolCalls) > 0 {
-		t.FinishReason = "tool_calls"
+	finish := "stop"
+	if len(a.ToolCalls) > 0 {
+		finish = "tool_calls"
 	}
-	return t
+	finish = cmp.Or(a.FinishReason, finish)
+	return &teamv1.Turn{Text: a.Text, ToolCalls: a.ToolCalls, FinishReason: finish, End: model.EndOf(finish), Model: name}
 }
 
 func (f *Failure) err(name string) *agent.Error {

@@ -13,6 +13,9 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v3"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/model"
 )
 
 // Bounds on scripts.
@@ -158,7 +161,7 @@ func (p *parser) entries(id string, list *yaml.Node) []*entry {
 func (p *parser) entry(n *yaml.Node) *entry {
 	e := &entry{line: n.Line, chunks: 1}
 	before := len(p.faults)
-	f := p.fields(n, "an entry", "when", "text", "tool_calls", "error", "delay_ms", "chunks")
+	f := p.fields(n, "an entry", "when", "text", "tool_calls", "error", "delay_ms", "chunks", "finish_reason")
 	if v := f["when"]; v != nil {
 		e.when = p.condition(v)
 	}
@@ -177,6 +180,9 @@ func (p *parser) entry(n *yaml.Node) *entry {
 	if v := f["chunks"]; v != nil {
 		e.chunks = p.number(v, "chunks", 1, maxChunks)
 	}
+	if v := f["finish_reason"]; v != nil {
+		e.finish = p.finishReason(v)
+	}
 	p.combination(n, f, len(p.faults) == before)
 	return e
 }
@@ -185,7 +191,7 @@ func (p *parser) entry(n *yaml.Node) *entry {
 func (p *parser) combination(n *yaml.Node, f map[string]*yaml.Node, sound bool) {
 	switch {
 	case f["error"] != nil:
-		for _, k := range []string{"text", "tool_calls", "chunks"} {
+		for _, k := range []string{"text", "tool_calls", "chunks", "finish_reason"} {
 			if f[k] != nil {
 				p.fault(f[k], "make it an entry of its own", "an entry with an error cannot have %s", k)
 			}
@@ -195,6 +201,15 @@ func (p *parser) combination(n *yaml.Node, f map[string]*yaml.Node, sound bool) 
 	case f["text"] == nil && f["tool_calls"] == nil && sound:
 		p.fault(n, "", "an entry needs a text, tool_calls or an error")
 	}
+}
+
+// finishReason returns the reason for the end of a turn.
+func (p *parser) finishReason(n *yaml.Node) string {
+	reason := p.text(n, "finish_reason")
+	if model.EndOf(reason) == teamv1.TurnEnd_TURN_END_UNSPECIFIED {
+		p.fault(n, suggest(reason, "stop", "tool_calls", "length", "content_filter"), "finish_reason %q is unknown", short(reason))
+	}
+	return reason
 }
 
 func (p *parser) condition(n *yaml.Node) cel.Program {

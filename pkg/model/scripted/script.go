@@ -10,6 +10,7 @@
 //	    - text: "About {{input}}: {{results}}"
 //	      delay_ms: 50                           # before the answer
 //	      chunks: 3                              # number of pieces in which the text is streamed
+//	      finish_reason: length                  # the turn was cut; default: stop or tool_calls
 //
 // The first entry that matches a request is the answer. Conditions can use these
 // variables: input (the last user message), inputs (all user messages), turn (the
@@ -54,6 +55,7 @@ type entry struct {
 	fail   *Failure
 	delay  time.Duration
 	chunks int
+	finish string
 }
 
 // call is a tool call. Its arguments are raw if value is nil.
@@ -75,6 +77,8 @@ type Answer struct {
 	Delay time.Duration
 	// Chunks is the number of pieces of the text, at least 1.
 	Chunks int
+	// FinishReason is the reason for the end of the turn; "" means stop or tool_calls.
+	FinishReason string
 }
 
 // Failure is a turn that fails as if an endpoint had responded with an HTTP status.
@@ -172,7 +176,7 @@ func (e *entry) matches(s *conversation) (bool, error) {
 }
 
 func (e *entry) answer(s *conversation) *Answer {
-	a := &Answer{Text: s.fill(e.text), Failure: e.fail, Delay: e.delay, Chunks: e.chunks}
+	a := &Answer{Text: s.fill(e.text), Failure: e.fail, Delay: e.delay, Chunks: e.chunks, FinishReason: e.finish}
 	for i, c := range e.calls {
 		a.ToolCalls = append(a.ToolCalls, &teamv1.ToolCall{
 			Id: fmt.Sprintf("call_%d_%d", s.turn, i+1), Name: c.name, Arguments: c.arguments(s),
