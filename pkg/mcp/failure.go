@@ -70,9 +70,12 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x outcome)
 	}
 	e := s.status(x)
 	var refused *jsonrpc.Error
+	says := x.err == nil && errors.As(err, &refused) // the library uses the same type for requests that were not sent
 	switch {
+	case e != nil && says && e.Code == agent.CodeFailedPrecondition && refused.Message != "":
+		e.Message += ": " + s.hide(refused.Message)
 	case e != nil:
-	case x.err == nil && errors.As(err, &refused): // the library uses the same type for requests that were not sent
+	case says && !x.resumed:
 		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the server refused the call: %s", s.hide(refused.Message))
 		e.Fresh = true
 	default:
@@ -116,10 +119,11 @@ func lost(tool string) *agent.Error {
 }
 
 // status returns the error for the HTTP status of a call, or for a connection that could not be
-// made. It returns nil if x has neither.
+// made. It returns nil if x has neither, or if a call was accepted and only the rest of its stream was refused.
 func (s *Server) status(x outcome) *agent.Error {
 	var e *agent.Error
 	switch {
+	case x.resumed:
 	case x.status == http.StatusTooManyRequests:
 		e = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable, "the server limits the rate of calls (HTTP %d); try again later", x.status)
 		e.Retry, e.Fresh, e.RetryAfter = true, true, x.after

@@ -1,10 +1,12 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"mime"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 const (
 	maxAnswer     = 16 << 20 // bytes of a response that is not a stream
+	maxRefusal    = 64 << 10 // bytes of a refusal that are searched for its reason
 	maxRetryAfter = 24 * time.Hour
 )
 
@@ -30,6 +33,10 @@ type outcome struct {
 	err    error         // why there is no response
 	status int           // 0 if there is no response
 	after  time.Duration // Retry-After; 0 if unknown
+	// unknownSession says that the server refused the request because it does not know the session.
+	unknownSession bool
+	// resumed says that the request asked for the rest of a stream that was cut off.
+	resumed bool
 }
 
 func (e *exchange) record(o outcome) {
@@ -89,13 +96,42 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	o := outcome{status: res.StatusCode, after: retryAfter(res.Header), resumed: req.Method == http.MethodGet}
+	if o.unknownSession, err = refusesSession(req, res); err != nil {
+		o = outcome{err: err}
+	}
 	if e != nil {
-		e.record(outcome{status: res.StatusCode, after: retryAfter(res.Header)})
+		e.record(o)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
 		res.Body = boundedBody{io.LimitReader(res.Body, maxAnswer), res.Body}
 	}
 	return res, nil
+}
+
+// aboutSession matches the errors of servers that do not know a session, or miss its id. MCP leaves the words to
+// servers, and has no code for it.
+var aboutSession = regexp.MustCompile(`(?is)session.*(missing|required|not found|no such|unknown|unrecogni|invalid|expired|terminated|closed|ended|does ?n.t exist|does not exist)|(missing|requires|no|no valid|unknown|unrecogni[sz]ed|invalid|expired|terminated)[ -]+(mcp[ -]+)?session|not initialized`)
+
+// refusesSession reports whether a response refuses a request because the server does not know its session: HTTP 404
+// of a request with a session id, or HTTP 400 with an error about the session. The caller can still read the response.
+func refusesSession(req *http.Request, res *http.Response) (bool, error) {
+	switch {
+	case res.StatusCode == http.StatusNotFound:
+		return req.Header.Get("Mcp-Session-Id") != "", nil
+	case res.StatusCode != http.StatusBadRequest:
+		return false, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
+	if err != nil {
+		_ = res.Body.Close() // reading has failed already
+		return false, err
+	}
+	res.Body = boundedBody{io.MultiReader(bytes.NewReader(body), res.Body), res.Body}
+	return aboutSession.Match(body), nil
 }
 
 // boundedBody reads from Reader and closes Closer.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -278,6 +280,115 @@ func TestA_21_AddressesAreShownWithoutSecrets(t *testing.T) {
 			if text := err.Error(); strings.Contains(text, "hu") || strings.Contains(text, "ann") {
 				t.Errorf("%s: %s", address, text)
 			}
+		}
+	}
+}
+
+// forgets returns a handler that refuses requests of the sessions that it had seen when forget was called.
+func forgets(next http.Handler, status int, body string) (h http.Handler, forget func()) {
+	var mu sync.Mutex
+	forgotten, seen := map[string]bool{}, map[string]bool{}
+	known := func(id string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[id] = id != ""
+		return !forgotten[id]
+	}
+	h = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if known(req.Header.Get("Mcp-Session-Id")) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+	return h, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		forgotten = maps.Clone(seen)
+	}
+}
+
+// TestHTTPSessionIsUnknown: a session that the server no longer knows is opened anew, and a call that it refused for
+// that reason is made again, whatever its effect, because it was not carried out.
+func TestHTTPSessionIsUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+	}{
+		"404 without a body":                {404, ""},
+		"404 with a text":                   {404, "Session not found"},
+		"404 with an error without id":      {404, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`},
+		"404 with an error with another id": {404, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`},
+		"400, the id is missing":            {400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`},
+		"400, not initialized":              {400, `{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`},
+		"400, a text":                       {400, "Invalid or missing session ID"},
+		"400, other JSON":                   {400, `{"detail":"Session ab12 has expired"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, cfg := serve(t, real)
+			h, forget := forgets(*r.handler.Load(), c.status, c.body)
+			r.handle(h)
+			s := start(t, cfg)
+			forget()
+			if got := call(t, s, "put").GetText(); got != "put" {
+				t.Error(got)
+			}
+			if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
+				t.Error(tools, err)
+			}
+			if got := call(t, s, "pid").GetText(); got == "" { // unsafe
+				t.Error("no answer")
+			}
+		})
+	}
+}
+
+// TestHTTPSessionStaysUnknown: a server that refuses each session is called twice, not for ever, and the error is its own.
+func TestHTTPSessionStaysUnknown(t *testing.T) {
+	r, cfg := serve(t, real)
+	s, h := start(t, cfg), *r.handler.Load()
+	var calls atomic.Int32
+	r.handle(answers(h, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Session is missing"}}`)
+	}))
+	_, err := find(t, s, "put").Call(t.Context(), json.RawMessage(`{}`), "k")
+	if e := agent.AsError(err); !e.Fresh || e.Retry || e.Message != "the server refused the call (HTTP 400): Session is missing" || calls.Load() != 2 {
+		t.Errorf("%d calls, %#v", calls.Load(), e)
+	}
+}
+
+// TestHTTPCutOffAndUnknown: a call that was accepted, and whose stream cannot be resumed because the session is
+// unknown, may have taken effect and is not made again here.
+func TestHTTPCutOffAndUnknown(t *testing.T) {
+	for _, body := range []string{"", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`} {
+		r, cfg := serve(t, real)
+		s, h := start(t, cfg), *r.handler.Load()
+		var calls atomic.Int32
+		cut := answers(h, func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("id: 1\nretry: 1\ndata:\n\n"))
+		})
+		r.handle(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, body)
+				return
+			}
+			cut.ServeHTTP(w, req)
+		}))
+		_, err := find(t, s, "put").Call(t.Context(), json.RawMessage(`{}`), "k")
+		if e := agent.AsError(err); e.Fresh || !e.Retry || calls.Load() != 1 || !strings.Contains(e.Message, "it is unknown whether") {
+			t.Errorf("%d calls, %#v", calls.Load(), e)
+		}
+		r.handle(h)
+		if got := call(t, s, "put").GetText(); got != "put" {
+			t.Error(got)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 	}
 	for t, err := range live.Tools(ctx, nil) {
 		if err != nil {
-			ended := s.ended(ctx, err)
+			ended := s.ended(ctx, err) || x.outcome().unknownSession
 			if ended {
 				s.drop(live)
 			}
@@ -182,7 +182,7 @@ func (t *tool) params(ctx context.Context, arguments json.RawMessage, key string
 	return &mcp.CallToolParams{Meta: meta, Name: t.name, Arguments: arguments}, nil
 }
 
-// call makes the call, again if the connection had ended before it. The questions of the server are
+// call makes the call, again if the connection or the session had ended before it. The questions of the server are
 // those of o; nil if it may not ask any.
 func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall) (*mcp.CallToolResult, error) {
 	r, sent, err := t.callOnce(ctx, params, o)
@@ -212,11 +212,12 @@ func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *open
 	if err == nil {
 		return r, true, nil
 	}
-	if t.server.ended(ctx, err) {
+	seen := x.outcome()
+	if t.server.ended(ctx, err) || seen.unknownSession {
 		t.server.drop(live)
-		if t.server.config.URL != "" && x.outcome() == (outcome{}) && ctx.Err() == nil {
-			return nil, false, t.server.unreachable(ctx, err, outcome{})
-		}
+	}
+	if ctx.Err() == nil && !seen.resumed && (seen.unknownSession || seen == (outcome{}) && t.server.config.URL != "" && t.server.ended(ctx, err)) {
+		return nil, false, t.server.failure(ctx, t.spec.Name, err, seen)
 	}
 	if errors.Is(context.Cause(ctx), errClosed) {
 		return nil, true, lost(t.spec.Name).Because(err)
