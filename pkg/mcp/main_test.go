@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		}
 	default:
 		fmt.Fprintln(os.Stderr, "the program starts")
+		if os.Getenv("MCP_TEST_PROGRAM") == "noisy" {
+			fmt.Print("[db] Connected to data.db\r\n\n  \n", `{"level":"info","msg":"ready"}`, "\n42\n[1, {}]\n")
+		}
 		err := server(os.Getenv("MCP_TEST_PROGRAM"), nil).Run(context.Background(), &sdk.StdioTransport{})
 		if err != nil && !errors.Is(err, context.Canceled) {
 			os.Exit(1)
@@ -77,6 +80,10 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 	})
 	add("data", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"n": 1}}, nil
+	})
+	add("noise", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		fmt.Printf("debug: %s\n{\"jsonrpc\":\"2.0\"}\nnull\n", os.Getenv("TOKEN"))
+		return say("fine")
 	})
 	add("long", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return say(strings.Repeat("ü", 200<<10))

@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -23,40 +25,55 @@ const grace = 2 * time.Second
 
 // program is an MCP server that runs as a child process, and the transport to it.
 type program struct {
-	command mcp.CommandTransport
-	stderr  *lines
-	ended   chan struct{}   // closed when the program has exited
-	hurry   <-chan struct{} // closed when a program that is being stopped must be killed at once
+	cmd    *exec.Cmd
+	stderr *lines
+	others *lines          // lines on its standard output that are not messages
+	ended  chan struct{}   // closed when the program has exited
+	hurry  <-chan struct{} // closed when a program that is being stopped must be killed at once
 }
 
 // Connect implements mcp.Transport.
 func (p *program) Connect(ctx context.Context) (mcp.Connection, error) {
-	c, err := p.command.Connect(ctx)
+	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	return &programConn{Connection: c, program: p, ended: sync.OnceFunc(func() { close(p.ended) })}, nil
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	// Wait closes the standard output, after the exit.
+	pipes := &mcp.IOTransport{Reader: io.NopCloser(&messages{from: bufio.NewReader(stdout), others: p.others}), Writer: stdin}
+	c, err := pipes.Connect(ctx)
+	return &programConn{Connection: c, program: p}, err
 }
 
 // programConn is the connection to a program.
 type programConn struct {
 	mcp.Connection
 	program *program
-	ended   func()
+	once    sync.Once
 }
 
 // Close implements mcp.Connection. It stops the program with all processes of its group, and waits until it has
 // exited.
 func (c *programConn) Close() error {
-	defer c.ended()
-	exited := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() { c.program.stop(exited) })
-	err := c.Connection.Close() // closes the input, and waits for the exit
-	close(exited)
-	wg.Wait()
-	kill(c.program.command.Command) // processes that it has started and left
-	return err
+	c.once.Do(func() {
+		_ = c.Connection.Close() // closes the input
+		exited := make(chan struct{})
+		go func() {
+			defer close(exited)
+			_ = c.program.cmd.Wait() // the exit code is read from its state
+		}()
+		c.program.stop(exited)
+		<-exited
+		kill(c.program.cmd) // processes that it has started and left
+		close(c.program.ended)
+	})
+	return nil
 }
 
 // stop ends a program whose input was closed and that does not exit: it is asked to exit after grace, and killed
@@ -69,10 +86,10 @@ func (p *program) stop(exited <-chan struct{}) {
 		case <-exited:
 			return
 		case <-p.hurry:
-			kill(p.command.Command)
+			kill(p.cmd)
 			return
 		case <-wait.C:
-			end(p.command.Command)
+			end(p.cmd)
 		}
 	}
 }
@@ -88,7 +105,7 @@ func (p *program) exit(ctx context.Context) (how string, stderr []string, ok boo
 	case <-ctx.Done():
 		return "", nil, false
 	}
-	state := p.command.Command.ProcessState
+	state := p.cmd.ProcessState
 	switch {
 	case state == nil:
 		return "", nil, false
@@ -107,13 +124,17 @@ func (s *Server) start() *program {
 	cmd := exec.Command(c[0], c[1:]...) //nolint:gosec,noctx // G204: the operator's own command; it runs as long as the connection
 	cmd.Dir = s.config.Dir
 	cmd.Env = environment(s.config.Env)
-	stderr := &lines{log: s.config.Log.With(zap.String("tool", s.config.Name))}
+	log := s.config.Log.With(zap.String("tool", s.config.Name))
+	stderr := &lines{log: func(line string) { log.Info("MCP server stderr", zap.String("line", line)) }}
+	others := &lines{log: func(line string) {
+		log.Warn("the MCP server wrote a line that is not a message to its standard output; it is skipped", zap.String("line", line))
+	}}
 	stderr.hide(s.config.Env)
+	others.hide(s.config.Env)
 	cmd.Stderr = stderr
 	cmd.WaitDelay = grace
 	apart(cmd)
-	const last = 4 * grace // stop has killed it before; the transport would signal the program, but not its group
-	return &program{command: mcp.CommandTransport{Command: cmd, TerminateDuration: last}, stderr: stderr, ended: make(chan struct{}), hurry: s.hurry.Done()}
+	return &program{cmd: cmd, stderr: stderr, others: others, ended: make(chan struct{}), hurry: s.hurry.Done()}
 }
 
 // environment returns the variables of a program: PATH, HOME and the configured ones.
@@ -138,7 +159,7 @@ const (
 
 // lines is a writer that logs each line and keeps the last ones. It is not safe for concurrent use.
 type lines struct {
-	log     *zap.Logger
+	log     func(line string)
 	secrets []secret.Secret // programs may print their environment
 	longest int             // bytes of the longest of secrets
 	rest    []byte
@@ -180,7 +201,7 @@ func (l *lines) Write(p []byte) (int, error) {
 			rest = []byte(text[end:])
 		}
 		text = text[:end]
-		l.log.Info("MCP server stderr", zap.String("line", text))
+		l.log(text)
 		if l.last = append(l.last, text); len(l.last) > maxTail {
 			l.last = l.last[1:]
 		}

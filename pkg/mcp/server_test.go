@@ -228,6 +228,27 @@ func TestProgramEnds(t *testing.T) {
 	}
 }
 
+// TestLinesThatAreNoMessages: what a program writes to its standard output besides messages is logged without its
+// secrets, and changes nothing.
+func TestLinesThatAreNoMessages(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	c := program("noisy")
+	c.Env["TOKEN"], c.Log = secret.New("canary-token"), zap.New(core)
+	s := start(t, c)
+	n := pid(t, s)
+	if got := call(t, s, "noise").GetText(); got != "fine" || pid(t, s) != n {
+		t.Errorf("answer %q, or started again", got)
+	}
+	var lines []string
+	for _, e := range logs.All() {
+		lines = append(lines, fmt.Sprint(e.ContextMap()["line"]))
+	}
+	want := []string{"[db] Connected to data.db", `{"level":"info","msg":"ready"}`, "42", "[1, {}]", "debug: ***", `{"jsonrpc":"2.0"}`, "null"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("logged %q, want %q", lines, want)
+	}
+}
+
 // TestProgramDies: the outcome of a call in progress is unknown, and the program is started
 // again for the next call.
 func TestProgramDies(t *testing.T) {
