@@ -167,16 +167,16 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		output, err := b.output(a.GetOutputSchema())
-		if err != nil {
-			return nil, err
-		}
-		return leader.NewAgent(leader.AgentConfig{
+		c := leader.AgentConfig{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
-			Guards: guards, Output: output, Upstreams: b.Upstreams,
+			Guards: guards, Upstreams: b.Upstreams,
 			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
-		})
+		}
+		if err := b.output(&c, a.GetOutputSchema()); err != nil {
+			return nil, err
+		}
+		return leader.NewAgent(c)
 	case a.GetScripted() != nil:
 		return scripted.New(scripted.Config{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Skills: a.GetSkills(),

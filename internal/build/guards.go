@@ -31,14 +31,15 @@ func (b *builder) guards(g *teamv1.Guardrails) (agent.Guards, error) {
 	return out, nil
 }
 
-// output returns the check for the answers of an agent, or nil if any answer is valid.
-func (b *builder) output(schema string) (leader.OutputFormat, error) {
+// output sets the format of the answers of an agent; without a schema any answer is valid.
+func (b *builder) output(c *leader.AgentConfig, schema string) error {
 	if schema == "" {
-		return nil, nil //nolint:nilnil // anything
+		return nil
 	}
 	s := b.Definition.Schemas[schema]
 	if s == nil {
-		return nil, fmt.Errorf("output_schema %s is not loaded", schema)
+		return fmt.Errorf("output_schema %s is not loaded", schema)
 	}
-	return s.Fit, nil
+	c.Output, c.Schema = s.Fit, s.JSON()
+	return nil
 }

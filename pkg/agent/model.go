@@ -50,6 +50,9 @@ type ModelRequest struct {
 	Tools []ToolSpec
 	// Force is the name of the tool that the model must call. If it is empty, the model chooses.
 	Force string
+	// Schema is the JSON Schema that the answer should match; nil allows any answer. Providers that cannot
+	// do so, or not together with Tools, ignore it, so the caller checks the answer.
+	Schema json.RawMessage
 	// Key identifies the call for providers that support idempotency keys.
 	Key string
 	// MaxOutput is the maximum number of output tokens. 0 means the limit of the model.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,10 @@ const maxSchema = 256 << 10
 
 // Schema is a JSON Schema of draft 2020-12 or 07. The keyword format and the content keywords are
 // ignored. A Schema is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+	source   json.RawMessage
+}
 
 // ParseSchema parses a schema file; file is its name in faults. The error is of type Faults and
 // holds all faults. A $ref must refer to a schema below $defs of the same file, and no schema may
@@ -62,7 +66,7 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 	}
 	compiled, err := compile(root)
 	if err == nil {
-		return &Schema{compiled: compiled}
+		return &Schema{compiled: compiled, source: compact(data)}
 	}
 	var invalid *jsonschema.SchemaValidationError
 	var violations *jsonschema.ValidationError
@@ -76,6 +80,18 @@ func parse(data []byte, report func(offset int, message, hint string)) *Schema {
 	}
 	return nil
 }
+
+// compact returns JSON without blanks between its values.
+func compact(data []byte) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, data) != nil {
+		return data
+	}
+	return b.Bytes()
+}
+
+// JSON returns the schema itself. The caller must not modify it.
+func (s *Schema) JSON() json.RawMessage { return s.source }
 
 // Fit returns the data of an answer: its first data part, or its text if that is JSON, optionally
 // within a Markdown code block. The error lists the violations, for the model that wrote the

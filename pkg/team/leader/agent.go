@@ -3,6 +3,7 @@ package leader
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -41,6 +42,8 @@ type AgentConfig struct {
 	Guards agent.Guards
 	// Output is the format that answers must have; nil allows any.
 	Output OutputFormat
+	// Schema is a JSON Schema of the answers. The model is told to keep to it where its provider can.
+	Schema json.RawMessage
 	// Limits of a run. Only those that apply to a single agent have an effect, such as max_turns,
 	// timeout and retry.
 	Limits *teamv1.Limits
@@ -80,7 +83,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
 		InputModes: c.InputModes, OutputModes: c.OutputModes,
 		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
-		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), output: c.Output},
+		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), output: c.Output, schema: c.Schema},
 	})
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err

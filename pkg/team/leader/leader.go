@@ -2,6 +2,7 @@
 package leader
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type leader struct {
 	sticky       bool
 	maxTurns     int
 	maxDelegated int
-	output       OutputFormat // format of answers; nil allows any
+	output       OutputFormat    // format of answers; nil allows any
+	schema       json.RawMessage // schema of answers; nil allows any
 
 	described atomic.Pointer[description] // cache for the next prompt
 }

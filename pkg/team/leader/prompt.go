@@ -17,7 +17,7 @@ import (
 // answers to its calls, and each follow-up of the user before the first turn that was decided after
 // it.
 func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
-	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s)}
+	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: l.system(s), Schema: l.schema}
 	if step.GetName() != finalTurn {
 		req.Tools = l.specs(s)
 	}
