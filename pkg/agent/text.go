@@ -4,33 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Data returns the data of a message as encoding/json decodes it: that of its first data part or,
-// if it has none, its text if that is valid JSON. ok is false if it has neither.
-func Data(m *a2av1.Message) (any, bool) {
-	for _, p := range m.GetParts() {
-		if d, ok := p.GetContent().(*a2av1.Part_Data); ok {
-			return d.Data.AsInterface(), true
-		}
-	}
-	text := Text(m)
-	if text == "" {
-		return nil, false
-	}
-	var data any
-	if json.Unmarshal([]byte(text), &data) != nil {
-		return nil, false
-	}
-	return data, true
-}
-
 // Prompt returns a message as text for a model: its text parts, its data parts as JSON, and a
-// short line for each file. A data part is left out if the text part before it holds the same
-// JSON.
+// short line for each file. A data part is left out if the text part before it has the same JSON.
 func Prompt(m *a2av1.Message) string {
 	parts := m.GetParts()
 	if len(parts) == 1 {
@@ -70,15 +51,14 @@ func promptPart(p *a2av1.Part) string {
 	return ""
 }
 
-// saysAlready reports whether text is the same JSON as the data part p. The text may be in a
-// Markdown code block.
+// saysAlready reports whether text has the JSON of the data part p; see Values.
 func saysAlready(text string, p *a2av1.Part) bool {
 	d, ok := p.GetContent().(*a2av1.Part_Data)
 	if !ok || text == "" {
 		return false
 	}
-	var data any
-	return json.Unmarshal([]byte(Unfenced(text)), &data) == nil && reflect.DeepEqual(data, d.Data.AsInterface())
+	data := d.Data.AsInterface()
+	return slices.ContainsFunc(valuesIn(text), func(said any) bool { return reflect.DeepEqual(said, data) })
 }
 
 // Unfenced returns text without surrounding white space and, if all of it is a Markdown code

@@ -93,29 +93,37 @@ func compact(data []byte) json.RawMessage {
 // JSON returns the schema itself. The caller must not modify it.
 func (s *Schema) JSON() json.RawMessage { return s.source }
 
-// Fit returns the data of an answer: its first data part, or its text if that is JSON, optionally
-// within a Markdown code block. The error lists the violations, for the model that wrote the
-// answer.
+// Fit returns the data of an answer: of its [agent.Values] the first that conforms to the schema. The
+// error lists the violations of the likeliest one, for the model that wrote the answer.
 func (s *Schema) Fit(m *a2av1.Message) (*structpb.Value, error) {
-	data, err := dataOf(m, true)
-	if err != nil {
-		return nil, err
+	values := agent.Values(m)
+	if len(values) == 0 {
+		return nil, errNoData
+	}
+	data := values[0]
+	for _, v := range values {
+		if len(violations(s.compiled, v)) == 0 {
+			data = v
+			break
+		}
 	}
 	if vs := violations(s.compiled, data); len(vs) > 0 {
 		return nil, errors.New(formatViolations(vs, func(v violation) string { return v.where() + " " + v.text }))
 	}
 	value, err := structpb.NewValue(data)
 	if err != nil {
-		return nil, errors.New("the answer contains no JSON data")
+		return nil, errNoData
 	}
 	return value, nil
 }
 
+var errNoData = errors.New("the answer contains no JSON")
+
 // describeViolations describes where the data of a message violates the schema, or returns "". It does not
 // quote the data, because its readers may not be allowed to see the message.
 func (s *Schema) describeViolations(m *a2av1.Message) string {
-	data, err := dataOf(m, false)
-	if err != nil {
+	data, ok := agent.Data(m)
+	if !ok {
 		return "it contains no JSON data; add some"
 	}
 	vs := violations(s.compiled, data)
@@ -136,17 +144,4 @@ func formatViolations(vs []violation, word func(violation) string) string {
 		words = append(words, word(v))
 	}
 	return strings.Join(words, ", ")
-}
-
-// dataOf returns the data of a message as encoding/json decodes it. fenced accepts JSON in a code
-// block.
-func dataOf(m *a2av1.Message, fenced bool) (any, error) {
-	data, ok := agent.Data(m)
-	if !ok && fenced {
-		ok = json.Unmarshal([]byte(agent.Unfenced(agent.Text(m))), &data) == nil
-	}
-	if !ok {
-		return nil, errors.New("the answer is not JSON")
-	}
-	return data, nil
 }

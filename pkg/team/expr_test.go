@@ -69,10 +69,16 @@ func compileRule(source string, members []string) (*expr.Expr, error) {
 
 func newsroom() []string { return []string{"researcher", "writer", "critic", "fact-checker"} }
 
-func TestExpr_Rules(t *testing.T) {
+// newsroomState is a state in which researcher and critic have answered and the fact-checker has failed.
+func newsroomState() *team.State {
 	s := stateOf(newsroom(), ended("researcher", "", "The Moon pulls"), ended("critic", "", `{"score": 6, "by": {"b": 1, "a": 2}, "tags": [{"n": "x"}]}`))
 	s.Steps = append(s.Steps, brokenStep("fact-checker", "", agent.Errorf(0, agent.ReasonTimeout, "too slow")))
 	s.Context = map[string]*structpb.Value{"tone": structpb.NewStringValue("dry"), "limit": structpb.NewNumberValue(8)}
+	return s
+}
+
+func TestExpr_Rules(t *testing.T) {
+	s := newsroomState()
 	for source, want := range map[string]bool{
 		"turn == 3":              true,
 		"turn == 1":              false,
@@ -97,14 +103,10 @@ func TestExpr_Rules(t *testing.T) {
 		"writer.outcome != 'succeeded'":      false,
 		"!(writer.data.ok)":                  false,
 		"results['writer'].text == ''":       false,
-		"researcher.data.score > 1":          false, // no JSON
-		"critic.data.nope == null":           false, // no such key
 		"context.nope == 'x'":                false,
 		"results['fact-checker'].text == ''": false, // it failed
 		// Nor are values of another kind.
-		"critic.data.score":       false,
-		"critic.data.score > 'a'": false,
-		"turn / (turn - 3) == 1":  false,
+		"turn / (turn - 3) == 1": false,
 	} {
 		e, err := compileRule(source, newsroom())
 		if err != nil {
@@ -113,6 +115,51 @@ func TestExpr_Rules(t *testing.T) {
 		}
 		if got, _, err := e.Eval(facts.Of(s).Value); got != want || err != nil {
 			t.Errorf("%s: %v, %v; want %v", source, got, err, want)
+		}
+	}
+}
+
+// A condition that an answer leaves without a value names what it has read, and quotes the answer.
+func TestExpr_MissingData(t *testing.T) {
+	s := newsroomState()
+	const said = `"{\"score\": 6, \"by\": {\"b\": 1, \"a\": 2}, \"tags\": [{\"n\": \"x\"}]}"`
+	for source, want := range map[string][]string{
+		"researcher.data.score > 1":                               {"researcher.data.score", `"researcher" has no such data: "The Moon pulls"`, "has(researcher.data.score)"},
+		"results['researcher'].data.score > 1":                    {`"researcher" has no such data`},
+		"critic.data.nope == null":                                {"critic.data.nope", `"critic" has no such data: ` + said},
+		"critic.data.tags[1].n == 'x'":                            {"critic.data.tags[1].n"},
+		"critic.data.score":                                       {`"critic" has 6 there, of a type that the condition cannot use`},
+		"critic.data.score > 'a'":                                 {`"critic" has 6 there`},
+		"critic.data.tags > 1":                                    {"critic.data.tags"},
+		"critic.data.nope.exists(x, x == 1)":                      {"critic.data.nope"},
+		"turn == 1 || critic.data.nope > 1":                       {"critic.data.nope"},
+		"turn == 3 || critic.data.nope > 1":                       nil, // true without it
+		"turn == 1 && critic.data.nope > 1":                       nil, // false without it
+		"writer.data.score > 1":                                   nil, // it has not answered
+		"writer.data.score > 1 || critic.data.nope > 1":           nil,
+		"results['fact-checker'].data.score > 1":                  nil, // it failed
+		"has(critic.data.nope) && critic.data.nope > 1":           nil,
+		"has(researcher.data.score) && researcher.data.score > 1": nil,
+		"!has(researcher.data) || researcher.data.score > 1":      nil,
+		"last.data.nope > 1":                                      nil, // any member may be the last one
+		"context.nope > 1":                                        nil,
+		"results.exists(m, results[m].data.nope > 1)":             nil,
+	} {
+		e, err := compileRule(source, newsroom())
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		_, _, err = e.Eval(facts.Of(s).Value)
+		var missing *expr.MissingData
+		if errors.As(err, &missing) != (want != nil) {
+			t.Errorf("%s: %v, want %q", source, err, want)
+			continue
+		}
+		for _, part := range want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, want it to contain %s", source, err, part)
+			}
 		}
 	}
 }

@@ -595,7 +595,7 @@ func TestOutputSchema(t *testing.T) {
 		}
 		said := m.requests[1].Messages
 		if len(said) != 3 || said[1].Text != "Seven." || said[1].Role != agent.RoleAssistant || said[2].Role != agent.RoleUser ||
-			said[2].Text != "Your answer does not have the form that is asked for: the answer is not JSON. Answer again, with JSON alone that fits." {
+			said[2].Text != "Your answer does not have the form that is asked for: the answer contains no JSON. Answer again, with JSON alone that fits." {
 			t.Errorf("%+v", said)
 		}
 		for i := range r.events {

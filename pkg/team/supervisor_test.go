@@ -152,9 +152,18 @@ func TestSupervisor_Rules(t *testing.T) {
 	})
 
 	t.Run("R-000-25 no rule is true and there is no router", func(t *testing.T) {
-		odd := ended("critic", "", "no idea")
+		odd := ended("fact-checker", "", "no idea")
 		_, err := decide(t, editors(t, nil), stateOf(newsroom(), facts, text, odd))
 		if reasonOf(err) != agent.ReasonSchedulerError || !strings.Contains(err.Error(), "no rule is true in turn 4") {
+			t.Error(err)
+		}
+	})
+
+	t.Run("an answer without the data that a rule reads", func(t *testing.T) {
+		long := strings.Repeat("no idea ", 40)
+		_, err := decide(t, editors(t, nil), stateOf(newsroom(), facts, text, ended("critic", "", long)))
+		if reasonOf(err) != agent.ReasonConditionDataMissing || !strings.Contains(err.Error(), `team "newsroom": rule "rewrite": it reads critic.data.score, but the answer of "critic"`) ||
+			!strings.Contains(err.Error(), long[:200]+"…") || strings.Contains(err.Error(), long[:202]) {
 			t.Error(err)
 		}
 	})
@@ -171,7 +180,7 @@ func TestSupervisor_Rules(t *testing.T) {
 
 func TestSupervisor_Router(t *testing.T) {
 	router := &supervisor.Router{Instructions: "Prefer short ways."}
-	odd := ended("critic", "", "no idea")
+	odd := ended("fact-checker", "", "no idea")
 	before := []*team.StepState{ended("researcher", "", "Facts."), ended("writer", "", "A text."), odd}
 	after := func(turns ...*team.StepState) *team.State {
 		return stateOf(newsroom(), append(append([]*team.StepState{}, before...), turns...)...)

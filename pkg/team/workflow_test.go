@@ -288,10 +288,17 @@ func TestWorkflow_When(t *testing.T) {
 			t.Errorf("%v %v", m.reply, m.err)
 		}
 	})
-	t.Run("not there is not true", func(t *testing.T) {
+	t.Run("an answer without the data that the condition reads fails the run", func(t *testing.T) {
 		m := example(t)
 		m.end("score", `no JSON`)
-		m.wants("print")
+		if e := agent.AsError(m.err); e == nil || e.Reason != agent.ReasonConditionDataMissing || !strings.Contains(e.Message, `step "fix": when: it reads steps.score.data.score, but the answer of "score" has no such data: "no JSON"`) {
+			t.Error(m.err)
+		}
+	})
+	t.Run("JSON in a code block counts", func(t *testing.T) {
+		m := example(t)
+		m.end("score", "The score:\n```json\n{\"score\": 5}\n```")
+		m.wants("fix")
 	})
 	t.Run("reason and values of a decision", func(t *testing.T) {
 		w := flow(t, workflow.Step{ID: "a", Member: "writer", When: "input.contains('tides')"}, workflow.Step{ID: "b", Member: "writer", When: "input == ''"})

@@ -33,7 +33,7 @@ const maxExprLength = 16 << 10
 // it reads input, context and steps[id]. A result is {text, data, outcome}: data is the reply's
 // JSON, if it has any; outcome is one of succeeded, empty, failed, timed_out, rejected, canceled
 // and skipped. An expression that reads a missing value is not true; has(critic.data) tests for
-// one.
+// one. An expression that reads data which an answer does not have fails; see [Expr.Eval].
 //
 // A check is a condition, or a number from 0 to 1. It reads input (text), result, expected (text),
 // brief {task_description, expected_output, context}, and round.
@@ -50,6 +50,10 @@ type Expr struct {
 type read struct {
 	id   int64
 	text string
+	root string   // the variable
+	of   string   // id of the member or step whose result is read; empty for other variables
+	keys []string // constant keys below the variable
+	test bool     // the place only tests whether there is a value, with has
 }
 
 // Name is the id of a member or step in an expression or a template.
@@ -121,13 +125,19 @@ func (e *Expr) Names() []Name { return e.names }
 func (e *Expr) IsCheck() bool { return e.scores }
 
 // Eval reports whether the expression is true. read has the values that it read, keyed by the
-// source text that reads them; nil if it read none. The error is non-nil only if the evaluation
-// costs too much.
+// source text that reads them; nil if it read none. The error is a *MissingData if the expression has
+// no value because an answer lacks the data that it reads, or has it in a form that the expression
+// cannot use. Otherwise it is nil, unless the evaluation costs too much.
 func (e *Expr) Eval(v Values) (matched bool, read *structpb.Struct, err error) {
 	out, details, err := e.program.Eval(activation{e.lang, v})
 	var cancelled interpreter.EvalCancelledError
 	if errors.As(err, &cancelled) {
 		return false, nil, fmt.Errorf("the expression %q takes too much work on this input; make it simpler", agent.Quote(e.source))
+	}
+	if _, ok := out.(types.Bool); err != nil || !ok {
+		if missing := e.missing(v); missing != nil {
+			return false, nil, missing
+		}
 	}
 	return err == nil && out == types.True, e.values(details), nil
 }
@@ -169,9 +179,10 @@ func (e *Expr) Score(v Values) (float64, error) {
 
 // Language is the set of names that expressions of one kind may use. Safe for concurrent use.
 type Language struct {
-	env  *cel.Env
-	vars []string            // names of the variables, sorted
-	keys map[string][]string // sorted ids in a variable, by its name
+	env     *cel.Env
+	vars    []string            // names of the variables, sorted
+	keys    map[string][]string // sorted ids in a variable, by its name
+	results map[string]bool     // the variables that are the result of a member
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -221,7 +232,7 @@ func ForSteps(steps []string) (*Language, error) {
 }
 
 func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*Language, error) {
-	l := &Language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}}
+	l := &Language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}, results: map[string]bool{}}
 	registry, err := types.NewRegistry()
 	if err != nil {
 		return nil, fmt.Errorf("set up expressions: %w", err)
@@ -232,6 +243,7 @@ func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*Langu
 	}
 	for name, t := range vars {
 		l.vars = append(l.vars, name)
+		l.results[name] = t == resultType
 		options = append(options, cel.Variable(name, t))
 	}
 	slices.Sort(l.vars)

@@ -31,7 +31,7 @@ func (in *inspector) walk(e ast.Expr, loop bool) {
 		in.name(e)
 		if !loop || isConstantPath(e) {
 			if text, err := cel.ExprToString(e, in.info); err == nil {
-				in.reads = append(in.reads, read{id: e.ID(), text: text})
+				in.reads = append(in.reads, in.read(e, text))
 			}
 		}
 		in.walkKeys(e, loop)
@@ -71,6 +71,32 @@ func (in *inspector) root(e ast.Expr) string {
 		}
 	}
 	return ""
+}
+
+// read describes the path e, whose source is text.
+func (in *inspector) read(e ast.Expr, text string) read {
+	r := read{id: e.ID(), text: text, test: e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly()}
+	for ; operandOf(e) != nil; e = operandOf(e) {
+		key := ""
+		if e.Kind() == ast.SelectKind {
+			key = e.AsSelect().FieldName()
+		} else if k := e.AsCall().Args()[1]; k.Kind() == ast.LiteralKind {
+			key = fmt.Sprint(k.AsLiteral().Value())
+		} else {
+			r.keys = nil // what is below a computed key is not known
+			continue
+		}
+		r.keys = append(r.keys, key)
+	}
+	slices.Reverse(r.keys)
+	r.root = e.AsIdent()
+	switch {
+	case in.lang.results[r.root]:
+		r.of = r.root
+	case in.lang.keys[r.root] != nil && len(r.keys) > 0:
+		r.of = r.keys[0]
+	}
+	return r
 }
 
 // operandOf returns the operand of a selection or an index; nil for other expressions.

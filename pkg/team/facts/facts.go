@@ -2,6 +2,8 @@
 package facts
 
 import (
+	"errors"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -91,6 +93,17 @@ func (f *Facts) result(st *team.StepState) map[string]any {
 		f.results[st] = r
 	}
 	return r
+}
+
+// Failed returns the error of a run whose condition could not be evaluated, because of err from
+// [expr.Expr.Eval]. what names the team and the condition.
+func Failed(what string, err error) error {
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "%s: %s", what, err)
+	var missing *expr.MissingData
+	if errors.As(err, &missing) {
+		e.Reason = agent.ReasonConditionDataMissing
+	}
+	return e
 }
 
 func (f *Facts) context() map[string]any {

@@ -90,13 +90,16 @@ func (r *route) decision(s *team.State) (team.Decision, error) {
 	return d, nil
 }
 
-// readRoute parses a turn: a call of route, or a member id as text. The error tells the model what
+// readRoute parses a turn: a call of route, its arguments as text, or a member id as text. The error tells the model what
 // is wrong.
 func readRoute(turn *teamv1.Turn, members []*team.Member) (*route, error) {
 	for _, call := range turn.GetToolCalls() {
 		if call.GetName() == routeTool {
 			return readCall(call.GetArguments(), members)
 		}
+	}
+	if arguments := agent.JSONIn(turn.GetText()); arguments != "" {
+		return readCall(arguments, members)
 	}
 	word := strings.Trim(turn.GetText(), " \t\r\n\"'`*.")
 	if word == "" {

@@ -164,7 +164,7 @@ func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
 	if r.when != nil {
 		matched, values, err := r.when.Eval(f.Value)
 		if err != nil {
-			return d, false, fmt.Errorf("rule %q: %w", r.ID, err)
+			return d, false, facts.Failed(fmt.Sprintf("team %q: rule %q", s.Team.ID, r.ID), err)
 		}
 		if !matched {
 			return d, false, nil

@@ -209,11 +209,7 @@ func readTurn(rules *teamv1.PlanRules, t *teamv1.Turn) (*plan, error) {
 	default:
 		return nil, fmt.Errorf("%s was called %d times; call %s once, with all steps", planTool, len(found), planTool)
 	}
-	text := t.GetText()
-	if from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}'); from >= 0 && from < to {
-		text = text[from : to+1]
-	}
-	return readPlan(rules, text)
+	return readPlan(rules, cmp.Or(agent.JSONIn(t.GetText()), t.GetText()))
 }
 
 // rules returns the rules of the next plan.

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -82,17 +84,22 @@ func (v *view) statusOf(i int, n *node) (status, error) {
 // statusAfterRound returns the status of a repeated step that has ended a round.
 func (v *view) statusAfterRound(i int, n *node) (status, error) {
 	good, _, err := v.eval(n.until, n, true)
+	var missing *expr.MissingData // the next round may have it
+	still := "is still not true"
 	switch {
+	case errors.As(err, &missing):
+		still += ": " + missing.Error()
 	case err != nil:
-		return failed, agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "step %q: until: %s", n.ID, err).Because(err)
+		return failed, facts.Failed(fmt.Sprintf("team %q: step %q: until", v.state.Team.ID, n.ID), err)
 	case good:
 		return done, nil
-	case v.rounds[i] < n.max:
+	}
+	if v.rounds[i] < n.max {
 		return again, nil
 	}
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonMaxRounds,
-		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q is still not true; allow more, or ask for less",
-		n.ID, v.state.Team.ID, n.max, agent.Quote(n.Repeat.Until)).With("step", n.ID)
+		"step %q of team %q ran %d rounds, the most it may (repeat.max), and %q %s; allow more, or ask for less",
+		n.ID, v.state.Team.ID, n.max, agent.Quote(n.Repeat.Until), still).With("step", n.ID)
 	if v.state.Team.ReportErrors {
 		v.err = e
 		if v.failed == nil {

@@ -2,6 +2,7 @@
 package workflow
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/facts"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -205,7 +207,7 @@ func (v *view) begin(d *decided, n *node) error {
 	}
 	matched, values, err := v.eval(n.when, n, false)
 	if err != nil {
-		return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "step %q: when: %s", n.ID, err).Because(err)
+		return facts.Failed(fmt.Sprintf("team %q: step %q: when", v.state.Team.ID, n.ID), err)
 	}
 	if matched {
 		d.add(v.start(n, v.input(n)), reason+": "+agent.Quote(n.When), values)

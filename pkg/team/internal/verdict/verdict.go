@@ -51,30 +51,37 @@ func Of(r *teamv1.Reply) *teamv1.Verdict {
 			return jsonVerdict([]byte(arguments))
 		}
 	}
-	return textVerdict(r.GetTurn().GetText())
+	return messageVerdict(agent.NewMessage(r.GetTurn().GetText()))
 }
 
+// messageVerdict reads the last object with a score in a message, or a number that is all of its text.
 func messageVerdict(m *a2av1.Message) *teamv1.Verdict {
-	if data, ok := agent.Data(m); ok {
-		if _, object := data.(map[string]any); object {
-			if b, err := json.Marshal(data); err == nil {
-				return jsonVerdict(b)
-			}
-		}
-	}
-	return textVerdict(agent.Text(m))
-}
-
-func textVerdict(text string) *teamv1.Verdict {
-	text = strings.TrimSpace(text)
+	text := strings.TrimSpace(agent.Text(m))
 	if score, err := strconv.ParseFloat(text, 64); err == nil {
 		return scoreVerdict(score, "")
 	}
-	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
-	if from >= 0 && from < to {
-		return jsonVerdict([]byte(text[from : to+1]))
+	v := &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
+	for i, data := range agent.Values(m) {
+		found := dataVerdict(data)
+		if found.Fault == "" {
+			return found
+		}
+		if i == 0 {
+			v = found
+		}
 	}
-	return &teamv1.Verdict{Fault: fmt.Sprintf("%q is no score", agent.Quote(text))}
+	return v
+}
+
+func dataVerdict(data any) *teamv1.Verdict {
+	if score, ok := data.(float64); ok {
+		return scoreVerdict(score, "")
+	}
+	b, err := json.Marshal(data)
+	if err != nil {
+		return &teamv1.Verdict{Fault: "the data is no score"}
+	}
+	return jsonVerdict(b)
 }
 
 func jsonVerdict(b []byte) *teamv1.Verdict {

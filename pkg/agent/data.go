@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
+
+// Data returns the data of a message as encoding/json decodes it: the first of its Values. ok is false
+// if it has none.
+func Data(m *a2av1.Message) (data any, ok bool) {
+	values := Values(m)
+	if len(values) == 0 {
+		return nil, false
+	}
+	return values[0], true
+}
+
+// JSONIn returns the JSON object in a text that a model wrote, as Data finds it; empty if it has none.
+func JSONIn(text string) string {
+	data, _ := Data(NewMessage(text))
+	if _, ok := data.(map[string]any); !ok {
+		return ""
+	}
+	b, _ := json.Marshal(data) // cannot fail for what was decoded
+	return string(b)
+}
+
+// Values returns what the data of a message may be, the likeliest first, as encoding/json decodes it.
+// If the message has a data part, it is that of the first one alone. Otherwise it is the JSON in its
+// text, which models surround with other things: a block of thoughts, a Markdown code block, or
+// sentences. JSON that is all of the text may be of any type; within sentences only objects and arrays
+// that are not empty count, the last object first. JSON that lacks its end is not data, and neither are
+// its parts.
+func Values(m *a2av1.Message) []any {
+	for _, p := range m.GetParts() {
+		if d, ok := p.GetContent().(*a2av1.Part_Data); ok {
+			return []any{d.Data.AsInterface()}
+		}
+	}
+	return valuesIn(Text(m))
+}
+
+func valuesIn(text string) []any {
+	for _, whole := range []string{text, afterThoughts(text)} {
+		var data any
+		if json.Unmarshal([]byte(whole), &data) == nil || json.Unmarshal([]byte(Unfenced(whole)), &data) == nil {
+			return []any{data}
+		}
+	}
+	return embedded(afterThoughts(text))
+}
+
+// afterThoughts returns what follows the block of thoughts at the beginning of a text. Some models
+// write only the end of the block, because its beginning is a part of their prompt.
+func afterThoughts(text string) string {
+	const begin, end = "<think>", "</think>"
+	if i := strings.LastIndex(text, end); i >= 0 {
+		return text[i+len(end):]
+	}
+	if strings.HasPrefix(strings.TrimSpace(text), begin) {
+		return ""
+	}
+	return text
+}
+
+// embedded returns the objects and arrays within a text that are not part of another one, objects
+// first, and the last of each kind first. It reads at most 16 times the length of the text.
+func embedded(text string) []any {
+	var objects, arrays []any
+	for work := 16 * len(text); work > 0; {
+		start := strings.IndexAny(text, "{[")
+		if start < 0 {
+			break
+		}
+		text = text[start:]
+		if !begins(text) {
+			text = text[1:]
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		var data any
+		err := d.Decode(&data)
+		var invalid *json.SyntaxError
+		switch {
+		case err == nil:
+			switch v := data.(type) {
+			case map[string]any:
+				if len(v) > 0 {
+					objects = append(objects, data)
+				}
+			case []any:
+				if len(v) > 0 {
+					arrays = append(arrays, data)
+				}
+			}
+			text = text[d.InputOffset():]
+			work -= int(d.InputOffset())
+		case errors.As(err, &invalid):
+			text = text[1:]
+			work -= int(invalid.Offset)
+		case errors.Is(err, io.ErrUnexpectedEOF): // the value lacks its end, and all that follows is a part of it
+			work = 0
+		default:
+			text = text[1:]
+			work -= len(text)
+		}
+	}
+	slices.Reverse(objects)
+	slices.Reverse(arrays)
+	return append(objects, arrays...)
+}
+
+// begins reports whether an object or array may begin with text, so that most brackets in sentences and
+// in code cost no decoder.
+func begins(text string) bool {
+	next := strings.TrimLeft(text[1:], " \t\r\n")
+	if next == "" {
+		return true // it lacks its end
+	}
+	if text[0] == '{' {
+		return next[0] == '"' || next[0] == '}'
+	}
+	return strings.IndexByte(`[{"]-0123456789tfn`, next[0]) >= 0
+}
