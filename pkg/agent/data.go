@@ -34,7 +34,7 @@ func JSONIn(text string) string {
 // If the message has a data part, it is that of the first one alone. Otherwise it is the JSON in its
 // text, which models surround with other things: a block of thoughts, a Markdown code block, or
 // sentences. JSON that is all of the text may be of any type; within sentences only objects and arrays
-// that are not empty count, the last object first. JSON that lacks its end is not data, and neither are
+// count: the last object first, empty ones last. JSON that lacks its end is not data, and neither are
 // its parts.
 func Values(m *a2av1.Message) []any {
 	for _, p := range m.GetParts() {
@@ -68,10 +68,10 @@ func afterThoughts(text string) string {
 	return text
 }
 
-// embedded returns the objects and arrays within a text that are not part of another one, objects
-// first, and the last of each kind first. It reads at most 16 times the length of the text.
+// embedded returns the objects and arrays within a text that are not part of another one, in the order
+// of Values. It reads at most 16 times the length of the text.
 func embedded(text string) []any {
-	var objects, arrays []any
+	var objects, arrays, empty []any
 	for work := 16 * len(text); work > 0; {
 		start := strings.IndexAny(text, "{[")
 		if start < 0 {
@@ -88,15 +88,15 @@ func embedded(text string) []any {
 		var invalid *json.SyntaxError
 		switch {
 		case err == nil:
-			switch v := data.(type) {
-			case map[string]any:
-				if len(v) > 0 {
-					objects = append(objects, data)
-				}
-			case []any:
-				if len(v) > 0 {
-					arrays = append(arrays, data)
-				}
+			object, isObject := data.(map[string]any)
+			array, _ := data.([]any)
+			switch {
+			case len(object)+len(array) == 0:
+				empty = append(empty, data)
+			case isObject:
+				objects = append(objects, data)
+			default:
+				arrays = append(arrays, data)
 			}
 			text = text[d.InputOffset():]
 			work -= int(d.InputOffset())
@@ -112,7 +112,7 @@ func embedded(text string) []any {
 	}
 	slices.Reverse(objects)
 	slices.Reverse(arrays)
-	return append(objects, arrays...)
+	return slices.Concat(objects, arrays, empty)
 }
 
 // begins reports whether an object or array may begin with text, so that most brackets in sentences and

@@ -37,7 +37,7 @@ func TestData(t *testing.T) {
 		`{"a": {"score": 9}, "b": `:                                   ``, // a part of what lacks its end
 		`<think>{"score": 9}`:                                         ``, // thoughts alone
 		`The score is 9.`:                                             ``,
-		`func() {} []`:                                                ``,
+		`func() {} []`:                                                `{}`,
 		``:                                                            ``,
 	} {
 		got := ""

@@ -144,7 +144,8 @@ func TestSchema_Fit(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"fits", `{"title": "Tides", "items": [{"price": 1}], "any": null}`, ""},
 		{"fits in a block of code", "```json\n{\"title\": \"Tides\", \"items\": []}\n```", ""},
-		{"text around it", "Here: {}", "the answer is not JSON"},
+		{"text around it", "Here: {\"title\": \"Tides\", \"items\": []}, and {\"title\": 1}.", ""},
+		{"no JSON", "Here: nothing.", "the answer contains no JSON"},
 		{
 			"all that is wrong, in order", `{"title": "T", "items": [{"price": 1}, {"price": -1}, {}], "kind": "c", "more": 1, "any": 1}`,
 			`at the top "more" is not expected, at /any does not fit (anyOf): no alternative matches, at /items/1/price does not fit (minimum): -1 is less than 0, ` +
