@@ -152,3 +152,75 @@ teams: {desk: {workflow: {steps: [{id: pay, agent: clerk}]}}}
 		})
 	})
 }
+
+// TestA_15_LateAnswerWithoutAName: clients that name no question answer at the same time. While the
+// tool that was approved runs, another message may be meant as an answer and is refused; later ones
+// are messages like any other.
+func TestA_15_LateAnswerWithoutAName(t *testing.T) {
+	t.Parallel()
+	llm, ctx := fakellm.New(t), t.Context()
+	running, finish := make(chan struct{}), make(chan struct{})
+	hold := func(begun, end chan struct{}) { // until the test goes on
+		select {
+		case begun <- struct{}{}:
+		case <-ctx.Done():
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "bank", Version: "1"}, nil)
+	s.AddTool(&sdk.Tool{Name: "pay_out", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		hold(running, finish)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "paid"}}}, nil
+	})
+	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
+	t.Cleanup(func() {
+		for session := range s.Sessions() {
+			_ = session.Close()
+		}
+		h.Close()
+	})
+	thinking, think := make(chan struct{}), make(chan struct{})
+	llm.Answer("m", func(r *fakellm.Request) fakellm.Turn {
+		switch {
+		case strings.Contains(r.Last(), "in euros"):
+			return fakellm.Turn{Text: "done in euros"}
+		case r.Messages[len(r.Messages)-1].Role == "tool":
+			hold(thinking, think)
+			return fakellm.Turn{Text: "done"}
+		}
+		return fakellm.Turn{Calls: []fakellm.Call{{Name: "pay_out", Arguments: "{}"}}}
+	})
+	target, _ := fromFile(t, rig.Memory(t), `version: v2
+models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
+tools: {bank: {mcp: {url: "${BANK}"}, approve: {}}}
+agents: {clerk: {description: Pays., model: m, tools: [bank]}}
+`, map[string]string{"LLM": llm.URL, "BANK": h.URL}, llm)
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		send := func(task *a2av1.Task, text string) error {
+			_, err := c.Send(t.Context(), atOnce(inAnswerTo(task, rand.Text(), text)))
+			return err
+		}
+		resp, err := c.Send(t.Context(), rig.Text("clerk", rand.Text(), "pay"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := resp.GetTask()
+		if err := send(task, "approve"); err != nil {
+			t.Fatal(err)
+		}
+		<-running
+		f := rig.Fault(send(task, "reject: fraud"))
+		if f == nil || f.Reason != agent.ReasonQuestionAnswered || !strings.Contains(f.Message, `"approve"`) {
+			t.Fatalf("a second answer got %v, want QUESTION_ANSWERED with the first", f)
+		}
+		finish <- struct{}{}
+		<-thinking
+		if err := send(task, "in euros"); err != nil {
+			t.Errorf("a message after the tool has ended: %v", err)
+		}
+		think <- struct{}{}
+	})
+}

@@ -106,6 +106,7 @@ func (f *Fold) reveal(ev *teamv1.Event) {
 // decided folds a decision of a node: the delegations in it and, if it creates the task of this
 // fold, the beginning of that task.
 func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
+	f.use(in)
 	own := in.Scope == f.scope
 	if own {
 		f.joins = d.GetJoins()

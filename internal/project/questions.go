@@ -87,7 +87,7 @@ func (f *Fold) answered(ev *teamv1.Event, c journal.Change) {
 		f.say(question.GetMessage())
 	}
 	f.say(a.GetMessage())
-	f.answers = append(f.answers, answer{question, a})
+	f.answers = append(f.answers, answer{question: question, first: a, by: c.Node})
 	f.resume(ev)
 }
 
@@ -95,6 +95,29 @@ func (f *Fold) answered(ev *teamv1.Event, c journal.Change) {
 type answer struct {
 	question *teamv1.Question
 	first    *teamv1.Answered
+	by       *journal.Node // the node that asked; nil if no decision for it was applied
+	used     bool          // the node has decided with the answer
+}
+
+// use marks the answers to questions of a node that has decided.
+func (s *questions) use(n *journal.Node) {
+	for i := range s.answers {
+		s.answers[i].used = s.answers[i].used || s.answers[i].by == n
+	}
+}
+
+// InUse returns the latest answer on which work goes on: the step that asked has neither ended nor,
+// if it is a team's, decided since. It returns nil without one, or while a question is open.
+func (s *questions) InUse() *teamv1.Answered {
+	if len(s.open()) > 0 {
+		return nil
+	}
+	for _, a := range slices.Backward(s.answers) {
+		if a.by != nil && a.by.Open() && !a.used {
+			return a.first
+		}
+	}
+	return nil
 }
 
 // FirstAnswer returns the latest answer to a question with the question id or delegation id named,

@@ -311,7 +311,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	}
 	again := err == nil && known == root && s.key != "" // the response is that to the earlier message
 	if !again {
-		if first := f.FirstAnswer(s.question); first != nil && s.question != "" {
+		if first := answeredBefore(f, s.question); first != nil {
 			return sent{}, questionAnswered(first)
 		}
 		if f.Terminal() {
@@ -338,6 +338,15 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		return sent{}, err
 	}
 	return sent{key: Key{who.Owner(), id}, inbound: n, existed: true}, nil
+}
+
+// answeredBefore returns the recorded answer to the question that a message names. If it names none, it may be a second
+// answer as long as work goes on with the first one, and answeredBefore returns that. It returns nil without one.
+func answeredBefore(f *Fold, question string) *teamv1.Answered {
+	if question == "" {
+		return f.InUse()
+	}
+	return f.FirstAnswer(question)
 }
 
 // admitGrant returns an error if an input grants a task of an owner more than its account may spend.
