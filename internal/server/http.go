@@ -252,7 +252,7 @@ func (s *Server) logPanic(where string, p any) {
 }
 
 func bindingOf(r *http.Request) string {
-	if strings.HasSuffix(r.URL.Path, "/rpc") || atAgent(r) {
+	if _, ok := rpcAt(r); ok || strings.HasSuffix(r.URL.Path, "/rpc") {
 		return bindingRPC
 	}
 	return bindingREST

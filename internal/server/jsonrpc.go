@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -96,11 +95,12 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 
 func noMethod(name string) *status.Status { return wire.NotServed("unknown method %.64q", name) }
 
-// agentPath and rpcSlash match paths to which some clients post JSON-RPC instead of /rpc:
-// the path of an agent, the root path for the default agent, and /rpc with a trailing slash.
+// agentPath and rpcPath match paths to which some clients post JSON-RPC instead of /rpc: the path
+// of an agent, the root path for the default agent, and /rpc with a trailing slash or with the
+// tenant after it, which clients add to the URL of an interface that has a tenant.
 var (
 	agentPath = regexp.MustCompile(`^(/[^/:%]+)?/?$`)
-	rpcSlash  = regexp.MustCompile(`^(/[^/]+)?/rpc/$`)
+	rpcPath   = regexp.MustCompile(`^(/[^/]+)?/rpc(?:(/[^/]+)/?|/)$`)
 )
 
 // notAgents are first path segments that belong to other handlers.
@@ -108,22 +108,32 @@ var notAgents = []string{
 	"/tasks", "/extendedAgentCard", "/rpc", "/v1", "/team", "/assets", "/docs", "/openapi.json", "/healthz", "/readyz", "/.well-known",
 }
 
-// atAgent reports whether a request is JSON-RPC at a path that agentPath or rpcSlash
-// matches, and not at one of notAgents.
-func atAgent(r *http.Request) bool {
-	m := agentPath.FindStringSubmatch(r.URL.Path)
-	return r.Method == http.MethodPost && (m != nil && !slices.Contains(notAgents, m[1]) || rpcSlash.MatchString(r.URL.Path))
+// rpcAt returns the path of an agent to which a request posts JSON-RPC at a path that agentPath or
+// rpcPath matches, and not at one of notAgents. It is empty for the default agent.
+func rpcAt(r *http.Request) (agent string, ok bool) {
+	if r.Method != http.MethodPost {
+		return "", false
+	}
+	if m := agentPath.FindStringSubmatch(r.URL.Path); m != nil && !slices.Contains(notAgents, m[1]) {
+		return m[1], true
+	}
+	m := rpcPath.FindStringSubmatch(r.URL.Path)
+	if m == nil || m[1] != "" && m[2] != "" && m[1] != m[2] {
+		return "", false
+	}
+	return cmp.Or(m[1], m[2]), true
 }
 
-// urlRPC returns the URL of the request. If atAgent is true for the request, it sets
-// in.atAgent, and the path of the URL ends in /rpc without a slash.
+// urlRPC returns the URL of the request. If rpcAt finds an agent, it sets in.atAgent, and the path
+// of the URL is that of the agent followed by /rpc.
 func urlRPC(r *http.Request, in *inbound) *url.URL {
-	if !atAgent(r) {
+	agent, ok := rpcAt(r)
+	if !ok {
 		return r.URL
 	}
 	in.atAgent = true
 	to := *r.URL
-	to.Path, to.RawPath = strings.TrimSuffix(strings.TrimRight(to.Path, "/"), "/rpc")+"/rpc", ""
+	to.Path, to.RawPath = agent+"/rpc", ""
 	return &to
 }
 

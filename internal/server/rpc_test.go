@@ -42,6 +42,7 @@ func TestA_01_RPCAtTheAddressOfAnAgent(t *testing.T) {
 	const one, old = `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t1"}}`
 	for path, want := range map[string]string{
 		"/": "<>", "": "<>", "/rpc": "<>", "/rpc/": "<>", "/news": "<news>", "/news/": "<news>", "/news/rpc": "<news>", "/news/rpc/": "<news>",
+		"/news/rpc/news": "<news>", "/news/rpc/news/": "<news>", "/rpc/news": "<news>",
 	} {
 		t.Run("at "+path, func(t *testing.T) {
 			for _, body := range []string{one, old} {
@@ -74,7 +75,7 @@ func TestA_01_RPCAtTheAddressOfAnAgent(t *testing.T) {
 	t.Run("elsewhere all is as it was", func(t *testing.T) {
 		for path, want := range map[string]int{
 			"/tasks": 405, "/healthz": 405, "/extendedAgentCard": 405, "/docs": 405, "/openapi.json": 405, "/readyz": 405,
-			"/a/b": 404, "/news/tasks": 405, "/v1": 404, "/team": 404, "/assets/": 405,
+			"/a/b": 404, "/news/rpc/sport": 404, "/news/rpc/news/news": 404, "/news/tasks": 405, "/v1": 404, "/team": 404, "/assets/": 405,
 		} {
 			if resp, answer := post(t, open.HTTP+path, "application/json", one); resp.StatusCode != want {
 				t.Errorf("%s: %d, want %d: %v", path, resp.StatusCode, want, answer)

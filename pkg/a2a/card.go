@@ -116,16 +116,16 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 // yes returns a pointer to b, for optional fields.
 func yes(b bool) *bool { return &b }
 
-// interfaces returns the interfaces of an agent for its card. The HTTP+JSON interface has the
-// tenant in the URL only, because some clients ignore the tenant field and would reach the
-// default agent.
+// interfaces returns the interfaces of an agent for its card. Over HTTP the tenant is in the URL
+// only: some clients ignore the tenant field and would reach the default agent, others add it to
+// the URL of whatever binding.
 func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
 	if at := b.s.interfaces.GRPC; at != "" {
 		of[BindingGRPC] = &a2av1.AgentInterface{Url: at, Tenant: id}
 	}
 	if at := cmp.Or(baseOf(ctx), b.s.interfaces.HTTP); at != "" {
-		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc", Tenant: id}
+		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc"}
 		of[BindingHTTPJSON] = &a2av1.AgentInterface{Url: at + "/" + id}
 	}
 	shown := b.s.interfaces.Shown

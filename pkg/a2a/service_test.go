@@ -358,13 +358,13 @@ func TestCard(t *testing.T) {
 		}
 		return c
 	}
-	t.Run("A-10 interfaces of each agent", func(t *testing.T) {
+	t.Run("A-10 interfaces of each agent, with a tenant only where the URL does not name it", func(t *testing.T) {
 		var got []string
 		for _, i := range card(t, "skilled").GetSupportedInterfaces() {
 			got = append(got, i.GetProtocolBinding()+" "+i.GetUrl()+" "+i.GetTenant()+" "+i.GetProtocolVersion())
 		}
 		want := []string{
-			"JSONRPC https://agents.example.com/skilled/rpc skilled 1.0", "HTTP+JSON https://agents.example.com/skilled  1.0",
+			"JSONRPC https://agents.example.com/skilled/rpc  1.0", "HTTP+JSON https://agents.example.com/skilled  1.0",
 			"GRPC agents.example.com:443 skilled 1.0",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -227,9 +227,9 @@ func TestA_10_CardsNameTheAddresses(t *testing.T) {
 		}
 		urls := map[string]string{}
 		for _, i := range card.GetSupportedInterfaces() {
-			tenant := id
-			if i.GetProtocolBinding() == "HTTP+JSON" {
-				tenant = "" // it is part of the URL: some clients do not read it
+			tenant := "" // it is part of the URL: some clients do not read it
+			if i.GetProtocolBinding() == "GRPC" {
+				tenant = id
 			}
 			if i.GetTenant() != tenant || i.GetProtocolVersion() != "1.0" {
 				t.Errorf("%v", i)

@@ -31,6 +31,9 @@ func TestA_10_TenantInTheURL(t *testing.T) {
 		if offered.GetProtocolBinding() == "HTTP+JSON" {
 			at = offered.GetUrl()
 		}
+		if tenant := offered.GetTenant(); (tenant != "") != (offered.GetProtocolBinding() == "GRPC") {
+			t.Errorf("the interface at %s has the tenant %q; only an address that does not name the agent needs one", offered.GetUrl(), tenant)
+		}
 	}
 	u, err := url.Parse(at)
 	if err != nil {
